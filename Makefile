@@ -1,0 +1,50 @@
+# Every verb of the project. `make help` lists them; each sets up what it needs.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo prove test test-fast lint types format proto check lock clean
+
+help: ## List the verbs
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Create .venv from the locked dependencies
+$(STAMP): requirements/dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; choose one with PYTHON=...")'
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; }
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements/dev.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+lock: ## Resolve the dependencies anew into requirements/*.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev -o requirements/dev.lock pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra replicator -o requirements/services.lock pyproject.toml
+
+lint: setup ## Ruff, formatting included
+	@$(BIN)/ruff check src tests tools
+	@$(BIN)/ruff format --check src tests tools
+
+types: setup ## Strict mypy
+	@$(BIN)/mypy
+
+format: setup ## Apply ruff's fixes and formatting
+	@$(BIN)/ruff check --fix src tests tools
+	@$(BIN)/ruff format src tests tools
+
+proto: setup ## Generate the protobuf code under src/*/pb
+	@$(BIN)/python tools/gen_protos.py
+
+check: lint types ## Lint, types and drift of generated code
+	@$(BIN)/python tools/gen_protos.py --check
+
+test: setup ## Every test, on the real stack
+	@$(BIN)/pytest
+
+test-fast: setup ## The tests that need no stack
+	@$(BIN)/pytest -m "not stack"
+
+clean: ## Remove build output and caches (not the artifact cache)
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Real Kafka brokers, Cassandra and services as child processes on one machine."""

@@ -1,0 +1,1 @@
+"""Answers where a group resumes in another cluster."""

@@ -1,0 +1,1 @@
+"""Parallax: exact offsets across aggregate Kafka clusters."""

@@ -1,0 +1,1 @@
+"""Cassandra behind the store ports."""

@@ -1,0 +1,1 @@
+"""Kafka behind the ports: what the services ask of a cluster."""

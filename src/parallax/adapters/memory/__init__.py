@@ -1,0 +1,1 @@
+"""Full in-memory stores: the same contract, for tests and simulation."""

@@ -1,0 +1,1 @@
+"""The offset arithmetic: standard library only, no clients, no clocks, no I/O."""

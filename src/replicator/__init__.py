@@ -1,0 +1,1 @@
+"""Copies regional clusters into aggregate clusters on Spark, exactly once, and maps every offset."""

@@ -1,0 +1,1 @@
+"""Publishes resume offsets continuously."""
