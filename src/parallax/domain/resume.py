@@ -293,6 +293,7 @@ def _add_source(
     if len(at_destination) > 1 or len(at_origin) > 1:
         terms.notes.add(Outcome.LINEAGE_CHANGED)
     position: TargetOffset | None
+    rows: tuple[Run, ...]
     position, via, rows = None, Via.CONSUMED, ()
     for item in at_destination:
         here = comparable_position(consumed, at_origin, item.history)

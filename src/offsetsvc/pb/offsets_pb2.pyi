@@ -1,0 +1,388 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    OK: _ClassVar[Outcome]
+    KEPT_NEWER: _ClassVar[Outcome]
+    CLAMPED_TO_END: _ClassVar[Outcome]
+    PENDING: _ClassVar[Outcome]
+    STALE: _ClassVar[Outcome]
+    BY_TIMESTAMP: _ClassVar[Outcome]
+    NO_COMMIT: _ClassVar[Outcome]
+    REWOUND: _ClassVar[Outcome]
+    LINEAGE_CHANGED: _ClassVar[Outcome]
+    EARLIEST_FALLBACK: _ClassVar[Outcome]
+    TRIMMED: _ClassVar[Outcome]
+    NEVER_DELIVERED: _ClassVar[Outcome]
+    ACTIVE_AT_TARGET: _ClassVar[Outcome]
+    DUAL_ACTIVE: _ClassVar[Outcome]
+    UNREACHABLE: _ClassVar[Outcome]
+    PARTITION_MISMATCH: _ClassVar[Outcome]
+OUTCOME_UNSPECIFIED: Outcome
+OK: Outcome
+KEPT_NEWER: Outcome
+CLAMPED_TO_END: Outcome
+PENDING: Outcome
+STALE: Outcome
+BY_TIMESTAMP: Outcome
+NO_COMMIT: Outcome
+REWOUND: Outcome
+LINEAGE_CHANGED: Outcome
+EARLIEST_FALLBACK: Outcome
+TRIMMED: Outcome
+NEVER_DELIVERED: Outcome
+ACTIVE_AT_TARGET: Outcome
+DUAL_ACTIVE: Outcome
+UNREACHABLE: Outcome
+PARTITION_MISMATCH: Outcome
+
+class Place(_message.Message):
+    __slots__ = ("region", "cluster")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    cluster: str
+    def __init__(self, region: _Optional[str] = ..., cluster: _Optional[str] = ...) -> None: ...
+
+class GetFailoverOffsetRequest(_message.Message):
+    __slots__ = ("group", "topic", "partition", "to", "next_offset", "leader_epoch")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    partition: int
+    to: Place
+    next_offset: int
+    leader_epoch: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., **kwargs) -> None: ...
+
+class PartitionPosition(_message.Message):
+    __slots__ = ("topic", "partition", "next_offset", "leader_epoch")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    next_offset: int
+    leader_epoch: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class GetGroupFailoverOffsetsRequest(_message.Message):
+    __slots__ = ("group", "to", "positions", "topics", "record_move")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_MOVE_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    to: Place
+    positions: _containers.RepeatedCompositeFieldContainer[PartitionPosition]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    record_move: bool
+    def __init__(self, group: _Optional[str] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., record_move: _Optional[bool] = ..., **kwargs) -> None: ...
+
+class GetGroupFailoverOffsetsResponse(_message.Message):
+    __slots__ = ("offsets", "outcome")
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    offsets: _containers.RepeatedCompositeFieldContainer[FailoverOffset]
+    outcome: Outcome
+    def __init__(self, offsets: _Optional[_Iterable[_Union[FailoverOffset, _Mapping]]] = ..., outcome: _Optional[_Union[Outcome, str]] = ...) -> None: ...
+
+class ClusterPosition(_message.Message):
+    __slots__ = ("cluster", "topic_id", "next_offset", "low_watermark", "high_watermark", "lag_offsets", "observed_at_ms")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LAG_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    topic_id: str
+    next_offset: int
+    low_watermark: int
+    high_watermark: int
+    lag_offsets: int
+    observed_at_ms: int
+    def __init__(self, cluster: _Optional[str] = ..., topic_id: _Optional[str] = ..., next_offset: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., observed_at_ms: _Optional[int] = ...) -> None: ...
+
+class Run(_message.Message):
+    __slots__ = ("source_start", "target_start", "count_records", "previous_source_end", "source_leader_epoch")
+    SOURCE_START_FIELD_NUMBER: _ClassVar[int]
+    TARGET_START_FIELD_NUMBER: _ClassVar[int]
+    COUNT_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_SOURCE_END_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    source_start: int
+    target_start: int
+    count_records: int
+    previous_source_end: int
+    source_leader_epoch: int
+    def __init__(self, source_start: _Optional[int] = ..., target_start: _Optional[int] = ..., count_records: _Optional[int] = ..., previous_source_end: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ...) -> None: ...
+
+class OffsetRange(_message.Message):
+    __slots__ = ("start", "end")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class SourcePart(_message.Message):
+    __slots__ = ("region", "source_topic_id", "consumed_next_offset", "consumed_leader_epoch", "position", "via", "reached_next_offset", "pending", "pending_records", "redelivery_records", "freshness_ms", "never_delivered", "runs")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    VIA_FIELD_NUMBER: _ClassVar[int]
+    REACHED_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    PENDING_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERY_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_MS_FIELD_NUMBER: _ClassVar[int]
+    NEVER_DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    source_topic_id: str
+    consumed_next_offset: int
+    consumed_leader_epoch: int
+    position: int
+    via: str
+    reached_next_offset: int
+    pending: OffsetRange
+    pending_records: int
+    redelivery_records: int
+    freshness_ms: int
+    never_delivered: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    runs: _containers.RepeatedCompositeFieldContainer[Run]
+    def __init__(self, region: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., consumed_next_offset: _Optional[int] = ..., consumed_leader_epoch: _Optional[int] = ..., position: _Optional[int] = ..., via: _Optional[str] = ..., reached_next_offset: _Optional[int] = ..., pending: _Optional[_Union[OffsetRange, _Mapping]] = ..., pending_records: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., never_delivered: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ...) -> None: ...
+
+class SourceProgress(_message.Message):
+    __slots__ = ("region", "source_topic_id", "source_next_offset", "source_leader_epoch")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    source_topic_id: str
+    source_next_offset: int
+    source_leader_epoch: int
+    def __init__(self, region: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., source_next_offset: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ...) -> None: ...
+
+class FailoverOffset(_message.Message):
+    __slots__ = ("group", "topic", "partition", "to", "resume_offset", "outcome", "notes", "explanation", "sources", "skip_ranges", "complete_to", "skip_ranges_continue_at", "redelivery_records", "pending_records", "freshness_ms", "progress", "nearest_checkpoint_offset")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    RESUME_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    SKIP_RANGES_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_TO_FIELD_NUMBER: _ClassVar[int]
+    SKIP_RANGES_CONTINUE_AT_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERY_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_MS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    NEAREST_CHECKPOINT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    partition: int
+    to: ClusterPosition
+    resume_offset: int
+    outcome: Outcome
+    notes: _containers.RepeatedScalarFieldContainer[Outcome]
+    explanation: str
+    sources: _containers.RepeatedCompositeFieldContainer[SourcePart]
+    skip_ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    complete_to: int
+    skip_ranges_continue_at: int
+    redelivery_records: int
+    pending_records: int
+    freshness_ms: int
+    progress: _containers.RepeatedCompositeFieldContainer[SourceProgress]
+    nearest_checkpoint_offset: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[ClusterPosition, _Mapping]] = ..., resume_offset: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., notes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., explanation: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourcePart, _Mapping]]] = ..., skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., skip_ranges_continue_at: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., pending_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ..., nearest_checkpoint_offset: _Optional[int] = ..., **kwargs) -> None: ...
+
+class WatchSkipsRequest(_message.Message):
+    __slots__ = ("topic", "partition", "at", "target_topic_id", "progress", "start")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    at: Place
+    target_topic_id: str
+    progress: _containers.RepeatedCompositeFieldContainer[SourceProgress]
+    start: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., at: _Optional[_Union[Place, _Mapping]] = ..., target_topic_id: _Optional[str] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ..., start: _Optional[int] = ..., **kwargs) -> None: ...
+
+class SkipUpdate(_message.Message):
+    __slots__ = ("skip_ranges", "complete_to", "pending_records")
+    SKIP_RANGES_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_TO_FIELD_NUMBER: _ClassVar[int]
+    PENDING_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    skip_ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    complete_to: int
+    pending_records: int
+    def __init__(self, skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., pending_records: _Optional[int] = ...) -> None: ...
+
+class TranslateOffsetRequest(_message.Message):
+    __slots__ = ("route", "topic", "partition", "source_next_offset", "target_next_offset")
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TARGET_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    route: str
+    topic: str
+    partition: int
+    source_next_offset: int
+    target_next_offset: int
+    def __init__(self, route: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., source_next_offset: _Optional[int] = ..., target_next_offset: _Optional[int] = ...) -> None: ...
+
+class TranslateOffsetResponse(_message.Message):
+    __slots__ = ("source_next_offset", "target_next_offset", "via", "lineage", "runs")
+    SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TARGET_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    VIA_FIELD_NUMBER: _ClassVar[int]
+    LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    source_next_offset: int
+    target_next_offset: int
+    via: str
+    lineage: str
+    runs: _containers.RepeatedCompositeFieldContainer[Run]
+    def __init__(self, source_next_offset: _Optional[int] = ..., target_next_offset: _Optional[int] = ..., via: _Optional[str] = ..., lineage: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ...) -> None: ...
+
+class LookupOriginRequest(_message.Message):
+    __slots__ = ("at", "topic", "partition", "record_offset")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RECORD_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    at: Place
+    topic: str
+    partition: int
+    record_offset: int
+    def __init__(self, at: _Optional[_Union[Place, _Mapping]] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., record_offset: _Optional[int] = ...) -> None: ...
+
+class LookupOriginResponse(_message.Message):
+    __slots__ = ("found", "route", "source_cluster", "source_topic_id", "source_record_offset", "complete")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_RECORD_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    route: str
+    source_cluster: str
+    source_topic_id: str
+    source_record_offset: int
+    complete: bool
+    def __init__(self, found: _Optional[bool] = ..., route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., source_record_offset: _Optional[int] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class ListRoutesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RouteTopic(_message.Message):
+    __slots__ = ("topic", "partitions", "freshness_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: int
+    freshness_ms: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., freshness_ms: _Optional[int] = ...) -> None: ...
+
+class RouteInfo(_message.Message):
+    __slots__ = ("route", "source_cluster", "target_cluster", "topics")
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    TARGET_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    route: str
+    source_cluster: str
+    target_cluster: str
+    topics: _containers.RepeatedCompositeFieldContainer[RouteTopic]
+    def __init__(self, route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., target_cluster: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[RouteTopic, _Mapping]]] = ...) -> None: ...
+
+class ListRoutesResponse(_message.Message):
+    __slots__ = ("routes",)
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
+    routes: _containers.RepeatedCompositeFieldContainer[RouteInfo]
+    def __init__(self, routes: _Optional[_Iterable[_Union[RouteInfo, _Mapping]]] = ...) -> None: ...
+
+class ListRunsRequest(_message.Message):
+    __slots__ = ("route", "topic", "partition", "start", "limit")
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    route: str
+    topic: str
+    partition: int
+    start: int
+    limit: int
+    def __init__(self, route: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., start: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListRunsResponse(_message.Message):
+    __slots__ = ("lineages", "continue_at")
+    class LineageRuns(_message.Message):
+        __slots__ = ("lineage", "runs", "lost", "closed_at")
+        LINEAGE_FIELD_NUMBER: _ClassVar[int]
+        RUNS_FIELD_NUMBER: _ClassVar[int]
+        LOST_FIELD_NUMBER: _ClassVar[int]
+        CLOSED_AT_FIELD_NUMBER: _ClassVar[int]
+        lineage: str
+        runs: _containers.RepeatedCompositeFieldContainer[Run]
+        lost: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+        closed_at: int
+        def __init__(self, lineage: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., closed_at: _Optional[int] = ...) -> None: ...
+    LINEAGES_FIELD_NUMBER: _ClassVar[int]
+    CONTINUE_AT_FIELD_NUMBER: _ClassVar[int]
+    lineages: _containers.RepeatedCompositeFieldContainer[ListRunsResponse.LineageRuns]
+    continue_at: int
+    def __init__(self, lineages: _Optional[_Iterable[_Union[ListRunsResponse.LineageRuns, _Mapping]]] = ..., continue_at: _Optional[int] = ...) -> None: ...
+
+class ReportPositionsRequest(_message.Message):
+    __slots__ = ("group", "at", "positions")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    at: Place
+    positions: _containers.RepeatedCompositeFieldContainer[PartitionPosition]
+    def __init__(self, group: _Optional[str] = ..., at: _Optional[_Union[Place, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ...) -> None: ...
+
+class ReportPositionsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
