@@ -64,7 +64,9 @@ def fetch_jars(jars: JarSet, java: Java, *, report: Report, cache: Path | None =
     if target.is_dir():
         return target
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / f"{jars.directory_name}.lock", waiting=f"another process fetches {jars.name}", report=report):
+    with _locked(
+        root / f"{jars.directory_name}.lock", waiting=f"another process fetches {jars.name}", report=report
+    ):
         if target.is_dir():
             return target
         with tempfile.TemporaryDirectory(prefix=f"{jars.name}-", dir=root) as scratch_name:
@@ -77,7 +79,9 @@ def fetch_jars(jars: JarSet, java: Java, *, report: Report, cache: Path | None =
             _run(command, environment, scratch / "fetch.log", fetched, f"{jars.name} {jars.version}", report)
             count = sum(1 for _ in fetched.glob("*.jar"))
             if count == 0:
-                raise ArtifactError(f"{tool} said that it fetched {jars.name} {jars.version}, but left no jar.")
+                raise ArtifactError(
+                    f"{tool} said that it fetched {jars.name} {jars.version}, but left no jar."
+                )
             fetched.rename(target)
             report(f"{jars.name} {jars.version}: {count} jars in {time.monotonic() - started:.0f} s")
     return target
@@ -125,7 +129,9 @@ def _pyspark_ivy() -> Path:
         )
     found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
-        raise ArtifactError(f"PySpark in {Path(spec.origin).parent} has no jars/ivy-*.jar; install Maven instead.")
+        raise ArtifactError(
+            f"PySpark in {Path(spec.origin).parent} has no jars/ivy-*.jar; install Maven instead."
+        )
     return found[-1]
 
 
@@ -176,7 +182,9 @@ def _run(
                 time.sleep(_POLL_S)
                 elapsed_s = time.monotonic() - started
                 if elapsed_s > _FETCH_TIMEOUT_S:
-                    raise ArtifactError(f"Fetching {what} took longer than {_FETCH_TIMEOUT_S} s. {_tail(log)}")
+                    raise ArtifactError(
+                        f"Fetching {what} took longer than {_FETCH_TIMEOUT_S} s. {_tail(log)}"
+                    )
                 if elapsed_s > next_report_s:
                     next_report_s += _PROGRESS_EVERY_S
                     report(f"{what}: still fetching, {elapsed_s:.0f} s, {_arrived(log, fetched)}")
@@ -196,7 +204,9 @@ def _arrived(log: Path, fetched: Path) -> str:
 
 
 def _tail(log: Path) -> str:
-    return "The tool's last words:\n" + log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:]
+    return (
+        "The tool's last words:\n" + log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:]
+    )
 
 
 @contextmanager

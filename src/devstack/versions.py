@@ -58,7 +58,9 @@ def _jar_set(name: str, table: dict[str, Any]) -> JarSet:
 @cache
 def load_versions() -> Versions:
     """Read versions.toml."""
-    document = tomllib.loads(resources.files("devstack").joinpath("versions.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads(
+        resources.files("devstack").joinpath("versions.toml").read_text(encoding="utf-8")
+    )
     java = document["java"]
     return Versions(
         kafka=_jar_set("kafka", document["kafka"]),
