@@ -1,0 +1,213 @@
+"""`ClusterReader` and `ClusterWriter` over librdkafka's admin client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import (
+    TopicPartition as KafkaPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    OffsetSpec,  # type: ignore[attr-defined] # re-exported without saying so
+)
+
+from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.settings import client_settings
+from parallax.domain.errors import NotFoundError
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    ClusterName,
+    GroupName,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.resume import LogRange
+from parallax.ports import GroupCommit, GroupState, TopicInfo
+from parallax.runtime.config import Cluster
+
+T = TypeVar("T")
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
+
+
+def topic_id(uuid: object) -> TopicId:
+    """A topic id in Kafka's own spelling (base64 for URLs); librdkafka prints the other alphabet."""
+    return TopicId(str(uuid).replace("+", "-").replace("/", "_"))
+
+
+class KafkaCluster:
+    """One Kafka cluster. Safe to use from several threads; each call is bounded by ``timeout_ms``.
+
+    Args:
+        cluster: the cluster's name.
+        settings: its address and security.
+        timeout_ms: bound of each call.
+        cache_ms: how long topics and log ranges may be answered from memory; 0 asks every time. An older end
+            makes a resume offset earlier, never wrong.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterName,
+        settings: Cluster,
+        *,
+        timeout_ms: int,
+        cache_ms: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._timeout_s = timeout_ms / 1_000
+        self._admin = AdminClient(client_settings(settings, client_id=f"parallax-{cluster}"))
+        self._cache_s = cache_ms / 1_000
+        self._clock = clock
+        self._topics: tuple[float, Mapping[TopicName, TopicInfo]] | None = None
+        self._ranges: dict[TopicPartition, tuple[float, LogRange]] = {}
+
+    @property
+    def cluster(self) -> ClusterName:
+        """The cluster's name."""
+        return self._cluster
+
+    def topics(self) -> Mapping[TopicName, TopicInfo]:
+        """Every topic but internal ones, with its id and partition count."""
+        if self._topics is not None and self._fresh(self._topics[0]):
+            return self._topics[1]
+        asked_at = self._clock()
+        try:
+            names = [
+                name
+                for name in self._admin.list_topics(timeout=self._timeout_s).topics
+                if not name.startswith("__")
+            ]
+        except KafkaException as error:
+            raise translated(error, self._cluster, "listing topics") from error
+        found: dict[TopicName, TopicInfo] = {}
+        if names:
+            answers = self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s)
+            for name, future in answers.items():
+                try:
+                    description = self._result(future, f"describing topic {name!r}")
+                except NotFoundError:
+                    continue  # deleted between the two calls
+                found[TopicName(name)] = TopicInfo(
+                    TopicName(name), topic_id(description.topic_id), len(description.partitions)
+                )
+        self._topics = (asked_at, found)
+        return found
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        """Log start and high watermark of the partitions; one that does not exist is left out."""
+        known = {
+            partition: cached[1]
+            for partition in partitions
+            if (cached := self._ranges.get(partition)) is not None and self._fresh(cached[0])
+        }
+        missing = [partition for partition in partitions if partition not in known]
+        if missing:
+            asked_at = self._clock()
+            lows = self._offsets(missing, _EARLIEST)
+            highs = self._offsets(missing, _LATEST)
+            for partition in missing:
+                if partition in lows and partition in highs:
+                    found = LogRange(TargetOffset(lows[partition]), TargetOffset(highs[partition]))
+                    known[partition] = found
+                    self._ranges[partition] = (asked_at, found)
+        return known
+
+    def groups(self) -> list[GroupState]:
+        """Every consumer group with its state; members are counted for groups that have any."""
+        listed = self._result(
+            self._admin.list_consumer_groups(request_timeout=self._timeout_s), "listing consumer groups"
+        )
+        names = [item.group_id for item in listed.valid]
+        if not names:
+            return []
+        described = self._admin.describe_consumer_groups(names, request_timeout=self._timeout_s)
+        states = []
+        for name, future in described.items():
+            description = self._result(future, f"describing group {name!r}")
+            states.append(GroupState(GroupName(name), description.state.name, len(description.members)))
+        return states
+
+    def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+        """Every committed offset of the group; empty for one that never committed."""
+        request = [ConsumerGroupTopicPartitions(group)]
+        futures = self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout_s)
+        answer = self._result(futures[group], f"reading the offsets of group {group!r}")
+        return {
+            TopicPartition(TopicName(item.topic), item.partition): GroupCommit(
+                TargetOffset(item.offset),
+                UNKNOWN_EPOCH if item.leader_epoch is None else item.leader_epoch,
+                item.metadata or "",
+            )
+            for item in answer.topic_partitions
+            if item.error is None and item.offset >= 0
+        }
+
+    def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        """Set committed offsets of a group without members.
+
+        Raises:
+            FencedError: the group has members; nothing was written.
+            ClusterUnavailableError: the cluster did not answer in time; the offsets may or may not be written.
+        """
+        if not commits:
+            return
+        # The leader epoch stays out: it belongs to the cluster that a consumer read it on.
+        offsets = [
+            KafkaPartition(item.topic, item.partition, commit.next_offset, metadata=commit.metadata)
+            for item, commit in commits.items()
+        ]
+        request = [ConsumerGroupTopicPartitions(group, offsets)]
+        futures = self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout_s)
+        answer = self._result(futures[group], f"setting offsets of group {group!r}")
+        for item in answer.topic_partitions:
+            if item.error is not None:
+                doing = f"setting the offset of group {group!r} on {item.topic}-{item.partition}"
+                raise translated(KafkaException(item.error), self._cluster, doing)
+
+    def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        # Isolation level 0: "latest" is the high watermark. Level 1 would give the last stable offset, below
+        # which an open transaction of another source may already hold records.
+        request = {KafkaPartition(item.topic, item.partition): spec for item in partitions}
+        futures = self._admin.list_offsets(
+            request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout_s
+        )
+        found = {}
+        for item, future in futures.items():
+            try:
+                answer = self._result(future, f"reading offsets of {item.topic}-{item.partition}")
+            except NotFoundError:
+                continue
+            found[TopicPartition(TopicName(item.topic), item.partition)] = answer.offset
+        return found
+
+    def _result(self, future: Future[T], doing: str) -> T:
+        return result_of(future, self._cluster, doing, self._timeout_s)
+
+    def _fresh(self, asked_at: float) -> bool:
+        return self._clock() - asked_at < self._cache_s
+
+
+def result_of(future: Future[T], cluster: ClusterName, doing: str, timeout_s: float) -> T:
+    """The future's result, its error translated.
+
+    The admin client bounds its requests itself; the extra second is for a future that it forgot.
+    """
+    try:
+        return future.result(timeout=timeout_s + 1)
+    except (KafkaException, TimeoutError) as error:
+        raise translated(error, cluster, doing) from error

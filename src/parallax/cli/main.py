@@ -1,0 +1,30 @@
+"""``parallax``: every command of the product."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from parallax.domain.errors import ParallaxError
+
+app = typer.Typer(
+    name="parallax",
+    help="Exact offsets across aggregate Kafka clusters: replicate, map, answer, publish.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def run() -> None:
+    """The console entry: a `ParallaxError` becomes one clear line and exit code 1, never a traceback."""
+    try:
+        app()
+    except ParallaxError as error:
+        sys.stderr.write(f"error [{error.code}]: {error}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run()
