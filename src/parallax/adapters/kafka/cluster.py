@@ -16,10 +16,8 @@ from confluent_kafka import (
 from confluent_kafka import (
     TopicPartition as KafkaPartition,
 )
-from confluent_kafka.admin import (
-    AdminClient,
-    OffsetSpec,  # type: ignore[attr-defined] # re-exported without saying so
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.errors import translated
 from parallax.adapters.kafka.settings import client_settings
