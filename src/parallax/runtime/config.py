@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from parallax.domain.errors import ConfigError, UnknownRegionError, UnknownRouteError
+from parallax.domain.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
 from parallax.domain.ids import ClusterName, RegionName, Route, aggregate_cluster, region_of, regional_cluster
 from parallax.runtime.config_errors import describe
 
@@ -171,7 +171,10 @@ class Config(_Section):
     @model_validator(mode="after")
     def _routes_fit(self) -> Config:
         for text in self.routes or ():
-            route = Route.parse(text)
+            try:
+                route = Route.parse(text)
+            except InvalidNameError as error:
+                raise ValueError(str(error)) from error
             if route.source not in self.regions or self.regions[route.source].regional is None:
                 raise ValueError(f"route {text!r}: region {route.source!r} has no regional cluster")
             if route.target not in self.regions or self.regions[route.target].aggregate is None:
