@@ -22,8 +22,8 @@ _SCHEMA_TIMEOUT_S = 120
 _SPARK_READY_WITHIN_S = 180.0
 _SPARK_STOP_WITHIN_S = 20.0
 _SPARK_DRIVER_MEMORY = "640m"
-# The installed `parallax` script, without relying on where pip put it.
-_PARALLAX = (sys.executable, "-c", "from parallax.cli.main import app; app(prog_name='parallax')")
+# The `parallax` command, without relying on where pip put its script.
+_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 
 
 def build_config(layout: StackLayout) -> dict[str, Any]:
