@@ -105,7 +105,7 @@ class GetGroupFailoverOffsetsResponse(_message.Message):
     def __init__(self, offsets: _Optional[_Iterable[_Union[FailoverOffset, _Mapping]]] = ..., outcome: _Optional[_Union[Outcome, str]] = ...) -> None: ...
 
 class ClusterPosition(_message.Message):
-    __slots__ = ("cluster", "topic_id", "next_offset", "low_watermark", "high_watermark", "lag_offsets", "observed_at_ms")
+    __slots__ = ("cluster", "topic_id", "next_offset", "low_watermark", "high_watermark", "lag_offsets", "observed_at_ms", "basis")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class ClusterPosition(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     LAG_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     OBSERVED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     topic_id: str
     next_offset: int
@@ -120,7 +121,8 @@ class ClusterPosition(_message.Message):
     high_watermark: int
     lag_offsets: int
     observed_at_ms: int
-    def __init__(self, cluster: _Optional[str] = ..., topic_id: _Optional[str] = ..., next_offset: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., observed_at_ms: _Optional[int] = ...) -> None: ...
+    basis: str
+    def __init__(self, cluster: _Optional[str] = ..., topic_id: _Optional[str] = ..., next_offset: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., observed_at_ms: _Optional[int] = ..., basis: _Optional[str] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("source_start", "target_start", "count_records", "previous_source_end", "source_leader_epoch")

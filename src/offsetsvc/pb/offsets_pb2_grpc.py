@@ -87,7 +87,7 @@ class OffsetServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetGroupFailoverOffsets(self, request, context):
-        """Where every partition of a group resumes, in one call.
+        """Where every partition of a group resumes, in one call; `from` may be absent if there is one other cluster.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
