@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from http import HTTPStatus
 
-from cassandra.cluster import Cluster, NoHostAvailable
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -51,7 +51,7 @@ def cassandra_probe(port: int, expected_nodes: int) -> Probe:
             [HOST],
             port=port,
             connect_timeout=_ANSWER_TIMEOUT_S,
-            load_balancing_policy=RoundRobinPolicy(),
+            execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(RoundRobinPolicy())},
             protocol_version=5,
         )
         try:

@@ -140,9 +140,14 @@ class ManagedProcess:
             if self.pid is not None:
                 return
             self._cancelled.clear()
-            self.spec.prepare()
             self._child = None
             self._state = ProcessState.STARTING
+            try:
+                self.spec.prepare()
+                self._give_up_if_cancelled()
+            except BaseException:
+                self._state = ProcessState.STOPPED
+                raise
             self._child = self._launcher.launch(self.spec)
             self._sessions.add(self._child.pid)
             self._await_ready(self._child)
@@ -173,13 +178,16 @@ class ManagedProcess:
                 raise ProcessDiedError(self.name, child.returncode, self.spec.log, self.log_tail())
             if problem is None:
                 return
-            if self._cancelled.is_set():
-                raise StackStateError(f"{self.name} was told to end while it started.")
+            self._give_up_if_cancelled()
             if time.monotonic() - started > self.spec.ready_within_s:
                 tail = self.log_tail()
                 self._end(ProcessState.KILLED, graceful=False)
                 raise ReadinessTimeoutError(self.name, self.spec.ready_within_s, problem, self.spec.log, tail)
             time.sleep(_PROBE_EVERY_S)
+
+    def _give_up_if_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise StackStateError(f"{self.name} was told to end while it started.")
 
     def _end(self, state: ProcessState, *, graceful: bool) -> None:
         self._cancelled.set()

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
@@ -264,8 +265,10 @@ class LocalStack:
         self._start_all([self._processes[name] for name in self.layout.service_names])
 
     def _start_all(self, processes: Sequence[ManagedProcess]) -> None:
+        given_up = threading.Event()
+
         def start(process: ManagedProcess) -> None:
-            if process.pid is None:
+            if process.pid is None and not given_up.is_set():
                 self._report(f"{process.name}: starting")
                 process.start()
                 self._report(f"{process.name}: ready")
@@ -278,9 +281,19 @@ class LocalStack:
             for node in nodes:
                 start(node)
 
-        _all_or_none(
-            [start_nodes, *(lambda process=process: start(process) for process in others)], processes
-        )
+        operations = [start_nodes, *(lambda process=process: start(process) for process in others)]
+        with ThreadPoolExecutor(max_workers=_PARALLEL_OPERATIONS) as pool:
+            futures: list[Future[None]] = [pool.submit(operation) for operation in operations]
+            try:
+                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+            except BaseException:
+                # One failed, or Ctrl-C: the others need not come up any more.
+                given_up.set()
+                starting = [process for process in processes if process.state is ProcessState.STARTING]
+                _in_parallel(starting, ManagedProcess.kill)
+                raise
 
     def _resolve(self, name: str) -> list[ManagedProcess]:
         return [
@@ -320,24 +333,3 @@ def _in_parallel(processes: Iterable[ManagedProcess], operation: Callable[[Manag
     with ThreadPoolExecutor(max_workers=_PARALLEL_OPERATIONS) as pool:
         for future in [pool.submit(operation, process) for process in processes]:
             future.result()
-
-
-def _all_or_none(operations: Sequence[Callable[[], None]], processes: Sequence[ManagedProcess]) -> None:
-    """Run start operations at once; at the first failure (or Ctrl-C) cancel the others and raise it."""
-    with ThreadPoolExecutor(max_workers=_PARALLEL_OPERATIONS) as pool:
-        futures: list[Future[None]] = [pool.submit(operation) for operation in operations]
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            failures = [error for future in done if (error := future.exception()) is not None]
-        except BaseException:
-            _cancel(processes)
-            raise
-        if failures:
-            _cancel(processes)
-            raise failures[0]
-
-
-def _cancel(processes: Sequence[ManagedProcess]) -> None:
-    for process in processes:
-        if process.state is ProcessState.STARTING:
-            process.kill()

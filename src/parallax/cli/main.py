@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from parallax.cli import stack
 from parallax.domain.errors import ParallaxError
 
 app = typer.Typer(
@@ -15,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(stack.app, name="stack")
 
 
 def run() -> None:

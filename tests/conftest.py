@@ -1,0 +1,74 @@
+"""Fixtures of all tests: the real local stack, started once per run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support import Stack, unique_name
+
+from devstack.control import StackClient
+from devstack.spec import StackSpec
+from devstack.stack import LocalStack
+
+_STACK_FIXTURES = {"infrastructure", "stack"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that uses the stack, so that `-m "not stack"` is a run without it."""
+    for item in items:
+        if _STACK_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.stack)
+
+
+@pytest.fixture(scope="session")
+def infrastructure(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Stack]:
+    """Brokers of two regions and Cassandra, without services: tests bring their own.
+
+    PARALLAX_TEST_INFRASTRUCTURE may name the folder of a stack that runs already (`parallax stack up --detach
+    --only-infrastructure`), which saves the start while working on tests.
+    """
+    if running := os.environ.get("PARALLAX_TEST_INFRASTRUCTURE"):
+        yield StackClient(Path(running))
+        return
+    directory = tmp_path_factory.mktemp("infrastructure")
+    with LocalStack(StackSpec(services=False), directory, _reporter(request)) as running_stack:
+        yield running_stack
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """A whole stack of its own: brokers, Cassandra, replicators, offset services and syncjob.
+
+    PARALLAX_TEST_STACK may name the folder of one that runs already (`parallax stack up --detach`).
+    """
+    if running := os.environ.get("PARALLAX_TEST_STACK"):
+        yield StackClient(Path(running))
+        return
+    with LocalStack(StackSpec(), tmp_path_factory.mktemp("stack"), _reporter(request)) as running_stack:
+        yield running_stack
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    return unique_name(request.node.name.replace("[", "-").rstrip("]"))
+
+
+def _reporter(request: pytest.FixtureRequest):  # noqa: ANN202 - a local closure
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def report(line: str) -> None:
+        # Fetching artifacts for the first time takes minutes: say so past pytest's capture.
+        if capture is None:
+            sys.stderr.write(f"{line}\n")
+            return
+        with capture.global_and_fixture_disabled():
+            sys.stderr.write(f"{line}\n")
+
+    return report

@@ -1,0 +1,227 @@
+"""The local stack on real brokers and a real Cassandra."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from cassandra.cluster import Cluster
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support import Stack, poll_until
+
+from devstack.control import StackClient, is_running
+from devstack.errors import ProcessDiedError, StackStateError, UnknownProcessError
+from devstack.process import ProcessState
+from devstack.spec import StackSpec
+from devstack.stack import LocalStack
+from devstack.supervisor import start_detached
+from parallax.runtime.config import load
+
+# Kafka alone, one region: the smallest stack that can show a broker's life.
+_OWN_STACK_TIMEOUT_S = 180
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+
+
+def read_all(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        values: list[bytes] = []
+        deadline = time.monotonic() + 30
+        while len(values) < count and time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                values.append(message.value())
+        return values
+    finally:
+        consumer.close()
+
+
+def family(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def none_left(processes: list[psutil.Process]) -> bool:
+    return all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes)
+
+
+def test_each_part_answers(infrastructure: Stack) -> None:
+    for cluster in ("regional-a", "aggregate-a", "regional-b", "aggregate-b"):
+        metadata = AdminClient({"bootstrap.servers": infrastructure.bootstrap(cluster)}).list_topics(
+            timeout=10
+        )
+        assert list(metadata.brokers) == [1]
+    host, port = infrastructure.cassandra_address().split(":")
+    cluster = Cluster([host], port=int(port), protocol_version=5)
+    try:
+        row = cluster.connect().execute("SELECT release_version, data_center FROM system.local").one()
+    finally:
+        cluster.shutdown()
+    assert row.release_version.startswith("5.0.")
+    assert row.data_center == load(infrastructure.config_path).cassandra.local_datacenter
+
+
+def test_the_written_config_names_the_clusters(infrastructure: Stack) -> None:
+    config = load(infrastructure.config_path)
+    assert sorted(config.regions) == ["a", "b"]
+    regional = config.regions["a"].regional
+    assert regional is not None
+    assert regional.bootstrap_servers == infrastructure.bootstrap("regional-a")
+
+
+def test_only_regional_clusters_create_topics_by_themselves(infrastructure: Stack, topic_name: str) -> None:
+    produce(infrastructure.bootstrap("regional-a"), topic_name, [b"first"])
+    assert read_all(infrastructure.bootstrap("regional-a"), topic_name, 1) == [b"first"]
+    aggregate = AdminClient({"bootstrap.servers": infrastructure.bootstrap("aggregate-a")})
+    metadata = aggregate.list_topics(topic_name, timeout=10)
+    assert metadata.topics[topic_name].error is not None
+    assert topic_name not in aggregate.list_topics(timeout=10).topics
+
+
+def test_a_killed_broker_returns_with_its_port_and_data(infrastructure: Stack, topic_name: str) -> None:
+    bootstrap = infrastructure.bootstrap("aggregate-b")
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic_name, 1)])[topic_name].result(10)
+    produce(bootstrap, topic_name, [b"kept", b"as well"])
+    infrastructure.kill("aggregate-b")
+    try:
+        state = {p["name"]: p for p in infrastructure.status()["processes"]}["aggregate-b"]
+        assert (state["state"], state["pid"]) == ("killed", None)
+        host, port = bootstrap.split(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), timeout=1)
+    finally:
+        infrastructure.start("aggregate-b")
+    assert infrastructure.bootstrap("aggregate-b") == bootstrap
+    assert read_all(bootstrap, topic_name, 2) == [b"kept", b"as well"]
+
+
+def test_a_wrong_name_names_the_nearest(infrastructure: Stack) -> None:
+    with pytest.raises(UnknownProcessError, match="Did you mean 'aggregate-a'") as raised:
+        infrastructure.kill("agregate-a")
+    assert "region-b" in raised.value.valid_names
+
+
+@pytest.fixture(scope="module")
+def detached(tmp_path_factory: pytest.TempPathFactory) -> StackClient:
+    """A second stack beside `infrastructure`, under a supervisor of its own; the last test ends it."""
+    directory = tmp_path_factory.mktemp("detached")
+    return start_detached(StackSpec(regions=("c",), services=False), directory, lambda _line: None)
+
+
+@pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
+@pytest.mark.stack
+class TestDetachedStack:
+    """One stack through its life, in order; it runs beside the one of `infrastructure`."""
+
+    def test_runs_beside_another_stack(self, infrastructure: Stack, detached: StackClient) -> None:
+        assert {p["state"] for p in detached.status()["processes"]} == {"ready"}
+        own, other = set(detached.layout.ports.values()), set(infrastructure.layout.ports.values())
+        assert own.isdisjoint(other)
+
+    def test_the_command_prints_its_addresses(self, detached: StackClient) -> None:
+        answer = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "parallax.cli.main",
+                "stack",
+                "status",
+                "--json",
+                "--dir",
+                detached.directory,
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        state = json.loads(answer.stdout)
+        assert state["regions"]["c"]["aggregate"] == detached.bootstrap("aggregate-c")
+        assert set(state["regions"]["c"]) == {"regional", "aggregate", "grpc", "rest", "cassandra"}
+        assert {p["name"] for p in state["processes"]} == {"regional-c", "aggregate-c", "cassandra"}
+        assert all(psutil.pid_exists(p["pid"]) and Path(p["log"]).is_file() for p in state["processes"])
+
+    def test_a_second_start_in_its_folder_is_refused(self, detached: StackClient) -> None:
+        with pytest.raises(StackStateError, match="already runs"):
+            start_detached(StackSpec(regions=("c",), services=False), detached.directory, lambda _line: None)
+
+    def test_a_region_is_killed_as_one(self, detached: StackClient) -> None:
+        detached.kill("region-c")
+        states = {p["name"]: p["state"] for p in detached.status()["processes"]}
+        assert states == {"regional-c": "killed", "aggregate-c": "killed", "cassandra": "ready"}
+
+    def test_nothing_outlives_a_killed_supervisor(self, detached: StackClient) -> None:
+        supervisor = int(json.loads((detached.directory / "stack.json").read_text(encoding="utf-8"))["pid"])
+        children = family(supervisor)
+        assert children
+        os.kill(supervisor, signal.SIGKILL)
+        poll_until(lambda: none_left(children), 10, "children of the killed supervisor are gone")
+        os.waitpid(supervisor, 0)
+        assert not is_running(detached.directory)
+        with pytest.raises(StackStateError, match="not running"):
+            detached.status()
+
+
+@pytest.mark.stack
+@pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
+def test_nothing_outlives_ctrl_c_during_the_start(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "parallax.cli.main", "stack", "up", "--only-infrastructure"]
+    command += ["--regions", "d", "--dir", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as parent:
+        children = poll_until(lambda: family(parent.pid), 60, "the first broker is started")
+        parent.send_signal(signal.SIGINT)
+        parent.wait(60)
+    assert none_left(children)
+    assert not is_running(tmp_path)
+
+
+@pytest.mark.stack
+@pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
+def test_an_early_death_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    storage = tmp_path / "data" / "regional-e" / "storage"
+    storage.mkdir(parents=True)
+    (storage / "meta.properties").write_text("version=1\ncluster.id=elsewhere\nnode.id=9\n", encoding="utf-8")
+    with pytest.raises(ProcessDiedError) as raised, LocalStack(StackSpec(("e",), services=False), tmp_path):
+        pass
+    error = raised.value
+    assert error.name == "regional-e"
+    assert error.exit_code == 1
+    assert "node id" in error.log_tail
+    assert str(error.log_path) in str(error)
+    mine = [p for p in psutil.Process().children(recursive=True) if str(tmp_path) in " ".join(p.cmdline())]
+    assert none_left(mine)
+
+
+@pytest.mark.stack
+@pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
+def test_three_brokers_form_one_cluster_and_survive_one(tmp_path: Path) -> None:
+    spec = StackSpec(regions=("f",), brokers={"aggregate-f": 3}, services=False)
+    with LocalStack(spec, tmp_path) as stack:
+        bootstrap = stack.bootstrap("aggregate-f")
+        assert bootstrap.count(",") == 2
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        assert sorted(admin.list_topics(timeout=10).brokers) == [1, 2, 3]
+        admin.create_topics([NewTopic("survives", 1, 3)])["survives"].result(20)
+        stack.kill("aggregate-f-2")
+        assert stack.process("aggregate-f-2").state is ProcessState.KILLED
+        produce(bootstrap, "survives", [b"one", b"two"])
+        assert read_all(bootstrap, "survives", 2) == [b"one", b"two"]
+        stack.start("aggregate-f")
+        assert stack.process("aggregate-f-2").state is ProcessState.READY
