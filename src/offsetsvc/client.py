@@ -296,11 +296,20 @@ class OffsetClient:
         group: str,
         *,
         at: pb.Place,
-        positions: Iterable[pb.PartitionPosition],
+        positions: Iterable[pb.PartitionPosition] = (),
+        moves: Iterable[pb.PartitionMove] = (),
         timeout_ms: float | None = None,
     ) -> pb.ReportPositionsResponse:
-        """Tell which next offsets the group has delivered at ``at``, for when that cluster can't be asked."""
-        request = pb.ReportPositionsRequest(group=group, at=at, positions=positions)
+        """Tell what the group did, for answers to come. Telling the same again changes nothing.
+
+        Args:
+            group: the consumer group.
+            at: the cluster.
+            positions: next offsets that the group has delivered at ``at``, for when it can't be asked.
+            moves: moves to ``at`` that the group has made, as their answers told them.
+            timeout_ms: budget of the call with its retries.
+        """
+        request = pb.ReportPositionsRequest(group=group, at=at, positions=positions, moves=moves)
         return self._call("ReportPositions", request, pb.ReportPositionsResponse, timeout_ms)
 
     def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:

@@ -105,7 +105,7 @@ class GetGroupFailoverOffsetsResponse(_message.Message):
     def __init__(self, offsets: _Optional[_Iterable[_Union[FailoverOffset, _Mapping]]] = ..., outcome: _Optional[_Union[Outcome, str]] = ...) -> None: ...
 
 class ClusterPosition(_message.Message):
-    __slots__ = ("cluster", "topic_id", "next_offset", "low_watermark", "high_watermark", "lag_offsets", "observed_at_ms", "basis")
+    __slots__ = ("cluster", "topic_id", "next_offset", "low_watermark", "high_watermark", "lag_offsets", "observed_at_ms", "basis", "indexed_to")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,7 @@ class ClusterPosition(_message.Message):
     LAG_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     OBSERVED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     BASIS_FIELD_NUMBER: _ClassVar[int]
+    INDEXED_TO_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     topic_id: str
     next_offset: int
@@ -122,7 +123,8 @@ class ClusterPosition(_message.Message):
     lag_offsets: int
     observed_at_ms: int
     basis: str
-    def __init__(self, cluster: _Optional[str] = ..., topic_id: _Optional[str] = ..., next_offset: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., observed_at_ms: _Optional[int] = ..., basis: _Optional[str] = ...) -> None: ...
+    indexed_to: int
+    def __init__(self, cluster: _Optional[str] = ..., topic_id: _Optional[str] = ..., next_offset: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., observed_at_ms: _Optional[int] = ..., basis: _Optional[str] = ..., indexed_to: _Optional[int] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("source_start", "target_start", "count_records", "previous_source_end", "source_leader_epoch")
@@ -177,16 +179,26 @@ class SourcePart(_message.Message):
     def __init__(self, region: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., consumed_next_offset: _Optional[int] = ..., consumed_leader_epoch: _Optional[int] = ..., position: _Optional[int] = ..., via: _Optional[str] = ..., reached_next_offset: _Optional[int] = ..., pending: _Optional[_Union[OffsetRange, _Mapping]] = ..., pending_records: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., never_delivered: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ...) -> None: ...
 
 class SourceProgress(_message.Message):
-    __slots__ = ("region", "source_topic_id", "source_next_offset", "source_leader_epoch")
+    __slots__ = ("region", "source_topic_id", "source_next_offset", "source_leader_epoch", "epoch_ends")
     REGION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_ENDS_FIELD_NUMBER: _ClassVar[int]
     region: str
     source_topic_id: str
     source_next_offset: int
     source_leader_epoch: int
-    def __init__(self, region: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., source_next_offset: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ...) -> None: ...
+    epoch_ends: _containers.RepeatedCompositeFieldContainer[EpochEnd]
+    def __init__(self, region: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., source_next_offset: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ..., epoch_ends: _Optional[_Iterable[_Union[EpochEnd, _Mapping]]] = ...) -> None: ...
+
+class EpochEnd(_message.Message):
+    __slots__ = ("leader_epoch", "source_next_offset")
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    leader_epoch: int
+    source_next_offset: int
+    def __init__(self, leader_epoch: _Optional[int] = ..., source_next_offset: _Optional[int] = ...) -> None: ...
 
 class FailoverOffset(_message.Message):
     __slots__ = ("group", "topic", "partition", "to", "resume_offset", "outcome", "notes", "explanation", "sources", "skip_ranges", "complete_to", "skip_ranges_continue_at", "redelivery_records", "pending_records", "freshness_ms", "progress", "origin_complete_to", "nearest_checkpoint_offset")
@@ -377,15 +389,31 @@ class ListRunsResponse(_message.Message):
     continue_at: int
     def __init__(self, lineages: _Optional[_Iterable[_Union[ListRunsResponse.LineageRuns, _Mapping]]] = ..., continue_at: _Optional[int] = ...) -> None: ...
 
+class PartitionMove(_message.Message):
+    __slots__ = ("topic", "partition", "target_topic_id", "resume_offset", "progress")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    RESUME_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    target_topic_id: str
+    resume_offset: int
+    progress: _containers.RepeatedCompositeFieldContainer[SourceProgress]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., target_topic_id: _Optional[str] = ..., resume_offset: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ...) -> None: ...
+
 class ReportPositionsRequest(_message.Message):
-    __slots__ = ("group", "at", "positions")
+    __slots__ = ("group", "at", "positions", "moves")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     group: str
     at: Place
     positions: _containers.RepeatedCompositeFieldContainer[PartitionPosition]
-    def __init__(self, group: _Optional[str] = ..., at: _Optional[_Union[Place, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ...) -> None: ...
+    moves: _containers.RepeatedCompositeFieldContainer[PartitionMove]
+    def __init__(self, group: _Optional[str] = ..., at: _Optional[_Union[Place, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ...) -> None: ...
 
 class ReportPositionsResponse(_message.Message):
     __slots__ = ()
