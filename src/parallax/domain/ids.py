@@ -112,11 +112,11 @@ class SourceId:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Lineage:
-    """What a mapping holds for: this source topic, this target topic, this unbroken stretch of the source log.
+    """What a mapping holds for: this source topic, this target topic, an unbroken stretch of both logs.
 
-    ``generation`` is the source leader epoch from which on the stretch counts; 0 until a truncation was seen.
-    It grows when an unclean leader election at the source threw away records that had been copied. Rows of
-    different lineages are never combined (docs/decisions/0003-lineage.md).
+    ``generation`` is 0 until a truncation was seen. It grows when an unclean leader election at the source threw
+    away records that had been copied, or one at the target threw away copies; only its order has a meaning. Rows
+    of different lineages are never combined (docs/decisions/0003-lineage.md).
     """
 
     source_topic_id: TopicId

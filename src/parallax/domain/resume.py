@@ -1,7 +1,7 @@
 """The resume rule: where a group that consumed one aggregate cluster goes on in another.
 
 The *origin* is the aggregate cluster that the group consumed, the *destination* the one that it moves to. For
-each source: what of it was consumed at the origin (`consumed_positions`), and where the first record beyond that
+each source: what of it was consumed at the origin (`consumed_position`), and where the first record beyond that
 lies at the destination (`position_of`). The smallest of these places is the resume offset. Every step takes the
 largest floor that the rows prove and never a ceiling, so that missing rows make the answer earlier, never later
 than an unconsumed record (docs/decisions/0002-resume-rule.md).
@@ -9,61 +9,36 @@ than an unconsumed record (docs/decisions/0002-resume-rule.md).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from parallax.domain.history import History
-from parallax.domain.ids import (
-    UNKNOWN_EPOCH,
-    ClusterName,
-    RegionName,
-    SourceId,
-    SourceOffset,
-    TargetOffset,
-    TopicId,
-)
+from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.outcome import Outcome, gravest
+from parallax.domain.progress import (
+    START,
+    Progress,
+    SourceHistory,
+    SourcePosition,
+    agreed,
+    consumed_position,
+    records_below,
+)
 from parallax.domain.run import LostRange, Run
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class SourcePosition:
-    """How far a source was consumed: everything below ``source_next``, read under ``leader_epoch``."""
-
-    leader_epoch: int
-    source_next: SourceOffset
-
-
-START = SourcePosition(UNKNOWN_EPOCH, SourceOffset(0))
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a group's last move left: written once per move, never touched by later commits.
-
-    It holds in ``cluster`` and for the topic incarnation ``topic_id`` there, and only while the group's commit
-    is at or above ``resume_offset``.
-    """
-
-    cluster: ClusterName
-    topic_id: TopicId
-    resume_offset: TargetOffset
-    positions: Mapping[SourceId, SourcePosition]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceHistory:
-    """The rows of one source lineage on one aggregate cluster.
-
-    Attributes:
-        closed_at: the source's next offset at which the lineage ended (topic recreated, tail lost); None while
-            it goes on.
-    """
-
-    source: SourceId
-    history: History
-    closed_at: SourceOffset | None = None
+__all__ = [
+    "START",
+    "LogRange",
+    "Progress",
+    "Resume",
+    "SourceAnswer",
+    "SourceHistory",
+    "SourcePosition",
+    "Via",
+    "position_of",
+    "resume",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +74,11 @@ class SourceAnswer:
             None when the source holds nothing back.
         reached_next: how far the destination has the source, as the rows tell.
         pending: consumed source records ``[start, end)`` that the destination does not have yet, or None.
-        lost: ranges between what was consumed and what comes next that retention took first.
+        lost: ranges that retention took before they were copied: at the destination above what was consumed,
+            or at the origin below it, so that the group never gets them.
         rows: the rows that were used: the one that proves ``consumed``, then those that prove ``position``.
+        trimmed: unconsumed source records ``[start, end)`` that the destination had and whose retention took
+            them, or None. To the group they count as passed, here and in later moves.
     """
 
     source: SourceId
@@ -111,6 +89,7 @@ class SourceAnswer:
     pending: tuple[SourceOffset, SourceOffset] | None
     lost: tuple[LostRange, ...] = ()
     rows: tuple[Run, ...] = ()
+    trimmed: tuple[SourceOffset, SourceOffset] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +98,19 @@ class Resume:
 
     Attributes:
         resume_offset: nothing unconsumed lies below it.
+        sources: what each source contributed, older incarnations of a region's topic first.
         complete_to: below this target offset the rows tell of every record whether it was consumed; None when
             nothing is pending, so that whatever follows is unconsumed.
         notes: all that applies, the gravest first; ``outcome`` is the first of them.
+        origin_known_to: the origin's rows tell of every record below this offset (None: some region has no
+            row). While it is lower than the group's commit, a caller that can wait gets a later answer.
     """
 
     resume_offset: TargetOffset
     sources: tuple[SourceAnswer, ...]
     complete_to: TargetOffset | None
     notes: tuple[Outcome, ...]
+    origin_known_to: TargetOffset | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -137,77 +120,36 @@ class Resume:
     @property
     def positions(self) -> dict[SourceId, SourcePosition]:
         """The progress vector that a move by this answer leaves behind."""
-        return {answer.source: answer.consumed for answer in self.sources}
+        return {answer.source: answer.consumed.bounded() for answer in self.sources}
 
 
-def consumed_position(
-    commit: TargetOffset, histories: Iterable[SourceHistory]
-) -> tuple[SourcePosition, Run | None, SourceOffset]:
-    """What a group with next offset ``commit`` has consumed of one source.
-
-    Returns:
-        The position, the row that proves it, and the next offset after the last *record* consumed (which is
-        lower where only control or aborted records follow).
-    """
-    floors = [row for item in histories if (row := item.history.floor_by_target(commit)) is not None]
-    if not floors:
-        return START, None, START.source_next
-    row = max(floors, key=lambda floor: (floor.target_start, floor.source_start, floor.count))
-    source_next = SourceOffset(row.source_start + min(row.count, commit - row.target_start))
-    last_record_end = row.previous_source_end if source_next == row.source_start else source_next
-    return SourcePosition(row.source_leader_epoch, source_next), row, last_record_end
-
-
-def comparable_position(
-    consumed: SourcePosition, origin: Iterable[SourceHistory], destination: History
-) -> SourceOffset:
-    """``consumed``, cut to where origin and destination saw the same source leader epochs.
-
-    After an unclean leader election one side may hold records that the source has thrown away, at offsets that
-    hold other records on the other side. The two agree up to the end of the last epoch that both know.
-    """
-    if consumed.source_next == 0:
-        return consumed.source_next
-    row = destination.floor_by_source(SourceOffset(consumed.source_next - 1))
-    if row is None or row.source_leader_epoch == consumed.leader_epoch:
-        return consumed.source_next
-    if row.source_leader_epoch > consumed.leader_epoch:
-        bound = destination.last_of_epoch(consumed.leader_epoch)
-    else:
-        bounds = [item.history.last_of_epoch(row.source_leader_epoch) for item in origin]
-        known = [bound for bound in bounds if bound is not None]
-        bound = max(known, key=lambda run: (run.source_leader_epoch, run.source_end), default=None)
-    agreed = SourceOffset(0) if bound is None else bound.source_end
-    return min(consumed.source_next, agreed)
-
-
-def position_of(
-    source_next: SourceOffset, history: History
-) -> tuple[TargetOffset | None, Via, tuple[Run, ...]]:
+def position_of(source_next: SourceOffset, history: History) -> tuple[TargetOffset | None, Via, Run | None]:
     """The largest place that provably has no record of the source at or above ``source_next`` below it.
 
     Returns:
-        The place (None: nothing is proven), how it was found, and the rows that prove it.
+        The place (None: nothing is proven), how it was found, and the row that proves it.
     """
     floor = history.floor_by_source(source_next)
     if floor is not None and source_next < floor.source_end:
-        return floor.to_target(source_next), Via.EXACT, (floor,)
-    successor = history.successor_by_source(source_next)
-    if successor is not None and history.without_lost_before(successor) > source_next:
-        successor = None
-    if successor is not None and (floor is None or successor.target_start >= floor.target_end):
-        via = Via.EXACT if successor.source_start == source_next and successor.count else Via.BEFORE
-        return successor.target_start, via, (successor,)
-    if floor is not None:
-        return floor.target_end, Via.AFTER, (floor,)
-    return None, Via.LOG_START, ()
+        return floor.to_target(source_next), Via.EXACT, floor
+    row = history.last_proven_by(source_next)
+    if row is None:
+        return None, Via.LOG_START, None
+    if row.source_start > source_next:
+        return row.target_start, Via.BEFORE, row
+    return row.target_end, Via.AFTER, row
 
 
 @dataclass(slots=True)
-class _Terms:
-    """The parts of one answer while it is put together."""
+class _Question:
+    """What is asked about one region, and what has been found so far."""
 
+    commit: TargetOffset
+    origin: Sequence[SourceHistory]
+    destination: Sequence[SourceHistory]
+    log: LogRange
     answers: list[SourceAnswer] = field(default_factory=list)
+    complete_to: list[TargetOffset] = field(default_factory=list)
     notes: set[Outcome] = field(default_factory=set)
 
 
@@ -223,142 +165,230 @@ def resume(
     """The minimum-safe resume offset.
 
     Args:
-        commit: the group's next offset at the origin.
+        commit: the group's next offset at the origin (`settled_commit` if the origin ever lost its tail).
         regions: every region that the topic has as a source, by configuration: one without rows counts too.
         origin: rows of the origin, oldest lineage first.
         destination: rows of the destination, oldest lineage first.
         destination_log: the offsets that the destination's partition holds.
         progress: what the group's last move to the origin left; the caller has checked its topic id.
     """
-    terms = _Terms()
-    if progress is not None and commit < progress.resume_offset:
-        terms.notes.add(Outcome.REWOUND)
-        progress = None
-    moved = progress.positions if progress is not None else {}
-    known = {item.source for item in (*origin, *destination)} | set(moved)
-    for region in sorted({*regions, *(source.region for source in known)}):
-        sources = [source for source in _in_order(origin, destination, moved) if source.region == region]
-        if not any(item.source.region == region for item in destination):
-            sources = sources or [SourceId(region, TopicId(""))]
-            terms.notes.add(Outcome.EARLIEST_FALLBACK)
-        if len(sources) > 1:
-            terms.notes.add(Outcome.LINEAGE_CHANGED)
-        for source in sources:
-            _add_source(terms, source, commit, moved.get(source, START), origin, destination)
-    return _put_together(terms, destination, destination_log)
+    rewound = progress is not None and commit < progress.resume_offset
+    moved = progress.positions if progress is not None and not rewound else {}
+    notes = {Outcome.REWOUND} if rewound else set()
+    answers: list[SourceAnswer] = []
+    complete_to: list[TargetOffset] = []
+    known_to: list[TargetOffset] = []
+    named = {item.source.region for item in (*origin, *destination)} | {source.region for source in moved}
+    for region in sorted({*regions, *named}):
+        question = _Question(commit, _of(region, origin), _of(region, destination), destination_log)
+        sources = _chronological(
+            [item.source for item in question.origin],
+            [item.source for item in question.destination],
+            [source for source in moved if source.region == region],
+        )
+        for index, source in enumerate(sources or [SourceId(region, TopicId(""))]):
+            _add_source(question, source, sources[index + 1 :], moved.get(source, START))
+        answers += question.answers
+        complete_to += question.complete_to
+        notes |= question.notes
+        known_to.append(_end(question.origin))
+    resume_offset = min((found for answer in answers if (found := answer.position) is not None), default=None)
+    if resume_offset is None:
+        resume_offset = destination_log.high_watermark
+    elif resume_offset > destination_log.high_watermark:
+        resume_offset = destination_log.high_watermark
+        notes.add(Outcome.CLAMPED_TO_END)
+    resume_offset = max(resume_offset, destination_log.low_watermark)
+    return Resume(
+        resume_offset,
+        tuple(answers),
+        max(min(complete_to), resume_offset) if complete_to else None,
+        tuple(sorted(notes or {Outcome.OK}, key=lambda note: note.value, reverse=True)),
+        min(known_to) if known_to and min(known_to) >= 0 else None,
+    )
 
 
-def _in_order(
-    origin: Sequence[SourceHistory],
-    destination: Sequence[SourceHistory],
-    moved: Mapping[SourceId, SourcePosition],
-) -> list[SourceId]:
-    """Every source that some row or the progress vector names, once."""
-    return list(dict.fromkeys([*(item.source for item in (*destination, *origin)), *moved]))
+def _of(region: RegionName, items: Iterable[SourceHistory]) -> list[SourceHistory]:
+    """The region's lineages that have rows."""
+    return [item for item in items if item.source.region == region and item.history.newest is not None]
+
+
+def _chronological(*orders: Sequence[SourceId]) -> list[SourceId]:
+    """All sources of a region, each once, older incarnations first as far as the given orders tell."""
+    result: list[SourceId] = []
+    for order in orders:
+        place = 0
+        for source in order:
+            if source in result:
+                place = result.index(source) + 1
+            else:
+                result.insert(place, source)
+                place += 1
+    return result
+
+
+def _end(items: Iterable[SourceHistory]) -> TargetOffset:
+    """The target offset up to which the rows reach; -1 without rows."""
+    ends = [newest.target_end for item in items if (newest := item.history.newest) is not None]
+    return max(ends, default=TargetOffset(-1))
 
 
 def _add_source(
-    terms: _Terms,
-    source: SourceId,
-    commit: TargetOffset,
-    moved_to: SourcePosition,
-    origin: Sequence[SourceHistory],
-    destination: Sequence[SourceHistory],
+    question: _Question, source: SourceId, newer: Sequence[SourceId], moved: SourcePosition
 ) -> None:
-    at_origin = [item for item in origin if item.source == source]
-    at_destination = [item for item in destination if item.source == source]
-    consumed, proof, last_record_end = consumed_position(commit, at_origin)
-    if moved_to > consumed:
-        consumed, last_record_end = moved_to, moved_to.source_next
-    reached = max(
-        (newest.source_end for item in at_destination if (newest := item.history.newest) is not None),
-        default=SourceOffset(0),
-    )
-    open_ended = not at_destination or at_destination[-1].closed_at is None
-    pending = (reached, last_record_end) if reached < last_record_end and open_ended else None
-    if pending is not None:
-        terms.notes.add(Outcome.PENDING)
-    also_lost_at_origin = [gap for item in at_origin for gap in item.history.lost]
-    lost = [
-        gap
-        for item in at_destination
-        for gap in item.history.lost_from(consumed.source_next)
-        if not any(
-            other.source_start <= gap.source_start and gap.source_end <= other.source_end
-            for other in also_lost_at_origin
-        )
-    ]
+    at_origin = [item for item in question.origin if item.source == source]
+    at_destination = [item for item in question.destination if item.source == source]
+    consumed, proof = consumed_position(question.commit, at_origin, moved)
+    superseded = any(item.source in newer for item in question.destination)
+    reached = SourceOffset(0)
+    if at_destination:
+        position, via, row = _place(question, consumed, at_destination)
+        newest = at_destination[-1].history.newest
+        reached = SourceOffset(0) if newest is None else newest.source_end
+    else:
+        position, via, row = _place_without_rows(question, consumed, at_origin, superseded=superseded)
+    if via is Via.LOG_START:
+        question.notes.add(Outcome.EARLIEST_FALLBACK)
+    pending = None
+    if not superseded and _may_still_come(consumed, at_destination) and reached < consumed.source_next:
+        pending = (reached, consumed.source_next)
+        question.notes.add(Outcome.PENDING)
+        question.complete_to.append(max(_end(question.destination), TargetOffset(0)))
+    lost = _never_delivered(consumed, moved, at_origin, at_destination)
     if lost:
-        terms.notes.add(Outcome.NEVER_DELIVERED)
-    if len(at_destination) > 1 or len(at_origin) > 1:
-        terms.notes.add(Outcome.LINEAGE_CHANGED)
-    position: TargetOffset | None
-    rows: tuple[Run, ...]
-    position, via, rows = None, Via.CONSUMED, ()
-    for item in at_destination:
-        here = comparable_position(consumed, at_origin, item.history)
-        if item.closed_at is not None and here >= item.closed_at:
-            continue
-        found, how, proofs = position_of(here, item.history)
-        found = TargetOffset(0) if found is None else found
-        if how is Via.LOG_START:
-            terms.notes.add(Outcome.EARLIEST_FALLBACK)
-        if position is None or found < position:
-            position, via, rows = found, how, proofs
-    if not at_destination:
-        position, via = _before_first_row(source, destination)
-    terms.answers.append(
-        SourceAnswer(
-            source=source,
-            consumed=consumed,
-            position=position,
-            via=via,
-            reached_next=reached,
-            pending=pending,
-            lost=tuple(lost),
-            rows=((proof,) if proof is not None else ()) + rows,
-        )
+        question.notes.add(Outcome.NEVER_DELIVERED)
+    trimmed = _trimmed(question.log.low_watermark, consumed, at_destination)
+    if trimmed is not None:
+        question.notes.add(Outcome.TRIMMED)
+    rows = tuple(used for used in (proof, row) if used is not None)
+    question.answers.append(
+        SourceAnswer(source, consumed, position, via, reached, pending, lost, rows, trimmed)
     )
 
 
-def _before_first_row(source: SourceId, destination: Sequence[SourceHistory]) -> tuple[TargetOffset, Via]:
+def _trimmed(
+    low_watermark: TargetOffset, consumed: SourcePosition, at_destination: Sequence[SourceHistory]
+) -> tuple[SourceOffset, SourceOffset] | None:
+    """Unconsumed source records that lay below the destination's log start."""
+    ranges = [
+        (here, below[0])
+        for item in at_destination
+        if (below := records_below(low_watermark, item.history)) is not None
+        and (here := agreed(consumed, item.history)) < below[0]
+    ]
+    return (min(start for start, _ in ranges), max(end for _, end in ranges)) if ranges else None
+
+
+def _place(
+    question: _Question, consumed: SourcePosition, at_destination: Sequence[SourceHistory]
+) -> tuple[TargetOffset | None, Via, Run | None]:
+    """Where the source's first unconsumed record can lie: the smallest place over its lineages."""
+    best: tuple[TargetOffset | None, Via, Run | None] = (None, Via.CONSUMED, None)
+    for item in at_destination:
+        history = item.history
+        here = agreed(consumed, history)
+        newest = history.newest
+        diverged = newest is not None and here < min(consumed.source_next, newest.last_record_end)
+        trimmed = records_below(question.log.low_watermark, history)
+        if trimmed is not None and trimmed[0] > here:
+            here = trimmed[0]
+        if item.record_end is not None and here >= item.record_end:
+            continue
+        if diverged:
+            question.notes.add(Outcome.LINEAGE_CHANGED)
+        place, via, row = position_of(here, history)
+        # One fenced writer copies a region's lineages one after the other.
+        older_end = _end(question.destination[: question.destination.index(item)])
+        if older_end > (TargetOffset(-1) if place is None else place):
+            place, via, row = older_end, Via.AFTER, None
+        place = TargetOffset(0) if place is None else place
+        if item.closed_at is not None:
+            question.notes.add(Outcome.LINEAGE_CHANGED)
+        if best[0] is None or place < best[0]:
+            best = place, via, row
+    return best
+
+
+def _place_without_rows(
+    question: _Question, consumed: SourcePosition, at_origin: Sequence[SourceHistory], *, superseded: bool
+) -> tuple[TargetOffset | None, Via, Run | None]:
     """Where the first record of a source without rows can lie.
 
     One fenced writer copies all incarnations of a region's topic, one after the other, and the index holds an
-    unbroken prefix of what it wrote: an incarnation without rows comes after every row of the others.
+    unbroken prefix of what it wrote: an incarnation without rows comes after every row of the older ones. If
+    a newer one has rows, its own have expired or never were.
     """
-    ends = [
-        newest.target_end
-        for item in destination
-        if item.source.region == source.region and (newest := item.history.newest) is not None
+    if superseded:
+        end = at_origin[-1].record_end if at_origin else None
+        if end is not None and consumed.source_next >= end:
+            return None, Via.CONSUMED, None
+        question.notes.add(Outcome.LINEAGE_CHANGED)
+        return TargetOffset(0), Via.LOG_START, None
+    if question.destination:
+        return _end(question.destination), Via.AFTER, None
+    return TargetOffset(0), Via.LOG_START, None
+
+
+def _may_still_come(consumed: SourcePosition, at_destination: Sequence[SourceHistory]) -> bool:
+    """Whether consumed records that the destination lacks can still reach it.
+
+    They can't once the lineage has ended, or once the destination has read a later leader epoch.
+    """
+    if not at_destination:
+        return True
+    open_lineage = at_destination[-1]
+    ends = open_lineage.history.epoch_ends
+    if open_lineage.closed_at is not None:
+        return False
+    return consumed.leader_epoch == UNKNOWN_EPOCH or not ends or ends[-1][0] <= consumed.leader_epoch
+
+
+def _never_delivered(
+    consumed: SourcePosition,
+    moved: SourcePosition,
+    at_origin: Sequence[SourceHistory],
+    at_destination: Sequence[SourceHistory],
+) -> tuple[LostRange, ...]:
+    """Lost ranges that this move makes final for the group.
+
+    Those that it met at the origin, and those that it will meet at the destination but not at the origin.
+    """
+    origin_lost = [gap for item in at_origin for gap in item.history.lost]
+    crossed = [
+        gap
+        for item in at_origin
+        for gap in item.history.lost
+        if agreed(moved, item.history) < gap.source_end <= agreed(consumed, item.history)
     ]
-    return (max(ends), Via.AFTER) if ends else (TargetOffset(0), Via.LOG_START)
-
-
-def _put_together(terms: _Terms, destination: Sequence[SourceHistory], log: LogRange) -> Resume:
-    positions = [answer.position for answer in terms.answers if answer.position is not None]
-    resume_offset = min(positions, default=log.high_watermark)
-    if resume_offset > log.high_watermark:
-        resume_offset = log.high_watermark
-        terms.notes.add(Outcome.CLAMPED_TO_END)
-    if resume_offset < log.low_watermark:
-        if Outcome.EARLIEST_FALLBACK not in terms.notes:
-            terms.notes.add(Outcome.TRIMMED)
-        resume_offset = log.low_watermark
-    complete_to: TargetOffset | None = None
-    for answer in terms.answers:
-        if answer.pending is None:
-            continue
-        covered = max(
-            (
-                newest.target_end
-                for item in destination
-                if item.source == answer.source and (newest := item.history.newest) is not None
-            ),
-            default=resume_offset,
+    ahead = [
+        gap
+        for item in at_destination
+        for gap in item.history.lost_from(agreed(consumed, item.history))
+        if not any(
+            other.source_start <= gap.source_start and gap.source_end <= other.source_end
+            for other in origin_lost
         )
-        covered = max(covered, resume_offset)
-        complete_to = covered if complete_to is None else min(complete_to, covered)
-    notes = terms.notes or {Outcome.OK}
-    ordered = tuple(sorted(notes, key=lambda note: note.value, reverse=True))
-    return Resume(resume_offset, tuple(terms.answers), complete_to, ordered)
+    ]
+    return tuple(ahead + crossed)
+
+
+def ask_again(
+    *,
+    progress: Progress,
+    regions: Collection[RegionName],
+    destination: Sequence[SourceHistory],
+    destination_log: LogRange,
+) -> Resume:
+    """The answer of the group's last move as the destination's rows tell it now.
+
+    What is pending shrinks and ``complete_to`` grows with the destination. The origin is not asked: what was
+    consumed there is fixed in the progress vector.
+    """
+    return resume(
+        commit=progress.resume_offset,
+        regions=regions,
+        origin=(),
+        destination=destination,
+        destination_log=destination_log,
+        progress=progress,
+    )

@@ -23,10 +23,12 @@ class Run:
     * every source record below ``source_start`` that was copied lies below ``target_start``;
     * every source record at or above ``source_end`` lies (or will lie) at or above ``target_end``;
     * ``[previous_source_end, source_start)`` holds no record that a consumer could ever see: control records,
-      aborted data, compacted records. Where the predecessor is unknown or records were lost it is empty.
+      aborted data, compacted records. It is empty where the predecessor is unknown; after lost records it begins
+      with the end of the `LostRange`. The watermark that opens a lineage has 0: the lineage holds nothing below.
 
     A run never spans two source leader epochs. With ``count == 0`` the row is a watermark, and
-    ``source_leader_epoch`` that of the last record before it.
+    ``source_leader_epoch`` that of the last record before it, or a later one under which the position was
+    confirmed.
     """
 
     source_start: SourceOffset

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from parallax.domain.ids import SourceId, TargetOffset
-from parallax.domain.resume import SourceHistory, SourcePosition, comparable_position
+from parallax.domain.progress import SourceHistory, SourcePosition, agreed, widened
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,7 +19,7 @@ class SkipRange:
 
     @property
     def count(self) -> int:
-        """The number of records to skip."""
+        """The number of offsets to skip."""
         return self.end - self.start
 
 
@@ -34,7 +35,8 @@ def skip_ranges(
 
     Args:
         positions: how far each source was consumed.
-        origin: rows of the cluster that the group came from; needed only where leader epochs differ.
+        origin: rows of the cluster that the group came from; they tell of leader epochs that a position read
+            from elsewhere does not name.
         destination: rows of the cluster that it moves to; those missing make the result smaller, never wrong.
         start: the first target offset of interest.
         end: the first target offset beyond it.
@@ -44,11 +46,11 @@ def skip_ranges(
         consumed = positions.get(item.source)
         if consumed is None:
             continue
-        same_source = [other for other in origin if other.source == item.source]
-        bound = comparable_position(consumed, same_source, item.history)
-        for row in item.history.rows:
-            if row.is_watermark or row.source_start >= bound:
-                continue
+        consumed = widened(consumed, [other for other in origin if other.source == item.source])
+        bound = agreed(consumed, item.history)
+        for row in item.history.between_targets(start, end):
+            if row.source_start >= bound:
+                break
             low = max(row.target_start, start)
             high = min(row.to_target(min(bound, row.source_end)), end)
             if low < high:
@@ -68,8 +70,13 @@ def merged(ranges: Iterable[SkipRange]) -> list[SkipRange]:
 
 
 def beyond(resume_offset: TargetOffset, ranges: Sequence[SkipRange]) -> TargetOffset:
-    """The resume offset, moved to the end of the skip range that it lies in, if any."""
-    for item in ranges:
-        if item.start <= resume_offset < item.end:
-            return item.end
+    """The resume offset, moved to the end of the skip range that it lies in, if any.
+
+    Args:
+        resume_offset: any target offset.
+        ranges: as `skip_ranges` returns them: merged and in order.
+    """
+    index = bisect_right(ranges, resume_offset, key=lambda item: item.start)
+    if index and resume_offset < ranges[index - 1].end:
+        return ranges[index - 1].end
     return resume_offset
