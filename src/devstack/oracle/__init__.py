@@ -1,0 +1,1 @@
+"""Judges of a run: they know records by region and number, and nothing of how Parallax maps offsets."""
