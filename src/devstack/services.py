@@ -21,7 +21,6 @@ from parallax.runtime.config import load
 _SCHEMA_TIMEOUT_S = 120
 _SPARK_READY_WITHIN_S = 180.0
 _SPARK_STOP_WITHIN_S = 20.0
-_SPARK_DRIVER_MEMORY = "640m"
 # The `parallax` command, without relying on where pip put its script.
 _PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 
@@ -76,10 +75,6 @@ def service_environment(layout: StackLayout, java: Java, region: str | None = No
         "JAVA_HOME": str(java.home),
         "PATH": f"{java.home / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONUNBUFFERED": "1",
-        # Spark: stay on the loopback interface, use this Python for workers, keep the JVM small.
-        "SPARK_LOCAL_IP": HOST,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": f"--driver-memory {_SPARK_DRIVER_MEMORY} pyspark-shell",
     }
     if region is not None and layout.spec.cassandra_per_region:
         environment["PARALLAX__CASSANDRA__LOCAL_DATACENTER"] = region
