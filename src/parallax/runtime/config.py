@@ -6,6 +6,7 @@ Keys carry their units. A key that does not exist is an error that names the lin
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,6 +74,10 @@ class Names(_Section):
 
     include: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = ()
+
+    def chosen(self, name: str) -> bool:
+        """Whether the name is included and not excluded."""
+        return _matches(self.include, name) and not _matches(self.exclude, name)
 
 
 class Cassandra(_Section):
@@ -239,6 +244,10 @@ class Config(_Section):
 
     def _route_list(self) -> str:
         return ", ".join(str(route) for route in self.all_routes()) or "none"
+
+
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
+    return any(re.fullmatch(pattern, name) is not None for pattern in patterns)
 
 
 ENV_PREFIX = "PARALLAX__"
