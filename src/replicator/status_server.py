@@ -1,0 +1,198 @@
+"""The driver's status over HTTP: metrics, health, the whole picture as JSON; and where leases report.
+
+    GET  /metrics    Prometheus
+    GET  /livez      200 while the process answers
+    GET  /readyz     200 once every lease has reported since its epoch began, else 503 with what is missing
+    GET  /status     everything, as JSON
+    POST /reports    a lease's report; the answer says whether the lease shall end
+
+What it shows is the board's; nothing here changes how leases are copied.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from parallax.domain.errors import ConfigError
+from replicator.board_metrics import BoardCollector
+from replicator.progress import ProgressBoard, Report
+
+TOKEN_HEADER = "X-Parallax-Token"  # noqa: S105 - the name of a header
+REPORTS_PATH = "/reports"
+_MAX_REPORT_BYTES = 16 * 1024 * 1024
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+
+Answer = tuple[HTTPStatus, str, bytes]
+
+
+class StatusServer:
+    """Serves one board from a thread of its own.
+
+    Args:
+        address: ``host:port`` to listen on; port 0 takes a free one.
+        board: what to show, and where reports go.
+        token: what leases must send along with a report.
+        extra: more for /status, asked at each request.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        board: ProgressBoard,
+        *,
+        token: str,
+        extra: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        self._board = board
+        self._token = token
+        self._extra = extra
+        self._ending = threading.Event()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(BoardCollector(board))
+        host, port = _host_and_port(address)
+        try:
+            self._server = ThreadingHTTPServer((host, port), self._handler_class())
+        except OSError as error:
+            raise ConfigError(
+                f"replicator.status_address {address!r} can't be listened on: {error.strerror}; choose another one"
+            ) from error
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="status", daemon=True)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that it listens on."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+    def end_leases(self) -> None:
+        """From now on tell every lease that reports to end: it commits what it has and returns."""
+        self._ending.set()
+
+    def get(self, path: str) -> Answer:
+        """The answer to a GET."""
+        if path == "/metrics":
+            return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        if path == "/livez":
+            return HTTPStatus.OK, _TEXT, b"ok\n"
+        if path == "/readyz":
+            return self._readiness()
+        if path == "/status":
+            return HTTPStatus.OK, _JSON, json.dumps(status_of(self._board) | dict(self._extra())).encode()
+        paths = b"unknown path; there are /metrics, /livez, /readyz and /status\n"
+        return HTTPStatus.NOT_FOUND, _TEXT, paths
+
+    def post(self, path: str, token: str, body: bytes) -> Answer:
+        """The answer to a POST."""
+        if path != REPORTS_PATH:
+            return HTTPStatus.NOT_FOUND, _TEXT, b"unknown path; leases post to /reports\n"
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
+            return HTTPStatus.FORBIDDEN, _TEXT, b"only leases of this application may report\n"
+        try:
+            self._board.record(Report.from_json(json.loads(body)))
+        except ValueError as error:
+            return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
+        return HTTPStatus.OK, _JSON, json.dumps({"end": self._ending.is_set()}).encode()
+
+    def _readiness(self) -> Answer:
+        missing = self._board.missing()
+        if not missing:
+            return HTTPStatus.OK, _TEXT, b"ready\n"
+        lines = "".join(f"lease {key} {problem}\n" for key, problem in missing.items())
+        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, lines.encode()
+
+    def _handler_class(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 10
+
+            def do_GET(self) -> None:
+                self._reply(server.get(self.path.partition("?")[0]))
+
+            def do_POST(self) -> None:
+                size = self.headers.get("Content-Length", "")
+                if not size.isdecimal() or int(size) > _MAX_REPORT_BYTES:
+                    self._reply((HTTPStatus.LENGTH_REQUIRED, _TEXT, b"a report names its length\n"))
+                    return
+                self._reply(
+                    server.post(self.path, self.headers.get(TOKEN_HEADER, ""), self.rfile.read(int(size)))
+                )
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+                """Requests come every second: say nothing."""
+
+            def _reply(self, answer: Answer) -> None:
+                status, content_type, body = answer
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        return Handler
+
+
+def status_of(board: ProgressBoard) -> dict[str, Any]:
+    """The board as JSON types."""
+    missing = board.missing()
+    return {
+        "ready": not missing,
+        "missing": {str(key): problem for key, problem in missing.items()},
+        "leases": [
+            {
+                "route": str(key.route),
+                "shard": key.shard,
+                "epoch": lease.epoch,
+                "attempt": lease.report.attempt,
+                "ended": lease.report.ended,
+                "transactions": lease.transactions.value,
+                "transaction_aborts": lease.transaction_aborts.value,
+                "index_lag_ms": lease.report.progress.index_lag_ms,
+                "waiting_for": lease.report.progress.waiting_for,
+                "foreign_records": lease.report.progress.foreign_records,
+                "partitions": [
+                    {
+                        "topic": partition.topic,
+                        "partition": partition.partition,
+                        "status": totals.status.value,
+                        "reason": totals.reason,
+                        "records": totals.records.value,
+                        "bytes": totals.bytes.value,
+                        "lag_records": totals.lag_records,
+                        "replication_latency_ms": totals.latency_ms,
+                    }
+                    for partition, totals in sorted(lease.partitions.items())
+                ],
+            }
+            for key, lease in sorted(board.leases().items(), key=lambda item: item[0])
+        ],
+    }
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"replicator.status_address {address!r} is not of the form 'host:port'")
+    return host, int(port)
