@@ -2,20 +2,19 @@
 
 The *origin* is the aggregate cluster that the group consumed, the *destination* the one that it moves to. For
 each source: what of it was consumed at the origin (`consumed_position`), and where the first record beyond that
-lies at the destination (`position_of`). The smallest of these places is the resume offset. Every step takes the
+lies at the destination (`place_of`). The smallest of these places is the resume offset. Every step takes the
 largest floor that the rows prove and never a ceiling, so that missing rows make the answer earlier, never later
 than an unconsumed record (docs/decisions/0002-resume-rule.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
-from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.outcome import Outcome, gravest
+from parallax.domain.place import LogRange, Via, place_of, position_of, rows_end
 from parallax.domain.progress import (
     START,
     Progress,
@@ -39,29 +38,6 @@ __all__ = [
     "position_of",
     "resume",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class LogRange:
-    """The offsets that a partition holds: ``[low_watermark, high_watermark)``."""
-
-    low_watermark: TargetOffset
-    high_watermark: TargetOffset
-
-
-class Via(Enum):
-    """How a position at the destination was found, the strongest first."""
-
-    EXACT = "exact"
-    """A run holds the offset."""
-    AFTER = "after"
-    """The end of the last row that is wholly consumed."""
-    BEFORE = "before"
-    """The start of the first row that is not, nothing lying between."""
-    CONSUMED = "consumed"
-    """A lineage that has ended and was consumed to its end: it holds nothing back."""
-    LOG_START = "log_start"
-    """No row proves anything better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,23 +99,6 @@ class Resume:
         return {answer.source: answer.consumed.bounded() for answer in self.sources}
 
 
-def position_of(source_next: SourceOffset, history: History) -> tuple[TargetOffset | None, Via, Run | None]:
-    """The largest place that provably has no record of the source at or above ``source_next`` below it.
-
-    Returns:
-        The place (None: nothing is proven), how it was found, and the row that proves it.
-    """
-    floor = history.floor_by_source(source_next)
-    if floor is not None and source_next < floor.source_end:
-        return floor.to_target(source_next), Via.EXACT, floor
-    row = history.last_proven_by(source_next)
-    if row is None:
-        return None, Via.LOG_START, None
-    if row.source_start > source_next:
-        return row.target_start, Via.BEFORE, row
-    return row.target_end, Via.AFTER, row
-
-
 @dataclass(slots=True)
 class _Question:
     """What is asked about one region, and what has been found so far."""
@@ -167,8 +126,8 @@ def resume(
     Args:
         commit: the group's next offset at the origin (`settled_commit` if the origin ever lost its tail).
         regions: every region that the topic has as a source, by configuration: one without rows counts too.
-        origin: rows of the origin, oldest lineage first.
-        destination: rows of the destination, oldest lineage first.
+        origin: rows of the origin, oldest lineage first, those included of which no row was found.
+        destination: the same of the destination.
         destination_log: the offsets that the destination's partition holds.
         progress: what the group's last move to the origin left; the caller has checked its topic id.
     """
@@ -180,10 +139,15 @@ def resume(
     known_to: list[TargetOffset] = []
     named = {item.source.region for item in (*origin, *destination)} | {source.region for source in moved}
     for region in sorted({*regions, *named}):
-        question = _Question(commit, _of(region, origin), _of(region, destination), destination_log)
+        question = _Question(
+            commit,
+            [item for item in origin if item.source.region == region],
+            [item for item in destination if item.source.region == region],
+            destination_log,
+        )
         sources = _chronological(
-            [item.source for item in question.origin],
             [item.source for item in question.destination],
+            [item.source for item in question.origin],
             [source for source in moved if source.region == region],
         )
         for index, source in enumerate(sources or [SourceId(region, TopicId(""))]):
@@ -191,7 +155,7 @@ def resume(
         answers += question.answers
         complete_to += question.complete_to
         notes |= question.notes
-        known_to.append(_end(question.origin))
+        known_to.append(rows_end(question.origin))
     resume_offset = min((found for answer in answers if (found := answer.position) is not None), default=None)
     if resume_offset is None:
         resume_offset = destination_log.high_watermark
@@ -208,13 +172,11 @@ def resume(
     )
 
 
-def _of(region: RegionName, items: Iterable[SourceHistory]) -> list[SourceHistory]:
-    """The region's lineages that have rows."""
-    return [item for item in items if item.source.region == region and item.history.newest is not None]
-
-
 def _chronological(*orders: Sequence[SourceId]) -> list[SourceId]:
-    """All sources of a region, each once, older incarnations first as far as the given orders tell."""
+    """All sources of a region, each once, older incarnations first as far as the given orders tell.
+
+    Where they don't, those that only a later order names count as older: that is the safe assumption.
+    """
     result: list[SourceId] = []
     for order in orders:
         place = 0
@@ -227,42 +189,37 @@ def _chronological(*orders: Sequence[SourceId]) -> list[SourceId]:
     return result
 
 
-def _end(items: Iterable[SourceHistory]) -> TargetOffset:
-    """The target offset up to which the rows reach; -1 without rows."""
-    ends = [newest.target_end for item in items if (newest := item.history.newest) is not None]
-    return max(ends, default=TargetOffset(-1))
-
-
 def _add_source(
     question: _Question, source: SourceId, newer: Sequence[SourceId], moved: SourcePosition
 ) -> None:
     at_origin = [item for item in question.origin if item.source == source]
     at_destination = [item for item in question.destination if item.source == source]
     consumed, proof = consumed_position(question.commit, at_origin, moved)
-    superseded = any(item.source in newer for item in question.destination)
-    reached = SourceOffset(0)
-    if at_destination:
-        position, via, row = _place(question, consumed, at_destination)
-        newest = at_destination[-1].history.newest
-        reached = SourceOffset(0) if newest is None else newest.source_end
-    else:
-        position, via, row = _place_without_rows(question, consumed, at_origin, superseded=superseded)
-    if via is Via.LOG_START:
+    newer_lineages = [item for item in question.destination if item.source in newer]
+    place = place_of(
+        consumed, at_destination, newer_lineages, question.destination, question.log.low_watermark
+    )
+    if place.lineage_matters:
+        question.notes.add(Outcome.LINEAGE_CHANGED)
+    newest = at_destination[-1].history.newest if at_destination else None
+    reached = SourceOffset(0) if newest is None else newest.source_end
+    if place.via is Via.LOG_START:
         question.notes.add(Outcome.EARLIEST_FALLBACK)
     pending = None
-    if not superseded and _may_still_come(consumed, at_destination) and reached < consumed.source_next:
+    may_still_come = not newer_lineages and _may_still_come(consumed, at_destination)
+    if may_still_come and reached < consumed.source_next:
         pending = (reached, consumed.source_next)
         question.notes.add(Outcome.PENDING)
-        question.complete_to.append(max(_end(question.destination), TargetOffset(0)))
+        question.complete_to.append(max(rows_end(question.destination), TargetOffset(0)))
     lost = _never_delivered(consumed, moved, at_origin, at_destination)
     if lost:
         question.notes.add(Outcome.NEVER_DELIVERED)
     trimmed = _trimmed(question.log.low_watermark, consumed, at_destination)
     if trimmed is not None:
         question.notes.add(Outcome.TRIMMED)
-    rows = tuple(used for used in (proof, row) if used is not None)
+    rows = tuple(used for used in (proof, place.row) if used is not None)
     question.answers.append(
-        SourceAnswer(source, consumed, position, via, reached, pending, lost, rows, trimmed)
+        SourceAnswer(source, consumed, place.offset, place.via, reached, pending, lost, rows, trimmed)
     )
 
 
@@ -277,56 +234,6 @@ def _trimmed(
         and (here := agreed(consumed, item.history)) < below[0]
     ]
     return (min(start for start, _ in ranges), max(end for _, end in ranges)) if ranges else None
-
-
-def _place(
-    question: _Question, consumed: SourcePosition, at_destination: Sequence[SourceHistory]
-) -> tuple[TargetOffset | None, Via, Run | None]:
-    """Where the source's first unconsumed record can lie: the smallest place over its lineages."""
-    best: tuple[TargetOffset | None, Via, Run | None] = (None, Via.CONSUMED, None)
-    for item in at_destination:
-        history = item.history
-        here = agreed(consumed, history)
-        newest = history.newest
-        diverged = newest is not None and here < min(consumed.source_next, newest.last_record_end)
-        trimmed = records_below(question.log.low_watermark, history)
-        if trimmed is not None and trimmed[0] > here:
-            here = trimmed[0]
-        if item.record_end is not None and here >= item.record_end:
-            continue
-        if diverged:
-            question.notes.add(Outcome.LINEAGE_CHANGED)
-        place, via, row = position_of(here, history)
-        # One fenced writer copies a region's lineages one after the other.
-        older_end = _end(question.destination[: question.destination.index(item)])
-        if older_end > (TargetOffset(-1) if place is None else place):
-            place, via, row = older_end, Via.AFTER, None
-        place = TargetOffset(0) if place is None else place
-        if item.closed_at is not None:
-            question.notes.add(Outcome.LINEAGE_CHANGED)
-        if best[0] is None or place < best[0]:
-            best = place, via, row
-    return best
-
-
-def _place_without_rows(
-    question: _Question, consumed: SourcePosition, at_origin: Sequence[SourceHistory], *, superseded: bool
-) -> tuple[TargetOffset | None, Via, Run | None]:
-    """Where the first record of a source without rows can lie.
-
-    One fenced writer copies all incarnations of a region's topic, one after the other, and the index holds an
-    unbroken prefix of what it wrote: an incarnation without rows comes after every row of the older ones. If
-    a newer one has rows, its own have expired or never were.
-    """
-    if superseded:
-        end = at_origin[-1].record_end if at_origin else None
-        if end is not None and consumed.source_next >= end:
-            return None, Via.CONSUMED, None
-        question.notes.add(Outcome.LINEAGE_CHANGED)
-        return TargetOffset(0), Via.LOG_START, None
-    if question.destination:
-        return _end(question.destination), Via.AFTER, None
-    return TargetOffset(0), Via.LOG_START, None
 
 
 def _may_still_come(consumed: SourcePosition, at_destination: Sequence[SourceHistory]) -> bool:
