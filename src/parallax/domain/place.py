@@ -74,7 +74,7 @@ def position_of(source_next: SourceOffset, history: History) -> tuple[TargetOffs
 
 def rows_end(items: Iterable[SourceHistory]) -> TargetOffset:
     """The target offset up to which the rows reach; -1 without rows."""
-    ends = [newest.targetrows_end for item in items if (newest := item.history.newest) is not None]
+    ends = [newest.target_end for item in items if (newest := item.history.newest) is not None]
     return max(ends, default=TargetOffset(-1))
 
 
@@ -105,10 +105,8 @@ def place_of(
         starts = [rows[0].target_start for later in following if (rows := later.history.rows)]
         if starts and min(starts) <= low_watermark:
             continue  # all that the lineage ever had lies below the log start
-        if item is not None:
-            older = region[: region.index(item)]
-        else:
-            older = [] if newer else region
+        before_unlisted = 0 if newer else len(region)
+        older = region[: before_unlisted if item is None else region.index(item)]
         found = _place_in(consumed, item, low_watermark)
         if found.via is Via.CONSUMED:
             continue
