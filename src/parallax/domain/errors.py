@@ -11,6 +11,7 @@
     │   └── UnknownGroupError
     ├── InvalidOffsetError           an offset outside of what the partition can hold
     ├── InvariantError               a mapping that contradicts itself; the row is refused
+    ├── MetadataError                committed metadata that is foreign, damaged or of an unknown version
     ├── UnavailableError             try again later
     │   ├── ClusterUnavailableError  a Kafka cluster did not answer in time
     │   ├── StoreUnavailableError    Cassandra did not answer in time
@@ -93,6 +94,12 @@ class InvariantError(ParallaxError):
     """A mapping row that contradicts the rows before it. The message names the invariant by its letter."""
 
     code = "INVARIANT"
+
+
+class MetadataError(ParallaxError):
+    """Committed metadata that is foreign, damaged or of an unknown version; what it says is not used."""
+
+    code = "METADATA"
 
 
 class UnavailableError(ParallaxError):
