@@ -19,6 +19,9 @@ from devstack.settings import (
 )
 from devstack.spec import StackSpec
 
+# Nodes of one machine hear of each other at once; the default of 30 s is for real networks.
+_RING_DELAY_OF_SEVERAL_MS = "2000"
+
 _LOGBACK = """\
 <configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
@@ -59,7 +62,6 @@ def cassandra_spec(
     home = directory / "data" / name
     conf = home / "conf"
     data = home / "storage"
-    nodes = len(spec.cassandra_nodes)
     settings: dict[str, object] = CASSANDRA_SETTINGS | {
         "cluster_name": "parallax",
         "listen_address": HOST,
@@ -96,8 +98,9 @@ def cassandra_spec(
         "jdk.attach.allowAttachSelf": "true",
         "logback.configurationFile": "logback.xml",
     }
-    if nodes == 1:
-        properties |= CASSANDRA_SYSTEM_PROPERTIES
+    properties |= CASSANDRA_SYSTEM_PROPERTIES
+    if len(spec.cassandra_nodes) > 1:
+        properties["cassandra.ring_delay_ms"] = _RING_DELAY_OF_SEVERAL_MS
     return ProcessSpec(
         name=name,
         command=[

@@ -24,6 +24,7 @@ from devstack.process import ProcessState
 from devstack.spec import StackSpec
 from devstack.stack import LocalStack
 from devstack.supervisor import start_detached
+from devstack.tools import CONSOLE_PRODUCER, kafka_tool
 from parallax.runtime.config import load
 
 # Kafka alone, one region: the smallest stack that can show a broker's life.
@@ -93,6 +94,13 @@ def test_only_regional_clusters_create_topics_by_themselves(infrastructure: Stac
     metadata = aggregate.list_topics(topic_name, timeout=10)
     assert metadata.topics[topic_name].error is not None
     assert topic_name not in aggregate.list_topics(timeout=10).topics
+
+
+def test_kafkas_own_producer_can_begin_a_topic(infrastructure: Stack, topic_name: str) -> None:
+    bootstrap = infrastructure.bootstrap("regional-b")
+    command = kafka_tool(CONSOLE_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic_name)
+    subprocess.run(command, input=b"one\ntwo\nthree\n", check=True, capture_output=True, timeout=60)
+    assert read_all(bootstrap, topic_name, 3) == [b"one", b"two", b"three"]
 
 
 def test_a_killed_broker_returns_with_its_port_and_data(infrastructure: Stack, topic_name: str) -> None:
@@ -211,8 +219,8 @@ def test_an_early_death_is_reported_with_the_end_of_its_log(tmp_path: Path) -> N
 
 @pytest.mark.stack
 @pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
-def test_three_brokers_form_one_cluster_and_survive_one(tmp_path: Path) -> None:
-    spec = StackSpec(regions=("f",), brokers={"aggregate-f": 3}, services=False)
+def test_three_brokers_and_a_cassandra_node_per_region(tmp_path: Path) -> None:
+    spec = StackSpec(("f", "g"), brokers={"aggregate-f": 3}, services=False, cassandra_per_region=True)
     with LocalStack(spec, tmp_path) as stack:
         bootstrap = stack.bootstrap("aggregate-f")
         assert bootstrap.count(",") == 2
@@ -220,8 +228,17 @@ def test_three_brokers_form_one_cluster_and_survive_one(tmp_path: Path) -> None:
         assert sorted(admin.list_topics(timeout=10).brokers) == [1, 2, 3]
         admin.create_topics([NewTopic("survives", 1, 3)])["survives"].result(20)
         stack.kill("aggregate-f-2")
+        stack.kill("cassandra-f")
         assert stack.process("aggregate-f-2").state is ProcessState.KILLED
         produce(bootstrap, "survives", [b"one", b"two"])
         assert read_all(bootstrap, "survives", 2) == [b"one", b"two"]
-        stack.start("aggregate-f")
+        host, port = stack.cassandra_address("g").split(":")
+        cluster = Cluster([host], port=int(port), protocol_version=5)
+        try:
+            assert cluster.connect().execute("SELECT data_center FROM system.local").one() == ("g",)
+            assert {node.datacenter for node in cluster.metadata.all_hosts()} == {"f", "g"}
+        finally:
+            cluster.shutdown()
+        stack.start("region-f")
         assert stack.process("aggregate-f-2").state is ProcessState.READY
+        assert stack.process("cassandra-f").state is ProcessState.READY
