@@ -44,6 +44,8 @@ class EventKind(Enum):
     """By the policy "metadata" the partitions named go on although records may be read twice."""
     INDEX_INCOMPLETE = "index_incomplete"
     """The newest records delivered at the origin were not indexed in time: a few may be read twice."""
+    METADATA_UNREADABLE = "metadata_unreadable"
+    """A commit's metadata is damaged or newer than this release: records may be read twice, none is lost."""
     NO_OFFSET = "no_offset"
     """A partition without any commit started where ``on_no_offset`` says."""
 

@@ -115,20 +115,16 @@ class OffsetService(Protocol):
     ) -> Watch:
         """Skip ranges as they become known."""
 
-    def lookup_origin(
-        self, topic: str, partition: int, record_offset: int, *, at: pb.Place, timeout_ms: float | None = None
-    ) -> pb.LookupOriginResponse:
-        """Is the record indexed?"""
-
     def report_positions(
         self,
         group: str,
         *,
         at: pb.Place,
         positions: Iterable[pb.PartitionPosition],
+        moves: Iterable[pb.PartitionMove] = (),
         timeout_ms: float | None = None,
     ) -> pb.ReportPositionsResponse:
-        """Tell delivered next offsets."""
+        """Tell delivered next offsets, and moves that were made."""
 
     def close(self) -> None:
         """Close the channels."""

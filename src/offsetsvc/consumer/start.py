@@ -24,6 +24,7 @@ class Skipping:
         progress: how far each source was consumed.
         skip_ranges: target offsets already consumed.
         known_to: the ranges are complete below it; None: nothing is pending.
+        fencing_number: of the decision that made this cluster primary; 0 if none was recorded.
     """
 
     floor: int
@@ -31,6 +32,7 @@ class Skipping:
     progress: tuple[pb.SourceProgress, ...]
     skip_ranges: tuple[SkipRange, ...]
     known_to: int | None
+    fencing_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

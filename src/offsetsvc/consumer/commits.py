@@ -1,0 +1,192 @@
+"""Commits that carry what a restarted consumer has to skip, and the interval of automatic ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import structlog
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from offsetsvc.consumer.delivery import Delivery, PartitionState, key_of, place_of
+from offsetsvc.consumer.errors import StaleMessageError
+from offsetsvc.consumer.marks import encode
+from offsetsvc.consumer.ports import Key
+from offsetsvc.consumer.start import Start
+from parallax.domain.ids import next_offset
+
+_log = structlog.get_logger("parallax.failover_consumer")
+
+
+class Provenance:
+    """Which delivery a message came from.
+
+    A message can't carry a mark of ours, so its identity is looked up: an object that is alive keeps its
+    address, and an address that is used again is overwritten when the new message is delivered. The table is as
+    large as the most messages that were ever alive at one time.
+    """
+
+    def __init__(self) -> None:
+        self._generations: dict[int, int] = {}
+
+    def note(self, message: Message, generation: int) -> None:
+        """Remember a message that is being delivered."""
+        self._generations[id(message)] = generation
+
+    def check(self, message: Message, generation: int) -> None:
+        """Refuse a message of another delivery.
+
+        Raises:
+            StaleMessageError: it was delivered before the last move, or not by this consumer.
+        """
+        found = self._generations.get(id(message))
+        if found != generation:
+            what = (
+                "was not delivered by this consumer"
+                if found is None
+                else "was delivered before the last move"
+            )
+            raise StaleMessageError(
+                f"the message at {message.topic()}-{message.partition()} offset {message.offset()} {what}: its "
+                "offset means nothing in the cluster that is consumed now. The move has taken its position "
+                "along; drop the commit"
+            )
+
+
+def of_message(message: Message) -> TopicPartition:
+    """The commit that says that the message is done."""
+    (topic, partition), offset = place_of(message)
+    return TopicPartition(topic, partition, next_offset(offset))
+
+
+def of_start(key: Key, start: Start) -> TopicPartition:
+    """The commit that a move makes for a partition at its destination."""
+    metadata = ""
+    if start.skipping is not None and (start.skipping.skip_ranges or start.skipping.known_to is not None):
+        metadata = encode(start.skipping, start.skipping.skip_ranges, start.skipping.known_to)
+    return TopicPartition(*key, start.offset, metadata=metadata)
+
+
+def carrying(state: PartitionState, offset: int, metadata: str | None = None) -> str:
+    """The metadata of a commit at ``offset``: what is to be skipped above it, or the application's own."""
+    skipping = state.skipping
+    if skipping is None or offset < skipping.floor:
+        return metadata or ""
+    ranges = state.gate.ranges_from(offset)
+    known_to = state.gate.known_to
+    if not ranges and known_to is None:
+        return metadata or ""
+    return encode(skipping, ranges, known_to)
+
+
+class Committer:
+    """Commits of one `Delivery`.
+
+    Args:
+        delivery: where to.
+        interval_s: seconds between automatic commits; None: the application commits by itself.
+        moved: the consumer has moved, so that offsets from before may still be around.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        *,
+        interval_s: float | None,
+        moved: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._delivery = delivery
+        self._interval_s = interval_s
+        self._moved = moved
+        self._clock = clock
+        self._due_at_s = clock() + (interval_s or 0)
+
+    @property
+    def automatic(self) -> bool:
+        """Whether offsets are committed without being asked for."""
+        return self._interval_s is not None
+
+    def stored(self) -> list[TopicPartition]:
+        """What is done and not committed yet, as commits."""
+        with self._delivery.lock:
+            return [
+                TopicPartition(*key, state.stored, metadata=carrying(state, state.stored))
+                for key, state in self._delivery.partitions.items()
+                if state.stored != state.committed
+            ]
+
+    def explicit(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """The application's own offsets as commits.
+
+        Raises:
+            StaleMessageError: an offset can't belong to the cluster that is consumed now.
+        """
+        with self._delivery.lock:
+            commits = []
+            for item in offsets:
+                state = self._delivery.partitions.get(key_of(item))
+                if state is None:
+                    commits.append(item)
+                    continue
+                self._check(item, state)
+                metadata = carrying(state, item.offset, item.metadata)
+                commits.append(TopicPartition(item.topic, item.partition, item.offset, metadata=metadata))
+            return commits
+
+    def store(self, offsets: Iterable[TopicPartition]) -> None:
+        """Remember what the application is done with, for the next commit.
+
+        Raises:
+            StaleMessageError: an offset can't belong to the cluster that is consumed now.
+        """
+        with self._delivery.lock:
+            for item in offsets:
+                state = self._delivery.partitions.get(key_of(item))
+                if state is not None:
+                    self._check(item, state)
+                    state.stored = item.offset
+
+    def send(self, commits: Sequence[TopicPartition], *, asynchronous: bool) -> list[TopicPartition] | None:
+        """Commit, and remember that it was done."""
+        answer = self._delivery.inner.commit(offsets=list(commits), asynchronous=asynchronous)
+        failed = {key_of(item) for item in answer or () if item.error is not None}
+        with self._delivery.lock:
+            for item in commits:
+                state = self._delivery.partitions.get(key_of(item))
+                if state is not None and key_of(item) not in failed:
+                    state.committed = item.offset
+        return answer
+
+    def tick(self) -> None:
+        """Commit automatically when it is time; a failure is logged and tried again."""
+        if self._interval_s is None or self._clock() < self._due_at_s:
+            return
+        self._due_at_s = self._clock() + self._interval_s
+        self.flush()
+
+    def flush(self, keys: Iterable[Key] | None = None) -> None:
+        """Commit automatically now, for all partitions or for these."""
+        if self._interval_s is None:
+            return
+        wanted = None if keys is None else set(keys)
+        commits = [item for item in self.stored() if wanted is None or key_of(item) in wanted]
+        self.send_quietly(commits)
+
+    def send_quietly(self, commits: Sequence[TopicPartition]) -> None:
+        """Commit without waiting; a failure is logged, and the next commit makes up for it."""
+        if not commits:
+            return
+        try:
+            self.send(commits, asynchronous=True)
+        except KafkaException as error:
+            _log.warning("commit_failed", region=self._delivery.region, error=str(error))
+
+    def _check(self, item: TopicPartition, state: PartitionState) -> None:
+        if not self._moved or state.gate.floor <= item.offset <= state.gate.position:
+            return
+        raise StaleMessageError(
+            f"{item.topic}-{item.partition} offset {item.offset}: since the last move offsets from "
+            f"{state.gate.floor} to {state.gate.position} have been delivered in region "
+            f"{self._delivery.region!r}; an offset from before the move means nothing here"
+        )
