@@ -1,0 +1,87 @@
+"""What every answer about a topic reads first, remembered for a moment."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar, cast
+
+from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
+from parallax.domain.run import LostRange, Run
+from parallax.ports import LineageRecord, MappingIndexReader, RowPage, StampedRow
+
+T = TypeVar("T")
+
+MAX_AGE_MS = 100.0
+"""Half of the default interval at which rows are written: an answer is no older than it could be anyway."""
+
+_MOST_ENTRIES = 10_000
+
+
+class CachedIndex:
+    """An index reader that asks for lineages, newest rows and lost ranges at most every ``max_age_ms``.
+
+    Many calls about one topic at once (a group's partitions, watchers) then share these reads. An older answer
+    of the index gives an earlier resume offset, never a wrong one.
+    """
+
+    def __init__(
+        self,
+        index: MappingIndexReader,
+        *,
+        max_age_ms: float = MAX_AGE_MS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._index = index
+        self._max_age_s = max_age_ms / 1_000
+        self._clock = clock
+        self._known: dict[Hashable, tuple[float, object]] = {}
+        self._lock = threading.Lock()
+
+    def topics(self, route: Route) -> Sequence[TopicName]:
+        """Topics with at least one lineage on the route."""
+        return self._index.topics(route)
+
+    def lineages(self, route: Route, topic: TopicName) -> Sequence[LineageRecord]:
+        """The lineages of every partition of the topic."""
+        return self._fresh(("lineages", route, topic), lambda: self._index.lineages(route, topic))
+
+    def newest(self, route: Route, topic: TopicName) -> Mapping[tuple[int, Lineage], StampedRow]:
+        """The newest row of each partition and lineage."""
+        return self._fresh(("newest", route, topic), lambda: self._index.newest(route, topic))
+
+    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
+        """Every lost range of the partition and lineage."""
+        return self._fresh(("lost", partition, lineage), lambda: self._index.lost_ranges(partition, lineage))
+
+    def rows_at_target(
+        self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
+    ) -> Sequence[Run]:
+        """Rows around the last one with ``target_start <= target``."""
+        return self._index.rows_at_target(partition, lineage, target)
+
+    def rows_at_source(
+        self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
+    ) -> Sequence[Run]:
+        """Rows around the last one with ``source_start <= source``."""
+        return self._index.rows_at_source(partition, lineage, source)
+
+    def rows_from_target(
+        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+    ) -> RowPage:
+        """Up to about ``limit`` rows with ``target_end > start``, in order."""
+        return self._index.rows_from_target(partition, lineage, start, limit)
+
+    def _fresh(self, key: Hashable, read: Callable[[], T]) -> T:
+        now_s = self._clock()
+        with self._lock:
+            found = self._known.get(key)
+        if found is not None and now_s - found[0] < self._max_age_s:
+            return cast("T", found[1])
+        answer = read()
+        with self._lock:
+            if len(self._known) >= _MOST_ENTRIES:
+                self._known.clear()
+            self._known[key] = (now_s, answer)
+        return answer

@@ -1,0 +1,184 @@
+"""What an answer means, in a sentence for the person who reads it at night."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from offsetsvc.answers import Basis, FailoverAnswer
+from parallax.domain.outcome import Outcome
+
+
+def explain(answer: FailoverAnswer) -> FailoverAnswer:
+    """The answer with its explanation: one sentence for each note, the gravest first, then where to resume."""
+    sentences = [MEANINGS[note](answer) for note in answer.notes]
+    return replace(answer, explanation=" ".join([*sentences, _where(answer)]))
+
+
+def _where(answer: FailoverAnswer) -> str:
+    place = f"Resume at {answer.resume_offset} in {answer.destination.cluster}"
+    holding = [
+        view.answer.source.region
+        for view in answer.sources
+        if view.answer.position is not None and view.answer.position <= answer.resume_offset
+    ]
+    held = f", where the first unconsumed record of {_list(holding)} can lie" if holding else ""
+    consumed = sum(item.count for item in answer.skip_ranges)
+    skip = f"; {consumed} consumed records above it are to be skipped" if consumed else ""
+    return f"{place}{held}{skip}."
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f"source {name}" for name in dict.fromkeys(names))
+
+
+def _ok(answer: FailoverAnswer) -> str:
+    return f"Everything consumed in {answer.origin.cluster} is accounted for."
+
+
+def _kept_newer(answer: FailoverAnswer) -> str:
+    return f"The group's own offset in {answer.destination.cluster} is further and stays."
+
+
+def _clamped(answer: FailoverAnswer) -> str:
+    for side in (answer.origin, answer.destination):
+        if (
+            side.log is not None
+            and side.next_offset is not None
+            and side.next_offset > side.log.high_watermark
+        ):
+            return (
+                f"Next offset {side.next_offset} lies beyond the end of {side.cluster} "
+                f"({side.log.high_watermark}) and was taken as the end."
+            )
+    return f"The index is ahead of {answer.destination.cluster}: its end was taken."
+
+
+def _pending(answer: FailoverAnswer) -> str:
+    parts = [
+        f"{view.pending_records} of source {view.answer.source.region}"
+        for view in answer.sources
+        if view.pending_records
+    ]
+    return (
+        f"Consumed but not in {answer.destination.cluster} yet: {', '.join(parts)} (source offsets); "
+        "they will arrive above the resume offset, so go on asking which records to skip."
+    )
+
+
+def _stale(answer: FailoverAnswer) -> str:
+    age_ms = answer.freshness_ms
+    age = "" if age_ms is None else f" (the oldest source was last seen {age_ms} ms ago)"
+    seen_ms = answer.origin.observed_at_ms
+    seen = "" if seen_ms is None else "; the group's position is one that was seen earlier"
+    return (
+        f"Rows or positions are older than the configured bound{age}{seen}: the answer is early, never late."
+    )
+
+
+def _by_timestamp(answer: FailoverAnswer) -> str:
+    return f"No mapping exists for {answer.topic_partition}; record timestamps decided."
+
+
+def _no_commit(answer: FailoverAnswer) -> str:
+    return (
+        f"The group never committed on {answer.topic_partition} in {answer.origin.cluster}: "
+        "its policy for new partitions was applied."
+    )
+
+
+def _rewound(answer: FailoverAnswer) -> str:
+    return (
+        f"The group's position in {answer.origin.cluster} lies below where its last move put it: it was rewound, "
+        "and what it consumed before that move counts no more."
+    )
+
+
+def _lineage_changed(answer: FailoverAnswer) -> str:
+    return (
+        f"A topic behind {answer.topic_partition} was created anew or lost its tail: "
+        "only what both clusters provably share was used."
+    )
+
+
+def _earliest(answer: FailoverAnswer) -> str:
+    missing = [view.answer.source.region for view in answer.sources if view.answer.via.value == "log_start"]
+    named = _list(missing) or "some source"
+    return f"No usable row for {named} in {answer.destination.cluster}: it counts from the log start."
+
+
+def _trimmed(answer: FailoverAnswer) -> str:
+    log = answer.destination.log
+    start = "" if log is None else f" ({log.low_watermark})"
+    return (
+        f"Unconsumed records fell out of retention in {answer.destination.cluster}: those below its log "
+        f"start{start} are gone there."
+    )
+
+
+def _never_delivered(answer: FailoverAnswer) -> str:
+    ranges = [
+        f"{view.answer.source.region} [{gap.source_start}, {gap.source_end})"
+        for view in answer.sources
+        for gap in view.answer.lost
+    ]
+    return (
+        "Source records were lost to retention before they were copied, and this group never gets them: "
+        f"{', '.join(ranges)}."
+    )
+
+
+def _active_at_target(answer: FailoverAnswer) -> str:
+    return f"The group is consuming in {answer.destination.cluster}: nothing was written there."
+
+
+def _dual_active(answer: FailoverAnswer) -> str:
+    return (
+        f"The group is consuming in {answer.origin.cluster} and {answer.destination.cluster}; "
+        "neither position is the truth."
+    )
+
+
+def _unreachable(answer: FailoverAnswer) -> str:
+    parts = []
+    if answer.origin.log is None:
+        basis = answer.origin.basis
+        how = {
+            Basis.CALLER: "the caller's own position was used",
+            Basis.OBSERVED: "the position seen last was used",
+        }.get(basis or Basis.POLICY, "its policy for partitions without a commit was used")
+        parts.append(f"{answer.origin.cluster} could not be asked: {how}")
+    if answer.destination.log is None:
+        parts.append(
+            f"{answer.destination.cluster} could not be asked: the offset comes from the index alone and was "
+            "not held against the log's start and end"
+        )
+    return f"{'; '.join(parts) or 'A cluster could not be asked'}."
+
+
+def _mismatch(answer: FailoverAnswer) -> str:
+    return (
+        f"{answer.topic_partition.topic} has different partition counts in {answer.origin.cluster} and "
+        f"{answer.destination.cluster}; partitions beyond the smaller count have no counterpart."
+    )
+
+
+MEANINGS: Mapping[Outcome, Callable[[FailoverAnswer], str]] = {
+    Outcome.OK: _ok,
+    Outcome.KEPT_NEWER: _kept_newer,
+    Outcome.CLAMPED_TO_END: _clamped,
+    Outcome.PENDING: _pending,
+    Outcome.STALE: _stale,
+    Outcome.BY_TIMESTAMP: _by_timestamp,
+    Outcome.NO_COMMIT: _no_commit,
+    Outcome.REWOUND: _rewound,
+    Outcome.LINEAGE_CHANGED: _lineage_changed,
+    Outcome.EARLIEST_FALLBACK: _earliest,
+    Outcome.TRIMMED: _trimmed,
+    Outcome.NEVER_DELIVERED: _never_delivered,
+    Outcome.ACTIVE_AT_TARGET: _active_at_target,
+    Outcome.DUAL_ACTIVE: _dual_active,
+    Outcome.UNREACHABLE: _unreachable,
+    Outcome.PARTITION_MISMATCH: _mismatch,
+}
+"""A sentence for every outcome."""

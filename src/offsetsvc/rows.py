@@ -1,0 +1,154 @@
+"""The few rows of a lineage that one answer needs, fetched as the need shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offsetsvc.lineages import LineageView
+from parallax.domain.history import History
+from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TargetOffset
+from parallax.domain.progress import SourceHistory, SourcePosition
+from parallax.domain.run import LostRange, Run
+from parallax.ports import MappingIndexReader
+
+_CHAIN_LOOKUPS = 8
+"""Rows that nothing separates from an offset are followed this far; giving up makes answers earlier only."""
+
+_EPOCH_LOOKUPS = 64
+"""A binary search over source offsets (63 bits) ends before."""
+
+
+class LineageRows:
+    """The rows of one lineage that were fetched so far, as a history without void rows."""
+
+    def __init__(self, index: MappingIndexReader, view: LineageView) -> None:
+        self.view = view
+        self._index = index
+        self._rows: set[Run] = set()
+        self._lost: Sequence[LostRange] | None = None
+        self._history: SourceHistory | None = None
+        if view.newest is not None:
+            self._add([view.newest.row])
+
+    def history(self) -> SourceHistory:
+        """What was fetched, with every lost range.
+
+        Raises:
+            InvariantError: the stored rows contradict each other.
+        """
+        if self._history is None:
+            if self._lost is None:
+                self._lost = self._index.lost_ranges(self.view.partition, self.view.lineage)
+            history = History(self.view.lineage, self._rows, self._lost)
+            if self.view.cut is not None:
+                history = history.cut_at(self.view.cut)
+            self._history = SourceHistory(self.view.source, history, self.view.record.closed_at)
+        return self._history
+
+    def at_target(self, target: TargetOffset) -> None:
+        """Fetch what tells which of the source's records lie below ``target``."""
+        if self.view.newest is None:
+            return
+        if self.view.cut is not None and target > self.view.cut:
+            target = self.view.cut
+        self._add(self._index.rows_at_target(self.view.partition, self.view.lineage, target))
+
+    def at_source(self, source: SourceOffset) -> None:
+        """Fetch what tells where the first record at or above ``source`` can lie."""
+        if self.view.newest is None:
+            return
+        if self.view.cut is not None:
+            self.at_target(self.view.cut)
+        for _ in range(_CHAIN_LOOKUPS):
+            self._fetch_at_source(source)
+            further = self.history().history.last_proven_by(source)
+            if further is None or further.source_start <= source:
+                return
+            source = further.source_start
+
+    def last_of_epoch(self, epoch: int, below: SourceOffset) -> Run | None:
+        """The last row below ``below`` that is not of a later source leader epoch; it is fetched too."""
+        low, high = 0, int(below)
+        best: Run | None = None
+        for _ in range(_EPOCH_LOOKUPS):
+            if low >= high:
+                break
+            middle = SourceOffset((low + high) // 2)
+            rows = self._fetch_at_source(middle)
+            floor = max((row for row in rows if row.source_start <= middle), key=_place, default=None)
+            following = min((row for row in rows if row.source_start > middle), key=_place, default=None)
+            if floor is not None and floor.source_leader_epoch > epoch:
+                high = floor.source_start
+                continue
+            best = floor if floor is not None else best
+            if following is None or following.source_leader_epoch > epoch:
+                break
+            low = following.source_start
+        return best
+
+    def run_before_target(self, target: TargetOffset) -> None:
+        """Fetch the last run, watermarks left out, that starts below ``target``."""
+        below = TargetOffset(max(0, target - 1))
+        self.at_target(below)
+        self._fetch_run_of(self.history().history.floor_by_target(below))
+
+    def run_at_source(self, source: SourceOffset) -> None:
+        """Fetch the last run, watermarks left out, that starts at or below ``source``."""
+        if self.view.newest is not None:
+            self._fetch_at_source(source)
+            self._fetch_run_of(self.history().history.floor_by_source(source))
+
+    def _fetch_run_of(self, row: Run | None) -> None:
+        if row is not None and row.is_watermark and row.previous_source_end > 0:
+            self._fetch_at_source(SourceOffset(row.previous_source_end - 1))
+
+    def page(self, start: TargetOffset, limit: int) -> tuple[Sequence[Run], TargetOffset]:
+        """Rows from ``start`` on, at most about ``limit``, and the offset below which none is missing."""
+        page = self._index.rows_from_target(self.view.partition, self.view.lineage, start, limit)
+        self._add(page.rows)
+        return page.rows, page.complete_to
+
+    def _fetch_at_source(self, source: SourceOffset) -> Sequence[Run]:
+        rows = self._index.rows_at_source(self.view.partition, self.view.lineage, source)
+        self._add(rows)
+        return rows
+
+    def _add(self, rows: Sequence[Run]) -> None:
+        if not self._rows.issuperset(rows):
+            self._rows.update(rows)
+            self._history = None
+
+
+def _place(row: Run) -> tuple[int, int, int]:
+    return (row.source_start, row.target_start, row.count)
+
+
+def fetch_common_epochs(
+    consumed: SourcePosition, origin: Sequence[LineageRows], destination: LineageRows
+) -> bool:
+    """Fetch the rows that show up to which leader epoch both sides hold the same log.
+
+    Where the destination's row at the position has the position's own epoch, nothing more is needed. Otherwise
+    the newest epoch that both sides know is looked for, from one side to the other, downwards.
+
+    Returns:
+        Whether rows of the origin were fetched, so that ``consumed`` should be computed anew.
+    """
+    epoch, bound = consumed.leader_epoch, consumed.source_next
+    here = destination.history().history.floor_by_source(SourceOffset(max(0, bound - 1)))
+    if epoch == UNKNOWN_EPOCH or here is None or here.source_leader_epoch in {epoch, UNKNOWN_EPOCH}:
+        return False
+    known = dict(consumed.epoch_ends)
+    fetched = False
+    for _ in range(_EPOCH_LOOKUPS):
+        there = destination.last_of_epoch(epoch, bound)
+        if there is None or there.source_leader_epoch in {*known, consumed.leader_epoch, UNKNOWN_EPOCH}:
+            break
+        fetched = True
+        found = [rows.last_of_epoch(there.source_leader_epoch, bound) for rows in origin]
+        epochs = [row.source_leader_epoch for row in found if row is not None]
+        epochs += [older for older in known if older <= there.source_leader_epoch]
+        epoch = max(epochs, default=UNKNOWN_EPOCH)
+        if epoch in {there.source_leader_epoch, UNKNOWN_EPOCH}:
+            break
+    return fetched
