@@ -33,6 +33,8 @@ _BROKER_SETTINGS: dict[str, str] = {
     # A broker that was killed can only return once its old session has run out (9 s by default).
     "broker.heartbeat.interval.ms": "1000",
     "broker.session.timeout.ms": "4000",
+    # A quota acts within two seconds, in small portions, instead of eleven (devstack.workload.distance).
+    "quota.window.num": "2",
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
