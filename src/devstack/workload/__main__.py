@@ -1,4 +1,4 @@
-"""The processes of the workload: `python -m devstack.workload produce|consume ...`.
+"""The processes of the workload: `python -m devstack.workload produce|consume|failover ...`.
 
 Each is started by a `devstack.workload.worker.Worker`, talks JSON lines with it, and ends when it is gone.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from devstack.workload.channel import Channel
 from devstack.workload.consuming import ConsumeError
+from devstack.workload.failover import consume_with_failover
 from devstack.workload.plain import consume_plainly
 from devstack.workload.plan import Plan
 from devstack.workload.producer import ProduceError, produce
@@ -35,6 +36,9 @@ def _arguments() -> argparse.Namespace:
     plain.add_argument("--cluster", required=True)
     plain.add_argument("--stage", type=int, default=0)
     plain.add_argument("--offset-reset", choices=["earliest", "latest", "error"], default="earliest")
+    failover = roles.add_parser("failover", parents=[common, reading])
+    failover.add_argument("--config", required=True, type=Path)
+    failover.add_argument("--region", required=True)
     return parser.parse_args()
 
 
@@ -53,7 +57,7 @@ def main() -> int:
                 plan=arguments.plan,
                 channel=channel,
             )
-        else:
+        elif arguments.role == "consume":
             consume_plainly(
                 bootstrap_servers=arguments.bootstrap_servers,
                 cluster=arguments.cluster,
@@ -62,6 +66,16 @@ def main() -> int:
                 log=arguments.log,
                 stage=arguments.stage,
                 offset_reset=arguments.offset_reset,
+                per_s=arguments.per_s,
+                channel=channel,
+            )
+        else:
+            consume_with_failover(
+                config=arguments.config,
+                region=arguments.region,
+                group=arguments.group,
+                topic=arguments.topic,
+                log=arguments.log,
                 per_s=arguments.per_s,
                 channel=channel,
             )

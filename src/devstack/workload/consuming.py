@@ -41,10 +41,10 @@ class ConsumeLoop:
     Args:
         consumer: subscribed already.
         commit: commits what was consumed so far; gets whether to wait for the answer.
-        cluster: where the consumer reads now.
+        where: moves that the group has made, and the cluster that was read last.
         log: gets each record before its offset is committed.
         channel: commands: `limit` (`per_s`), `stop`, and what ``obey`` understands.
-        stage: moves that the group has made already.
+        per_s: at most so many records a second; None: no limit.
         obey: handles other commands; returns whether it knew the command.
         also: further fields of the status.
     """
@@ -54,18 +54,17 @@ class ConsumeLoop:
         consumer: Batches,
         *,
         commit: Callable[[bool], None],
-        cluster: Callable[[], str],
+        where: Callable[[], tuple[int, str]],
         log: DeliveredLog,
         channel: Channel,
-        stage: int,
         per_s: float | None,
         obey: Callable[[Command], bool] = lambda _command: False,
         also: Callable[[], dict[str, Any]] = dict,
     ) -> None:
-        self._consumer, self._commit, self._cluster = consumer, commit, cluster
+        self._consumer, self._commit, self._where = consumer, commit, where
         self._log, self._channel, self._obey, self._also = log, channel, obey, also
         self._pace = Pace(per_s)
-        self.stage = stage
+        self._stage, self._cluster = where()
         self._delivered = 0
         self._next_offsets: dict[int, int] = {}
         self._commit_at = time.monotonic() + _COMMIT_EVERY_S
@@ -90,7 +89,7 @@ class ConsumeLoop:
         self._channel.say("closed", delivered=self._delivered)
 
     def forget_positions(self) -> None:
-        """The consumer has moved: positions of the old cluster mean nothing any more."""
+        """Partitions or cluster have changed: the old positions mean nothing any more."""
         self._next_offsets.clear()
         self._dirty = False
 
@@ -114,23 +113,30 @@ class ConsumeLoop:
             time.sleep(_PAUSE_S)
             return
         messages = self._consumer.consume(allowed, _CONSUME_S)
+        self._look_where()
         records = self._records(messages)
         if not records:
             return
         self._pace.took(len(records))
-        self._log.write(self.stage, self._cluster(), records)
+        self._log.write(self._stage, self._cluster, records)
         self._delivered += len(records)
         self._next_offsets.update({partition: offset + 1 for _, partition, offset in records})
         self._dirty = True
+
+    def _look_where(self) -> None:
+        stage, self._cluster = self._where()
+        if stage != self._stage:
+            self._stage = stage
+            self.forget_positions()
 
     def _records(self, messages: Sequence[Message]) -> list[tuple[RecordId, int, int]]:
         records = []
         for message in messages:
             if (error := message.error()) is not None:
                 if error.fatal():
-                    raise ConsumeError(f"{self._cluster()}: {error}")
+                    raise ConsumeError(f"{self._cluster}: {error}")
                 if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - confluent-kafka's public name for it
-                    _note(f"{self._cluster()}: {error}")
+                    _note(f"{self._cluster}: {error}")
                 continue
             partition, offset = message.partition(), message.offset()
             if partition is None or offset is None:
@@ -151,13 +157,13 @@ class ConsumeLoop:
             self._commit(wait)
         except KafkaException as error:
             # The cluster is away: what it does not know of stays delivered, and may be delivered again.
-            _note(f"{self._cluster()}: commit failed: {error}")
+            _note(f"{self._cluster}: commit failed: {error}")
 
     def _tell(self) -> None:
         self._channel.status(
             delivered=self._delivered,
-            stage=self.stage,
-            cluster=self._cluster(),
+            stage=self._stage,
+            cluster=self._cluster,
             next_offsets=self._next_offsets,
             **self._also(),
         )

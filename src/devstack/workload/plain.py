@@ -58,10 +58,9 @@ def consume_plainly(
         loop = ConsumeLoop(
             consumer,
             commit=lambda wait: _commit(consumer, wait=wait),
-            cluster=lambda: cluster,
+            where=lambda: (stage, cluster),
             log=delivered,
             channel=channel,
-            stage=stage,
             per_s=per_s,
         )
 

@@ -56,6 +56,8 @@ class TripProducer:
             "client.id": f"trips-{region}",
             "enable.idempotence": True,
             "linger.ms": 20,
+            # Small batches, as the Java producer sends them: a broker that holds a reader back by a quota can.
+            "batch.size": 16_384,
             "log_level": 3,
         }
         if plan.transactions is not None:

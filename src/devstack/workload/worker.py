@@ -84,9 +84,9 @@ class Worker:
         """Whether the process is there."""
         return self._child is not None and self._child.poll() is None
 
-    def event(self, name: str) -> Message | None:
-        """The latest event of that name, or None."""
-        return next((event for event in reversed(self._events) if event["event"] == name), None)
+    def events(self, name: str) -> list[Message]:
+        """The events of that name so far, in order."""
+        return [event for event in self._events if event["event"] == name]
 
     def send(self, do: str, **fields: Any) -> None:
         """Give it a command.
@@ -103,15 +103,15 @@ class Worker:
             WorkerError: the process ended first, or said nothing of the kind in time.
         """
         wait_until(
-            lambda: self.event(name) is not None or not self.running,
+            lambda: bool(self.events(name)) or not self.running,
             within_s,
             f"{self.name} did not report {name!r} within {within_s:.0f} s{self._tail()}",
         )
         self._join_reader()
-        found = self.event(name)
-        if found is None:
+        found = self.events(name)
+        if not found:
             raise WorkerError(f"{self.name} ended before {name!r}{self._tail()}")
-        return found
+        return found[-1]
 
     def join(self, within_s: float) -> None:
         """Wait until it has ended by itself.

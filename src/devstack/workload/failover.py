@@ -1,0 +1,121 @@
+"""The consuming process that moves between regions: a `FailoverConsumer`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+from confluent_kafka import TopicPartition
+
+from devstack.workload.channel import Channel
+from devstack.workload.channel import Message as Command
+from devstack.workload.consuming import ConsumeError, ConsumeLoop
+from devstack.workload.delivered import DeliveredLog
+from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
+from parallax.domain.errors import ParallaxError
+from parallax.runtime.config import load
+
+
+class _Member:
+    """The group's only member: follows its consumer from region to region.
+
+    Args:
+        config: the file that tells where clusters and offset services are.
+        region: where to begin.
+        group: the consumer group.
+        topic: what to subscribe to.
+        channel: gets `assigned`, `moved` and whatever else the consumer tells.
+    """
+
+    def __init__(self, config: Path, region: str, group: str, topic: str, channel: Channel) -> None:
+        regions = load(config).regions
+        self._channel = channel
+        self._region, self._stage = region, 0
+        self._skipped = {0: 0}
+        self.consumer = FailoverConsumer(
+            {"group.id": group, "client.id": f"{group}-member", "enable.auto.commit": False, "log_level": 3},
+            clusters={
+                name: section.aggregate.bootstrap_servers
+                for name, section in regions.items()
+                if section.aggregate is not None
+            },
+            region=region,
+            services=[
+                regions[name].offsetsvc.grpc  # type: ignore[union-attr] # the condition below
+                for name in sorted(regions, key=lambda name: name != region)
+                if regions[name].offsetsvc is not None
+            ],
+            on_event=self._on_event,
+        )
+        self.consumer.subscribe([topic], on_assign=self._on_assign)
+
+    def where(self) -> tuple[int, str]:
+        """How many moves were made, and which cluster is read."""
+        if self.consumer.region != self._region:
+            self._region = self.consumer.region
+            self._stage += 1
+        return self._stage, f"aggregate-{self._region}"
+
+    def commit(self, wait: bool) -> None:  # noqa: FBT001 - what a loop calls
+        """Commit what was delivered."""
+        self.consumer.commit(asynchronous=not wait)
+
+    def obey(self, command: Command) -> bool:
+        """`move`: go to another region."""
+        if command["do"] != "move":
+            return False
+        self.consumer.move_to(command["to"])
+        return True
+
+    def also(self) -> dict[str, Any]:
+        """Records skipped so far, over all moves."""
+        stage, _ = self.where()
+        self._skipped[stage] = self.consumer.skipped_records
+        return {"skipped": sum(self._skipped.values())}
+
+    def _on_assign(self, _consumer: object, partitions: Sequence[TopicPartition]) -> None:
+        self._channel.say("assigned", partitions=[partition.partition for partition in partitions])
+
+    def _on_event(self, event: FailoverEvent) -> None:
+        if event.kind is EventKind.MOVED:
+            stage, _ = self.where()
+            self._channel.say(
+                "moved",
+                stage=stage,
+                resume_offsets={item.partition: item.resume_offset for item in event.partitions},
+                pending_records=sum(item.pending_records for item in event.partitions),
+                skip_ranges=sum(item.skip_range_count for item in event.partitions),
+            )
+        else:
+            self._channel.say("told", kind=event.kind.value, text=event.message)
+
+
+def consume_with_failover(
+    *, config: Path, region: str, group: str, topic: str, log: Path, per_s: float | None, channel: Channel
+) -> None:
+    """Consume as the only member of a group; `move` commands take it to another region.
+
+    Raises:
+        ConsumeError: the consumer is broken for good.
+    """
+    # Standard output belongs to the parent.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    member = _Member(config, region, group, topic, channel)
+    with DeliveredLog(log) as delivered:
+        loop = ConsumeLoop(
+            member.consumer,
+            commit=member.commit,
+            where=member.where,
+            log=delivered,
+            channel=channel,
+            per_s=per_s,
+            obey=member.obey,
+            also=member.also,
+        )
+        try:
+            loop.run()
+        except ParallaxError as error:
+            raise ConsumeError(f"[{error.code}] {error}") from error
