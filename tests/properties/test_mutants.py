@@ -1,0 +1,267 @@
+"""Every mutant dies: each rule of the domain, broken on purpose, makes the model find a violation.
+
+A mutant replaces one production function (or one duty of the replicator, as the model plays it). A mutant that
+survives means that the properties say nothing about the rule that it breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.properties.model import Copier, Group, ViolationError, World, options_of, run_world
+
+from parallax.domain import place as place_module
+from parallax.domain import progress as progress_module
+from parallax.domain import resume as resume_module
+from parallax.domain import skips as skips_module
+from parallax.domain.history import History
+from parallax.domain.ids import SourceOffset, TargetOffset
+from parallax.domain.place import Place, Via
+from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.resume import Resume
+from parallax.domain.run import Run
+from parallax.domain.skips import SkipRange
+
+WORLDS = 6_000
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(patch: Mutant) -> Mutant:
+    MUTANTS[patch.__name__] = patch
+    return patch
+
+
+@mutant
+def position_plus_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = place_module.position_of
+
+    def wrong(source_next: SourceOffset, history: History) -> tuple[TargetOffset | None, Via, Run | None]:
+        place, via, row = right(source_next, history)
+        return (None if place is None else TargetOffset(place + 1)), via, row
+
+    monkeypatch.setattr(place_module, "position_of", wrong)
+
+
+@mutant
+def consumed_plus_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = progress_module.records_below
+
+    def wrong(target: TargetOffset, history: History) -> tuple[SourceOffset, Run] | None:
+        return right(TargetOffset(target + 1), history)
+
+    monkeypatch.setattr(progress_module, "records_below", wrong)
+
+
+@mutant
+def previous_source_end_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = History.last_proven_by
+
+    def wrong(self: History, source: SourceOffset) -> Run | None:
+        above = next((row for row in self.rows if row.source_start >= source), None)
+        found = [row for row in (right(self, source), above) if row is not None]
+        return max(found, key=lambda row: (row.target_start, row.target_end), default=None)
+
+    monkeypatch.setattr(History, "last_proven_by", wrong)
+
+
+@mutant
+def ceiling_instead_of_floor_at_the_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(target: TargetOffset, history: History) -> tuple[SourceOffset, Run] | None:
+        above = [row for row in history.rows if row.target_end >= target]
+        return (above[0].source_end, above[0]) if above else None
+
+    monkeypatch.setattr(progress_module, "records_below", wrong)
+
+
+@mutant
+def ceiling_instead_of_floor_at_the_destination(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(source_next: SourceOffset, history: History) -> tuple[TargetOffset | None, Via, Run | None]:
+        above = [row for row in history.rows if row.source_end > source_next]
+        return (above[0].target_end, Via.AFTER, above[0]) if above else (None, Via.LOG_START, None)
+
+    monkeypatch.setattr(place_module, "position_of", wrong)
+
+
+@mutant
+def maximum_instead_of_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume_module, "min", max, raising=False)
+
+
+@mutant
+def missing_source_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = place_module.place_of
+
+    def wrong(consumed: SourcePosition, lineages: Any, *rest: Any) -> Place:
+        if not any(item.history.rows for item in lineages):
+            return Place(None, Via.CONSUMED)
+        return right(consumed, lineages, *rest)
+
+    monkeypatch.setattr(resume_module, "place_of", wrong)
+
+
+@mutant
+def leader_epochs_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(consumed: SourcePosition, history: History) -> SourceOffset:  # noqa: ARG001 - the point
+        return consumed.source_next
+
+    for module in (progress_module, place_module, resume_module, skips_module):
+        monkeypatch.setattr(module, "agreed", wrong)
+
+
+@mutant
+def older_lineages_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = resume_module.resume
+
+    def wrong(**question: Any) -> Resume:
+        newest = {item.source.region: item for item in question["destination"]}
+        return right(**{**question, "destination": list(newest.values())})
+
+    monkeypatch.setattr(resume_module, "resume", wrong)
+
+
+@mutant
+def topic_incarnations_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = resume_module.resume
+
+    def named_alike(items: Any) -> list[Any]:
+        return [replace(item, source=replace(item.source, topic_id="one")) for item in items]
+
+    def wrong(**question: Any) -> Resume:
+        progress = question.pop("progress", None)
+        question = {**question, "origin": named_alike(question["origin"])}
+        question["destination"] = named_alike(question["destination"])
+        if progress is not None:
+            positions = {replace(source, topic_id="one"): at for source, at in progress.positions.items()}
+            progress = replace(progress, positions=positions)
+        return right(**question, progress=progress)
+
+    monkeypatch.setattr(resume_module, "resume", wrong)
+
+
+@mutant
+def skipping_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(**question: Any) -> list[SkipRange]:  # noqa: ARG001 - the point
+        return []
+
+    monkeypatch.setattr(skips_module, "skip_ranges", wrong)
+
+
+@mutant
+def skip_range_one_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = skips_module.skip_ranges
+
+    def wrong(**question: Any) -> list[SkipRange]:
+        end = question["end"]
+        return [SkipRange(item.start, min(TargetOffset(item.end + 1), end)) for item in right(**question)]
+
+    monkeypatch.setattr(skips_module, "skip_ranges", wrong)
+
+
+@mutant
+def delivering_beyond_what_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = resume_module.resume
+
+    def wrong(**question: Any) -> Resume:
+        answer = right(**question)
+        if answer.complete_to is None:
+            return answer
+        return replace(answer, complete_to=TargetOffset(answer.complete_to + 1_000))
+
+    monkeypatch.setattr(resume_module, "resume", wrong)
+
+
+@mutant
+def pending_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume_module, "_may_still_come", lambda *_: False)
+
+
+@mutant
+def progress_dropped_at_the_second_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = resume_module.resume
+
+    def wrong(**question: Any) -> Resume:
+        origin = question["origin"]
+        return right(**({**question, "progress": None} if origin else question))
+
+    monkeypatch.setattr(resume_module, "resume", wrong)
+
+
+@mutant
+def progress_kept_through_a_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = resume_module.resume
+
+    def wrong(*, progress: Progress | None = None, **question: Any) -> Resume:
+        if progress is not None:
+            progress = replace(progress, resume_offset=TargetOffset(0))
+        return right(**question, progress=progress)
+
+    monkeypatch.setattr(resume_module, "resume", wrong)
+
+
+@mutant
+def ambiguous_commit_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "settled_commit", lambda commit, *_: commit)
+
+
+@mutant
+def never_delivered_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume_module, "_never_delivered", lambda *_: ())
+
+
+@mutant
+def trimmed_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume_module, "_trimmed", lambda *_: None)
+
+
+@mutant
+def last_stable_offset_for_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "watermark_target_end", lambda _, cluster: cluster.stable_end())
+
+
+@mutant
+def unfenced_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zombie writes a watermark for a transaction that is then aborted."""
+
+    def fetch_position(_: World, copier: Copier) -> int:
+        return copier.open_batch[-1][0].offset + 1 if copier.open_batch else copier.source_next
+
+    monkeypatch.setattr(World, "watermark_allowed", lambda *_: True)
+    monkeypatch.setattr(World, "watermark_position", fetch_position)
+
+
+@mutant
+def rewind_unnoticed_by_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Group, "_notice_rewind", lambda _: None)
+
+
+NEEDS: dict[str, dict[str, bool]] = {
+    "ambiguous_commit_believed": {"truncation": True},
+    "leader_epochs_ignored": {"truncation": True},
+    "progress_kept_through_a_rewind": {"rewinds": True},
+    "trimmed_not_said": {"retention": True},
+}
+"""What must be able to happen for the mutant to do harm: finds the violation in fewer worlds."""
+
+
+def first_violation(needs: dict[str, bool]) -> ViolationError | None:
+    for seed in range(WORLDS):
+        try:
+            run_world(seed, replace(options_of(seed), **needs))
+        except ViolationError as violation:
+            return violation
+    return None
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_dies(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    MUTANTS[name](monkeypatch)
+    violation = first_violation(NEEDS.get(name, {}))
+    record_property("violation", str(violation))
+    assert violation is not None, f"mutant {name} survived {WORLDS} worlds"
