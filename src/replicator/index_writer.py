@@ -1,0 +1,279 @@
+"""Carries committed run-log entries into the mapping index, beside the copy loop and never in its way.
+
+The queue between the two is bounded. When the index is away for longer than it holds, the queue is dropped, and
+the run log itself is read again from where the index ends: the index is always a prefix of the run log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from parallax.domain.errors import ClusterUnavailableError, StoreUnavailableError
+from parallax.domain.ids import Lineage, Route, RoutePartition
+from parallax.domain.run import LostRange, Run
+from parallax.ports import LineageRecord, MappingIndexWriter, RowBatch, index_version
+from replicator.pb.runlog_pb2 import Entry, PartitionEntry
+from replicator.shard_ports import Clock, RunLogReader
+from replicator.state import lineage_of, lost_of, rows_of, state_of, topic_partition_of
+
+log = structlog.get_logger(__name__)
+
+LoggedEntry = tuple[int, Entry]
+"""An entry and its offset in the run log."""
+
+_QUEUE_BOUND_ENTRIES = 20_000
+_ENTRIES_PER_TURN = 2_000
+_LONGEST_PAUSE_MS = 5_000
+
+
+@dataclass(slots=True)
+class _Window:
+    """Rows of one partition and lineage within one interval."""
+
+    first_ms: int
+    version: int
+    rows: list[Run] = field(default_factory=list)
+    lost: list[LostRange] = field(default_factory=list)
+
+
+class IndexRows:
+    """Run-log entries as index rows: one batch per partition, lineage and interval.
+
+    The interval is cut by the entries' own time, so that a replay makes the same batches again.
+    """
+
+    def __init__(self, route: Route, interval_ms: int) -> None:
+        self._route = route
+        self._interval_ms = interval_ms
+        self._told: set[tuple[RoutePartition, Lineage, bool]] = set()
+
+    def batches(self, entries: Iterable[LoggedEntry]) -> tuple[list[LineageRecord], list[RowBatch]]:
+        """What to write for these entries, in order; of several watermarks in a row only the last counts."""
+        windows: dict[tuple[RoutePartition, Lineage, int], _Window] = {}
+        lineages: list[LineageRecord] = []
+        for offset, entry in entries:
+            version = index_version(layout=entry.layout, run_log_offset=offset)
+            for part in entry.partitions:
+                partition = RoutePartition(self._route, topic_partition_of(part))
+                lineage = lineage_of(part)
+                if (partition, lineage, part.closed) not in self._told:
+                    self._told.add((partition, lineage, part.closed))
+                    lineages.append(self._lineage(partition, lineage, part, version))
+                if not part.source_start and not part.lost:
+                    continue
+                slot = (partition, lineage, entry.committed_at_ms // self._interval_ms)
+                window = windows.setdefault(slot, _Window(entry.committed_at_ms, version))
+                window.version = version
+                window.lost += lost_of(part)
+                for row in rows_of(part):
+                    if window.rows and window.rows[-1].is_watermark:
+                        window.rows.pop()
+                    window.rows.append(row)
+        return lineages, [
+            RowBatch(
+                partition=partition,
+                lineage=lineage,
+                rows=tuple(window.rows),
+                lost=tuple(window.lost),
+                committed_at_ms=window.first_ms,
+                version=window.version,
+            )
+            for (partition, lineage, _), window in windows.items()
+        ]
+
+    def forget(self) -> None:
+        """Tell every lineage again: what was told last may not have arrived."""
+        self._told.clear()
+
+    @staticmethod
+    def _lineage(
+        partition: RoutePartition, lineage: Lineage, part: PartitionEntry, version: int
+    ) -> LineageRecord:
+        state = state_of(part)
+        return LineageRecord(
+            partition=partition,
+            lineage=lineage,
+            sequence=state.sequence,
+            source_first=state.source_first,
+            target_first=state.target_first,
+            closed_at=state.source_next if part.closed else None,
+            version=version,
+        )
+
+
+class IndexFeed:
+    """The state behind the thread: what is queued, and what has to be read again from the run log.
+
+    Not safe to use from several threads but for `offer`, `note_end` and the two figures.
+
+    Args:
+        index: where rows go.
+        reader: the run log of this shard.
+        route, layout, shard: whose entries these are; entries of other layouts are left alone.
+        bound_entries: of the queue.
+    """
+
+    def __init__(
+        self,
+        index: MappingIndexWriter,
+        reader: RunLogReader,
+        *,
+        route: Route,
+        layout: int,
+        shard: int,
+        interval_ms: int,
+        clock: Clock,
+        bound_entries: int = _QUEUE_BOUND_ENTRIES,
+    ) -> None:
+        self._index = index
+        self._reader = reader
+        self._key = (route, layout, shard)
+        self._rows = IndexRows(route, interval_ms)
+        self._clock = clock
+        self._bound_entries = bound_entries
+        self._lock = threading.Lock()
+        self._queue: deque[LoggedEntry] = deque()
+        self._gap_below = 0
+        """Entries below this may be missing from the queue."""
+        self._next: int | None = None
+        self._last_taken = -1
+        self._oldest_ms: int | None = None
+        self._lag_entries = 0
+
+    def note_end(self, run_log_end: int) -> None:
+        """The run log reaches to here: what lies below may never be offered."""
+        with self._lock:
+            self._gap_below = max(self._gap_below, run_log_end)
+
+    def offer(self, offset: int, entry: Entry) -> None:
+        """Take a committed entry. Never waits: when the queue is full it is dropped, to be read again later."""
+        with self._lock:
+            if len(self._queue) >= self._bound_entries:
+                self._gap_below = max(self._gap_below, self._queue[-1][0] + 1)
+                self._queue.clear()
+            self._queue.append((offset, entry))
+
+    @property
+    def lag_entries(self) -> int:
+        """Committed entries that are not indexed yet, as far as they are known."""
+        return len(self._queue) + self._lag_entries
+
+    def lag_ms(self) -> float:
+        """Age of the oldest entry known and not indexed."""
+        with self._lock:
+            oldest = self._oldest_ms
+            if oldest is None and self._queue:
+                oldest = self._queue[0][1].committed_at_ms
+        return 0.0 if oldest is None else max(0.0, self._clock.now_ms() - oldest)
+
+    def turn(self) -> int:
+        """Write what is there, once.
+
+        Returns:
+            How many row batches were written.
+
+        Raises:
+            StoreUnavailableError: the index is away; nothing is lost, the next turn begins anew.
+            ClusterUnavailableError: the run log could not be read, as above.
+        """
+        try:
+            if self._next is None:
+                self._next = self._index.indexed_up_to(*self._key)
+            with self._lock:
+                behind = self._next < self._gap_below
+                gap_below = self._gap_below
+            if behind:
+                return self._replay(self._next, gap_below)
+            with self._lock:
+                taken = [self._queue.popleft() for _ in range(min(len(self._queue), _ENTRIES_PER_TURN))]
+            if taken:
+                self._last_taken = max(self._last_taken, taken[-1][0])
+            return self._write([item for item in taken if item[0] >= self._next])
+        except (StoreUnavailableError, ClusterUnavailableError):
+            with self._lock:
+                # Whatever was taken from the queue is read again.
+                self._gap_below = max(self._gap_below, self._last_taken + 1)
+            self._next = None
+            self._rows.forget()
+            raise
+
+    def _replay(self, start: int, end: int) -> int:
+        """Read the run log again up to ``end``."""
+        written = 0
+        chunk: list[LoggedEntry] = []
+        for offset, entry in self._reader.read(max(start, self._reader.start()), end):
+            if entry.layout != self._key[1]:
+                continue
+            chunk.append((offset, entry))
+            if len(chunk) >= _ENTRIES_PER_TURN:
+                written += self._write(chunk)
+                chunk = []
+        written += self._write(chunk)
+        if self._next is not None and self._next < end:
+            self._next = end
+            self._index.save_indexed_up_to(*self._key, end)
+        return written
+
+    def _write(self, entries: Sequence[LoggedEntry]) -> int:
+        if not entries:
+            return 0
+        self._oldest_ms, self._lag_entries = entries[0][1].committed_at_ms, len(entries)
+        lineages, batches = self._rows.batches(entries)
+        if lineages:
+            self._index.write_lineages(lineages)
+        if batches:
+            self._index.write_rows(batches)
+        self._next = entries[-1][0] + 1
+        self._index.save_indexed_up_to(*self._key, self._next)
+        self._oldest_ms, self._lag_entries = None, 0
+        return len(batches)
+
+
+class IndexThread:
+    """Turns an `IndexFeed` over and over until it is closed.
+
+    Args:
+        feed: what to turn.
+        interval_ms: pause between turns.
+        max_rows_per_s: budget; the pause stretches to keep it.
+    """
+
+    def __init__(self, feed: IndexFeed, *, interval_ms: int, max_rows_per_s: int, name: str) -> None:
+        self._feed = feed
+        self._interval_ms = interval_ms
+        self._max_rows_per_s = max_rows_per_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"index {name}", daemon=True)
+        self._thread.start()
+
+    def close(self, patience_ms: int) -> None:
+        """Write what is left, for as long as that takes but no longer than ``patience_ms``."""
+        self._stop.set()
+        self._thread.join(patience_ms / 1_000)
+
+    def _work(self) -> None:
+        pause_ms: float = self._interval_ms
+        failing = False
+        while True:
+            last = self._stop.wait(pause_ms / 1_000)
+            try:
+                written = self._feed.turn()
+            except (StoreUnavailableError, ClusterUnavailableError) as error:
+                if not failing:
+                    log.warning("index is away; replication goes on", problem=str(error))
+                failing = True
+                if last:
+                    return
+                pause_ms = min(max(pause_ms, 100) * 2, _LONGEST_PAUSE_MS)
+                continue
+            if failing:
+                log.info("index is back")
+            failing = False
+            if last and self._feed.lag_entries == 0:
+                return
+            pause_ms = max(self._interval_ms, written * 1_000 / self._max_rows_per_s)

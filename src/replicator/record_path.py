@@ -1,0 +1,439 @@
+"""The record path: records read and written one by one over confluent-kafka's transactions.
+
+It passes everything that a record has (key, value, headers, time), which takes a few microseconds of Python for
+each. A batch is never compared or kept: the loop above sees offsets only.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from parallax.adapters.kafka.cluster import topic_id
+from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.settings import Settings
+from parallax.domain.errors import ClusterUnavailableError, FencedError, NotFoundError
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    ClusterName,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from replicator.pb.runlog_pb2 import Entry
+from replicator.shard_ports import (
+    EndReached,
+    OutOfRange,
+    ReadFrom,
+    RecordBlock,
+    RecordRefusedError,
+    SourceEvent,
+    TopicChanged,
+    Trouble,
+)
+
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library leaves it untyped
+_DIVERGED = re.compile(r"broker end offset is (\d+)")
+_CHANGED_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)")
+_REFUSALS = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""What the target says of a record for good: saying it again would not help."""
+_ADVICE = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the target's topic",
+    KafkaError.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the target's topic",
+    KafkaError.INVALID_TIMESTAMP: (
+        "widen message.timestamp.before.max.ms and message.timestamp.after.max.ms of the target's topic "
+        "(the record meant may be a later one of the same batch)"
+    ),
+    KafkaError.INVALID_RECORD: (
+        "the target's topic asks for more than the source's (a compacted topic refuses records without key): "
+        "change its settings, or exclude the topic (the record meant may be a later one of the same batch)"
+    ),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow the replicator to write to the target's topic",
+}
+_LARGEST_MESSAGE_BYTES = 100_000_000
+_CURRENT_TIME = 0
+"""librdkafka takes timestamp 0 for "now"; a record that bears it gets 1 ms, the nearest that can be said."""
+
+
+class TopicIds:
+    """Reads from librdkafka's log which incarnation of a topic a client is talking to.
+
+    A consumer that has lost its topic goes on at the same offset in a new one of that name, without an error or
+    event; it only writes a line to its log, in order with what it hands out. (Fetch knows topic ids since
+    KIP-516, but librdkafka's interface tells none of it.)
+    """
+
+    def __init__(self) -> None:
+        self.current: dict[str, TopicId] = {}
+
+    def log(self, _level: int, pattern: str, *args: object) -> None:
+        """Take in a line of librdkafka's log (the method of `logging.Logger` that it calls)."""
+        text = pattern % args if args else pattern
+        found = _CHANGED_ID.search(text)
+        if found:
+            self.current[found[1]] = topic_id(found[2])
+
+
+class KafkaSource:
+    """`SourceReader` over one consumer without a group."""
+
+    def __init__(self, settings: Settings, cluster: ClusterName) -> None:
+        self._cluster = cluster
+        self._ids = TopicIds()
+        self._consumer = Consumer(
+            {
+                **settings,
+                "group.id": "parallax.replicator",  # asked for, never used: positions are in the run log
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 100,
+                "fetch.queue.backoff.ms": 5,
+                "fetch.error.backoff.ms": 100,
+                "fetch.message.max.bytes": 4 * 1024 * 1024,
+                "queued.min.messages": 200_000,
+                "queued.max.messages.kbytes": 65_536,
+                "topic.metadata.propagation.max.ms": 0,
+                "debug": "topic",
+                "log_level": 7,
+            },
+            logger=self._ids,
+        )
+        self._expected: dict[str, TopicId] = {}
+        self._taken: dict[tuple[str, int], TopicPartition] = {}
+        self._assigned: set[tuple[str, int]] = set()
+
+    def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None:
+        """Begin to read at these positions."""
+        self.drop([item for item in positions if (item.topic, item.partition) in self._assigned])
+        places = []
+        for item, place in positions.items():
+            self._taken[item.topic, item.partition] = item
+            self._assigned.add((item.topic, item.partition))
+            self._expected[item.topic] = place.topic_id
+            # With the epoch of what was read last, the broker is asked whether its log still agrees up to here.
+            # librdkafka's own word for an unknown epoch is ours, -1.
+            places.append(
+                KafkaPartition(item.topic, item.partition, place.source_next, leader_epoch=place.leader_epoch)
+            )
+        self._consumer.incremental_assign(places)
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop reading these."""
+        gone = self._assigned & {(str(item.topic), item.partition) for item in partitions}
+        for place in gone:
+            self._taken.pop(place, None)
+        self._assigned -= gone
+        if gone:
+            self._consumer.incremental_unassign([KafkaPartition(*place) for place in gone])
+
+    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+        """What has arrived: waits for the first record only, then takes what there is."""
+        messages = self._consumer.consume(1, timeout_ms / 1_000)
+        if messages:
+            messages += self._consumer.consume(max_records, 0)
+        events: list[SourceEvent] = []
+        for topic, expected in list(self._expected.items()):
+            current = self._ids.current.get(topic)
+            if current is not None and current != expected:
+                # Forgotten at once: the loop drops the topic, and takes it again when it knows what it is.
+                del self._expected[topic]
+                self._taken = {place: item for place, item in self._taken.items() if place[0] != topic}
+                events.append(TopicChanged(TopicName(topic)))
+        self._in_blocks(messages, events)
+        return events
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """High watermarks as of the last fetch."""
+        ends = {}
+        for item in partitions:
+            if (item.topic, item.partition) in self._taken:
+                found = self._consumer.get_watermark_offsets(
+                    KafkaPartition(item.topic, item.partition), cached=True
+                )
+                if found is not None and found[1] >= 0:
+                    ends[item] = found[1]
+        return ends
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+
+    def _in_blocks(self, messages: list[Message], events: list[SourceEvent]) -> None:
+        """Group messages in a row of one partition and epoch; errors and ends keep their place."""
+        offsets: list[int] = []
+        records: list[Message] = []
+        key: tuple[str | None, int | None, int | None] | None = None
+        for message in messages:
+            error = message.error()
+            here = (message.topic(), message.partition(), message.leader_epoch())
+            if error is None and here == key:
+                offsets.append(message.offset())  # type: ignore[arg-type] # a record has an offset
+                records.append(message)
+                continue
+            self._add_block(key, offsets, records, events)
+            offsets, records, key = [], [], None
+            if error is None:
+                offsets, records, key = [message.offset()], [message], here  # type: ignore[list-item] # as above
+            else:
+                self._add_event(message, error, events)
+        self._add_block(key, offsets, records, events)
+
+    def _add_block(
+        self,
+        key: tuple[str | None, int | None, int | None] | None,
+        offsets: list[int],
+        records: list[Message],
+        events: list[SourceEvent],
+    ) -> None:
+        if key is None:
+            return
+        item = self._taken.get((key[0], key[1]))  # type: ignore[arg-type] # a record has topic and partition
+        if item is None:
+            return
+        epoch = UNKNOWN_EPOCH if key[2] is None else key[2]
+        size_bytes = sum(map(len, records))
+        events.append(RecordBlock(item, epoch, offsets, records, size_bytes, records[-1].timestamp()[1]))
+
+    def _add_event(self, message: Message, error: KafkaError, events: list[SourceEvent]) -> None:
+        item = self._taken.get((message.topic(), message.partition()))  # type: ignore[arg-type] # may be None
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local codes are named so
+            if item is not None:
+                events.append(EndReached(item, SourceOffset(message.offset())))  # type: ignore[arg-type] # it has
+        elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001 - as above
+            if item is not None:
+                events.append(OutOfRange(item, None))
+        elif code == KafkaError._LOG_TRUNCATION:  # noqa: SLF001 - as above
+            found = _DIVERGED.search(error.str())
+            if item is not None:
+                events.append(OutOfRange(item, SourceOffset(int(found[1])) if found else None))
+        else:
+            events.append(Trouble(f"{self._cluster}: {error.str()} ({error.name()})"))
+
+
+class KafkaTarget:
+    """`TargetWriter` over one transactional producer, initialised on construction.
+
+    Args:
+        settings: address and security of the target.
+        cluster: its name, for messages.
+        run_log_topic: where entries go.
+        shard: the partition of the run log.
+        transactional_id: fences older owners.
+        transaction_timeout_ms: after this the broker aborts a transaction by itself.
+        largest_batch_bytes: no batch of several records is larger.
+
+    Raises:
+        ClusterUnavailableError: the cluster did not answer in time.
+        FencedError: another owner initialised the id at the same moment.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: ClusterName,
+        *,
+        run_log_topic: TopicName,
+        shard: int,
+        transactional_id: str,
+        transaction_timeout_ms: int,
+        largest_batch_bytes: int = 1_000_000,
+        timeout_ms: int = 10_000,
+    ) -> None:
+        self._cluster = cluster
+        self._run_log = (str(run_log_topic), shard)
+        self._timeout_s = timeout_ms / 1_000
+        self._commit_timeout_s = transaction_timeout_ms / 1_000
+        self._acknowledged: dict[TopicPartition, list[int]] = {}
+        self._callbacks: dict[TopicPartition, Callable[[KafkaError | None, Message], None]] = {}
+        self._failed: tuple[TopicPartition, KafkaError] | None = None
+        self._entry_offset: int | None = None
+        self._admin = AdminClient(settings)
+        self._producer = Producer(
+            {
+                **settings,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": transaction_timeout_ms,
+                "message.timeout.ms": transaction_timeout_ms,
+                "acks": "all",
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 5,
+                "batch.num.messages": 50_000,
+                "batch.size": largest_batch_bytes,
+                "message.max.bytes": _LARGEST_MESSAGE_BYTES,
+                "queue.buffering.max.messages": 500_000,
+                "queue.buffering.max.kbytes": 262_144,
+                "topic.metadata.propagation.max.ms": 5_000,
+            }
+        )
+        self._call(
+            "initialising the transactional id", self._producer.init_transactions, self._commit_timeout_s * 3
+        )
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._acknowledged = {}
+        self._callbacks = {}
+        self._entry_offset = None
+        self._call("beginning a transaction", self._producer.begin_transaction)
+
+    def produce(self, block: RecordBlock) -> None:
+        """Send records."""
+        item = block.topic_partition
+        callback = self._callbacks.get(item)
+        if callback is None:
+            callback = self._callbacks[item] = self._acknowledger(item)
+        topic, partition, produce = str(item.topic), item.partition, self._producer.produce
+        for record in block.records:
+            produced = {
+                "value": record.value(),
+                "key": record.key(),
+                "partition": partition,
+                "on_delivery": callback,
+                "timestamp": record.timestamp()[1] or 1,
+            }
+            headers = record.headers()
+            if headers:
+                produced["headers"] = headers
+            try:
+                produce(topic, **produced)
+            except BufferError:
+                self._produce_when_there_is_room(topic, produced)
+            except KafkaException as error:
+                raise self._translated(error, f"writing to {item}") from error
+
+    def serve(self) -> None:
+        """Take in acknowledgements."""
+        self._call("writing", self._producer.poll, 0)
+
+    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+        """Wait for all acknowledgements."""
+        remaining = self._call("waiting for acknowledgements", self._producer.flush, self._commit_timeout_s)
+        if self._failed is not None:
+            item, error = self._failed
+            if error.code() in _REFUSALS:
+                advice = _ADVICE.get(error.code(), "see the target's topic settings")
+                index = len(self._acknowledged.get(item, ()))
+                raise RecordRefusedError(
+                    item, index, f"{self._cluster}: {error.str()} ({error.name()}): {advice}"
+                )
+            raise self._translated(KafkaException(error), f"writing to {item}")
+        if remaining:
+            raise ClusterUnavailableError(
+                f"{self._cluster}: {remaining} records are not acknowledged in time"
+            )
+        return self._acknowledged
+
+    def commit(self, entry: Entry) -> int:
+        """Append the entry and commit."""
+        topic, shard = self._run_log
+        try:
+            self._producer.produce(
+                topic, entry.SerializeToString(), partition=shard, on_delivery=self._entry_acknowledged
+            )
+        except (KafkaException, BufferError) as error:
+            raise self._translated(error, "appending to the run log") from error
+        self._call("committing", self._producer.commit_transaction, self._commit_timeout_s)
+        if self._entry_offset is None:
+            raise ClusterUnavailableError(f"{self._cluster}: the run-log entry was not acknowledged")
+        return self._entry_offset
+
+    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, TargetOffset]:
+        """High watermarks, asked now."""
+        request = {KafkaPartition(item.topic, item.partition): _LATEST for item in partitions}
+        if not request:
+            return {}
+        futures = self._admin.list_offsets(
+            request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout_s
+        )
+        found: dict[TopicPartition, TargetOffset] = {}
+        for item, future in futures.items():
+            place = TopicPartition(TopicName(item.topic), item.partition)
+            try:
+                found[place] = TargetOffset(future.result(timeout=self._timeout_s + 1).offset)
+            except (KafkaException, TimeoutError) as error:
+                problem = translated(error, self._cluster, f"reading the end of {place}")
+                if not isinstance(problem, NotFoundError):
+                    raise problem from error
+        return found
+
+    def close(self) -> None:
+        """Leave; what is open is aborted if the cluster answers quickly."""
+        # Closing waits for the cluster, which may be away: nothing here depends on when it is done.
+        threading.Thread(target=self._producer.close, name="closing a producer", daemon=True).start()
+
+    def _acknowledger(self, item: TopicPartition) -> Callable[[KafkaError | None, Message], None]:
+        append = self._acknowledged.setdefault(item, []).append
+
+        def acknowledged(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                append(message.offset())  # type: ignore[arg-type] # an acknowledged record has an offset
+            elif self._failed is None:
+                self._failed = (item, error)
+
+        return acknowledged
+
+    def _entry_acknowledged(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._entry_offset = message.offset()
+
+    def _produce_when_there_is_room(self, topic: str, produced: Mapping[str, Any]) -> None:
+        for _ in range(max(1, int(self._timeout_s * 10))):
+            self._producer.poll(0.1)
+            try:
+                self._producer.produce(topic, **produced)
+            except BufferError:
+                continue
+            return
+        raise ClusterUnavailableError(f"{self._cluster}: takes no more records")
+
+    def _call(self, doing: str, method: Callable[..., Any], *args: object) -> Any:
+        try:
+            return method(*args)
+        except Exception as error:
+            # A fatal error comes out of whatever call serves callbacks, as a bare KafkaError.
+            if not isinstance(error, KafkaException | KafkaError):
+                raise
+            raise self._translated(error, doing) from error
+
+    def _translated(self, error: BaseException, doing: str) -> Exception:
+        inner = error.args[0] if isinstance(error, KafkaException) else error
+        problem = translated(
+            error if isinstance(error, KafkaException) else KafkaException(inner), self._cluster, doing
+        )
+        if isinstance(problem, FencedError):
+            return problem
+        if isinstance(inner, KafkaError) and inner.fatal() and inner.code() == KafkaError._STATE:  # noqa: SLF001 - as above
+            return FencedError(str(problem))
+        return ClusterUnavailableError(str(problem))

@@ -1,0 +1,364 @@
+"""Holds a lease: sessions of the copy loop, one after the other, until the deadline (`replicator.session`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from parallax.adapters.kafka.settings import client_settings
+from parallax.domain.errors import ClusterUnavailableError, FencedError
+from parallax.domain.ids import SourceOffset, TopicName, TopicPartition, aggregate_cluster, regional_cluster
+from parallax.ports import MappingIndexWriter, TopicInfo
+from parallax.runtime.config import Config
+from parallax.runtime.retry import RetryPolicy
+from replicator.discovery import EnsureTargetTopic, KafkaSurveyor
+from replicator.index_writer import IndexFeed, IndexThread
+from replicator.layout import LayoutRecord, read_layout
+from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress, transactional_id
+from replicator.pb.runlog_pb2 import Entry
+from replicator.record_path import KafkaSource, KafkaTarget
+from replicator.run_log import KafkaRunLog, SystemClock, load_states, rows_of_lineage, run_log_topic
+from replicator.session import (
+    Counts,
+    PartitionRefusedError,
+    SessionError,
+    ShardSession,
+    Stop,
+    TargetCut,
+    TargetTailLostError,
+)
+from replicator.shard_ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
+from replicator.topics import TopicAdmin
+from replicator.topics import ensure_target_topic as create_or_grow
+
+log = structlog.get_logger(__name__)
+
+_REPORT_INTERVAL_MS = 1_000
+_INDEX_PATIENCE_MS = 5_000
+_TOPIC_TIMEOUT_MS = 10_000
+
+Report = Callable[[LeaseProgress], None]
+
+
+class Connector(Protocol):
+    """Opens the doors that a session needs; `KafkaConnector` on real clusters, the simulation in memory."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+
+    def target(self, lease: Lease) -> TargetWriter:
+        """The target, initialised: older owners are fenced from now on."""
+
+    def source(self, lease: Lease) -> SourceReader:
+        """The source."""
+
+    def surveyor(self, lease: Lease) -> Surveyor:
+        """The survey of both."""
+
+    def run_log(self, lease: Lease) -> RunLogReader:
+        """The shard's partition of the run log."""
+
+    def layout(self, lease: Lease) -> LayoutRecord | None:
+        """The route's layout, as the target has it now."""
+
+
+class KafkaConnector:
+    """`Connector` on confluent-kafka."""
+
+    def __init__(self, config: Config, ensure_target_topic: EnsureTargetTopic) -> None:
+        self._config = config
+        self._ensure = ensure_target_topic
+        self._clock = SystemClock()
+
+    @property
+    def clock(self) -> Clock:
+        """This machine's time."""
+        return self._clock
+
+    def target(self, lease: Lease) -> TargetWriter:
+        """A transactional producer, initialised."""
+        cluster = aggregate_cluster(lease.route.target)
+        return KafkaTarget(
+            client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}"),
+            cluster,
+            run_log_topic=run_log_topic(self._config, lease.route.source),
+            shard=lease.shard,
+            transactional_id=transactional_id(lease.route, lease.layout, lease.shard),
+            transaction_timeout_ms=self._config.replicator.transaction_timeout_ms,
+        )
+
+    def source(self, lease: Lease) -> SourceReader:
+        """A consumer without a group."""
+        cluster = regional_cluster(lease.route.source)
+        settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.target}")
+        return KafkaSource(settings, cluster)
+
+    def surveyor(self, lease: Lease) -> Surveyor:
+        """A thread with two admin clients."""
+        return KafkaSurveyor(self._config, lease, self._ensure)
+
+    def run_log(self, lease: Lease) -> RunLogReader:
+        """The shard's partition of the run log."""
+        return KafkaRunLog(self._config, lease.route, lease.shard)
+
+    def layout(self, lease: Lease) -> LayoutRecord | None:
+        """The layout record."""
+        return read_layout(self._config, lease.route)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What outlives a session of the lease: nothing that the run log would have to know."""
+
+    counts: Counts = field(default_factory=Counts)
+    stops: dict[TopicPartition, Stop] = field(default_factory=dict)
+    cuts: dict[TopicPartition, TargetCut] = field(default_factory=dict)
+    goal: Mapping[TopicPartition, SourceOffset] | None = None
+    last_own_entry: int = -1
+    waiting_for: str = ""
+    partitions: tuple[PartitionProgress, ...] = ()
+
+
+def hold_lease(
+    lease: Lease,
+    config: Config,
+    *,
+    index: MappingIndexWriter | None,
+    report: Report,
+    ensure_target_topic: EnsureTargetTopic | None = None,
+    end_asked: Callable[[], bool] = lambda: False,
+    connector: Connector | None = None,
+) -> LeaseResult:
+    """Copy the lease's shard until its deadline, or until today's end if it is ``available_now``.
+
+    Waits inside while a cluster is away, and goes on by itself when it is back.
+
+    Args:
+        lease: what to copy, and until when. The layout must exist (`replicator.layout.ensure_layout`).
+        config: all configuration.
+        index: where the mapping goes; None keeps it in the run log alone.
+        report: called about once a second, from this thread.
+        ensure_target_topic: makes target topics fit source topics; None uses `replicator.topics`.
+        end_asked: asked between two transactions; true ends the lease early.
+        connector: how to reach the clusters; None: over confluent-kafka.
+
+    Returns:
+        What was done.
+
+    Raises:
+        FencedError: another owner or a newer layout has taken over; this one must not go on.
+    """
+    if connector is None:
+        connector = KafkaConnector(config, ensure_target_topic or target_topic_creator(config, lease))
+    memory = _Memory()
+    clock = connector.clock
+    feed: IndexFeed | None = None
+    thread: IndexThread | None = None
+    if index is not None:
+        feed = IndexFeed(
+            index,
+            connector.run_log(lease),
+            route=lease.route,
+            layout=lease.layout,
+            shard=lease.shard,
+            interval_ms=config.index.interval_ms,
+            clock=clock,
+        )
+        thread = IndexThread(
+            feed,
+            interval_ms=config.index.interval_ms,
+            max_rows_per_s=config.index.max_rows_per_s,
+            name=str(lease),
+        )
+    holder = _Holder(lease, config, connector, memory, feed, report, end_asked)
+    try:
+        holder.run()
+    finally:
+        if thread is not None:
+            thread.close(_INDEX_PATIENCE_MS)
+    holder.tell()
+    return LeaseResult(
+        lease=lease,
+        records=sum(memory.counts.records.values()),
+        size_bytes=memory.counts.size_bytes,
+        transactions=memory.counts.transactions,
+        aborts=memory.counts.aborts,
+        watermarks=memory.counts.watermarks,
+        stopped={str(item): found.reason for item, found in memory.stops.items()},
+    )
+
+
+class _Holder:
+    """Opens sessions until the lease is over."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        config: Config,
+        connector: Connector,
+        memory: _Memory,
+        feed: IndexFeed | None,
+        report: Report,
+        end_asked: Callable[[], bool],
+    ) -> None:
+        self._lease = lease
+        self._config = config
+        self._connector = connector
+        self._clock = connector.clock
+        self._memory = memory
+        self._feed = feed
+        self._report = report
+        self._end_asked = end_asked
+        self._reported_at = -float("inf")
+        self._expired = False
+
+    def run(self) -> None:
+        """Hold the lease.
+
+        Raises:
+            FencedError: another owner has taken over.
+        """
+        waits = RetryPolicy().waits_ms()
+        while not self._over():
+            begun = self._memory.counts.transactions
+            try:
+                if self._one_session():
+                    return
+            except PartitionRefusedError as error:
+                self._memory.stops[error.stop.topic_partition] = error.stop
+                log.warning("partition stops", lease=str(self._lease), reason=error.stop.reason)
+            except TargetTailLostError as error:
+                self._memory.cuts[error.cut.topic_partition] = error.cut
+                log.warning("target lost its tail", lease=str(self._lease), problem=str(error))
+            except (SessionError, ClusterUnavailableError) as error:
+                self._memory.waiting_for = str(error)
+                log.warning(
+                    "session ends; the next begins from the run log", lease=str(self._lease), why=str(error)
+                )
+            else:
+                continue
+            self._memory.counts.aborts += 1
+            self.tell()
+            if self._memory.counts.transactions > begun:
+                waits = RetryPolicy().waits_ms()
+            self._clock.sleep_ms(min(next(waits), max(0.0, self._left_ms())))
+
+    def tell(self, session: ShardSession | None = None) -> None:
+        """Report now; without a session, with the partitions as last reported."""
+        if session is not None:
+            self._memory.partitions = session.progress()
+        self._reported_at = self._clock.monotonic_ms()
+        counts, feed = self._memory.counts, self._feed
+        self._report(
+            LeaseProgress(
+                lease=self._lease,
+                at_unix_ms=self._clock.now_ms(),
+                partitions=self._memory.partitions,
+                transactions=counts.transactions,
+                aborts=counts.aborts,
+                index_lag_ms=0.0 if feed is None else feed.lag_ms(),
+                index_lag_entries=0 if feed is None else feed.lag_entries,
+                waiting_for=self._memory.waiting_for,
+            )
+        )
+
+    def _left_ms(self) -> float:
+        return self._lease.deadline_unix_ms - self._clock.now_ms()
+
+    def _over(self) -> bool:
+        return self._end_asked() or self._left_ms() <= 0
+
+    def _one_session(self) -> bool:
+        """Run one session; whether the lease is over with it."""
+        lease, memory, connector = self._lease, self._memory, self._connector
+        run_log = connector.run_log(lease)
+        doors: list[TargetWriter | SourceReader | Surveyor | RunLogReader] = [run_log]
+        try:
+            if self._expired and self._others_wrote(run_log):
+                raise FencedError(f"{lease}: another owner has written to the run log")
+            # In this order: fence, look for a newer layout, read what is committed.
+            target = connector.target(lease)
+            doors.append(target)
+            layout = connector.layout(lease)
+            if layout is not None and layout.layout > lease.layout:
+                raise FencedError(f"{lease}: layout {layout.layout} has taken over")
+            states, end = load_states(run_log, lease.layout)
+            if self._feed is not None:
+                self._feed.note_end(end)
+            source = connector.source(lease)
+            doors.append(source)
+            surveyor = connector.surveyor(lease)
+            doors.append(surveyor)
+            session = ShardSession(
+                lease,
+                self._config.replicator,
+                source=source,
+                target=target,
+                surveyor=surveyor,
+                clock=self._clock,
+                states=states,
+                history=lambda item, lineage: rows_of_lineage(run_log, item, lineage),
+                stops=memory.stops.values(),
+                cuts=memory.cuts.values(),
+                goal=memory.goal,
+                counts=memory.counts,
+                committed=self._note,
+            )
+            memory.waiting_for = ""
+            return self._run(session)
+        finally:
+            for door in reversed(doors):
+                door.close()
+
+    def _run(self, session: ShardSession) -> bool:
+        try:
+            while not self._over():
+                session.step()
+                self._memory.goal = session.goal
+                if self._clock.monotonic_ms() - self._reported_at >= _REPORT_INTERVAL_MS:
+                    self.tell(session)
+                if session.finished():
+                    break
+            session.commit()
+        except FencedError:
+            # The broker fences the owner of a transaction that it aborted for its age, too: then nobody else may
+            # have taken over. Whoever did writes its first entry at once.
+            if session.open_for_ms < self._config.replicator.transaction_timeout_ms * 0.9:
+                raise
+            log.warning("transaction expired", lease=str(self._lease), open_for_ms=session.open_for_ms)
+            self._clock.sleep_ms(2 * self._config.replicator.watermark_interval_ms)
+            self._expired = True
+            return False
+        self.tell(session)
+        return True
+
+    def _note(self, offset: int, entry: Entry) -> None:
+        self._memory.last_own_entry = offset
+        self._expired = False
+        if self._feed is not None:
+            self._feed.offer(offset, entry)
+
+    def _others_wrote(self, run_log: RunLogReader) -> bool:
+        start = self._memory.last_own_entry + 1
+        return any(True for _ in run_log.read(max(start, run_log.start()), run_log.end()))
+
+
+def target_topic_creator(config: Config, lease: Lease) -> EnsureTargetTopic:
+    """Creates target topics as their source topics are, and lets those grow that have been replicated before."""
+    source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
+    admins: list[TopicAdmin] = []
+
+    def ensure(info: TopicInfo) -> None:
+        if not admins:
+            admins.append(TopicAdmin(source, config.cluster(source), timeout_ms=_TOPIC_TIMEOUT_MS))
+            admins.append(TopicAdmin(target, config.cluster(target), timeout_ms=_TOPIC_TIMEOUT_MS))
+        settings = admins[0].configs([info.topic]).get(info.topic, {})
+        create_or_grow(admins[1], info.topic, info.partitions, settings, may_grow=info.topic in seen)
+        seen.add(info.topic)
+
+    seen: set[TopicName] = set()
+    return ensure
