@@ -6,7 +6,8 @@ import sys
 
 import typer
 
-from parallax.cli import stack
+from parallax.cli import schema, stack
+from parallax.cli.replicate import replicate
 from parallax.domain.errors import ParallaxError
 
 app = typer.Typer(
@@ -17,6 +18,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(stack.app, name="stack")
+app.add_typer(schema.app, name="schema")
+app.command()(replicate)
 
 
 def run() -> None:

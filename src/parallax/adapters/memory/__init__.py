@@ -1,1 +1,1 @@
-"""Full in-memory stores: the same contract, for tests and simulation."""
+"""The stores in memory: the whole behaviour of the ports for simulations and tests, nothing outside the process."""

@@ -1,0 +1,296 @@
+"""The mapping index as it is read: coarse rows show the way, fine rows give the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS
+from parallax.adapters.cassandra.codec import PackedRows, unpack
+from parallax.adapters.cassandra.connection import CassandraConnection, Request
+from parallax.adapters.cassandra.index_writer import LineageKey, lineage_key
+from parallax.adapters.row_order import around_source, around_target, by_target, ordered
+from parallax.domain.ids import (
+    Lineage,
+    Route,
+    RoutePartition,
+    SourceOffset,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.run import LostRange, Run
+from parallax.ports import LineageRecord, RowPage, StampedRow
+
+_NEIGHBOURS = 4
+_MORE_NEIGHBOURS = 128
+_ENOUGH_COARSE_ROWS = 1_500
+_BATCHES_PER_READ = 512
+_HIGHEST = (1 << 63) - 1
+_KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
+_DESCENDING = {
+    "target": "target_start DESC, source_start DESC",
+    "source": "source_start DESC, target_start DESC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The coarse rows on both sides of an offset, and the hours that hold the fine rows between them."""
+
+    floor: StampedRow | None
+    successor: StampedRow | None
+    newest: StampedRow | None
+
+    @property
+    def rows(self) -> list[Run]:
+        return [item.row for item in (self.floor, self.successor, self.newest) if item is not None]
+
+    @property
+    def hours(self) -> list[int]:
+        ends = (self.floor, self.successor if self.successor is not None else self.newest)
+        return sorted({item.committed_at_ms // HOUR_MS for item in ends if item is not None})
+
+    @property
+    def lowest_target(self) -> int:
+        return self.floor.row.target_start if self.floor is not None else 0
+
+    @property
+    def highest_target(self) -> int:
+        return self.successor.row.target_start if self.successor is not None else _HIGHEST
+
+
+class IndexReader:
+    """Reads rows. Every look-up is a few reads by primary key or of a bounded slice."""
+
+    def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
+        self._connection = connection
+        self._topics_cql = f"SELECT topic FROM {keyspace}.route_topics WHERE route = ?"
+        self._lineages_cql = (
+            f"SELECT partition, lineage, body FROM {keyspace}.lineages WHERE route = ? AND topic = ?"
+        )
+        self._newest_cql = (
+            f"SELECT partition, lineage, packed FROM {keyspace}.newest_rows WHERE route = ? AND topic = ?"
+        )
+        self._newest_row_cql = f"SELECT packed FROM {keyspace}.newest_rows WHERE {_KEY}"
+        self._lost_cql = (
+            f"SELECT source_start, source_end, target_at FROM {keyspace}.lost_ranges WHERE {_KEY}"
+        )
+        self._days_cql = f"SELECT day FROM {keyspace}.coarse_days WHERE {_KEY}"
+        self._coarse_floor_cql = {
+            order: f"SELECT packed FROM {keyspace}.coarse_rows_by_{order} WHERE {_KEY} AND day = ? "
+            f"AND {order}_start <= ? ORDER BY {descending} LIMIT 1"
+            for order, descending in _DESCENDING.items()
+        }
+        self._coarse_successor_cql = {
+            order: f"SELECT packed FROM {keyspace}.coarse_rows_by_{order} WHERE {_KEY} AND day = ? "
+            f"AND {order}_start > ? LIMIT 1"
+            for order in _DESCENDING
+        }
+        self._coarse_page_cql = (
+            f"SELECT packed FROM {keyspace}.coarse_rows_by_target WHERE {_KEY} AND day = ? "
+            "AND target_start >= ?"
+        )
+        fine = (
+            f"SELECT packed, target_start, source_start FROM {keyspace}.fine_rows WHERE {_KEY} AND hour = ?"
+        )
+        backwards = "ORDER BY target_start DESC, source_start DESC, version DESC LIMIT ?"
+        self._fine_floor_cql = {
+            "target": f"{fine} AND target_start <= ? {backwards}",
+            # A slice between two coarse rows: what is filtered is bounded by the coarse interval.
+            "source": f"{fine} AND target_start >= ? AND target_start <= ? AND source_start <= ? "
+            f"{backwards} ALLOW FILTERING",
+        }
+        self._fine_successor_cql = {
+            "target": f"{fine} AND target_start > ? LIMIT ?",
+            "source": f"{fine} AND target_start >= ? AND target_start <= ? AND source_start > ? "
+            "LIMIT ? ALLOW FILTERING",
+        }
+        self._fine_page_cql = f"{fine} AND target_start >= ? LIMIT ?"
+
+    # --- whole topics --------------------------------------------------------------------------------------
+
+    def topics(self, route: Route) -> Sequence[TopicName]:
+        """Topics with at least one lineage on the route."""
+        return sorted(TopicName(row[0]) for row in self._connection.run(self._topics_cql, str(route)))
+
+    def lineages(self, route: Route, topic: TopicName) -> Sequence[LineageRecord]:
+        """The lineages of every partition of the topic, by partition and sequence."""
+        rows = self._connection.run(self._lineages_cql, str(route), topic)
+        records = [
+            _lineage_record(RoutePartition(route, TopicPartition(topic, row[0])), row[1], row[2])
+            for row in rows
+        ]
+        return sorted(records, key=lambda item: (item.partition.topic_partition.partition, item.sequence))
+
+    def newest(self, route: Route, topic: TopicName) -> Mapping[tuple[int, Lineage], StampedRow]:
+        """The newest row (run or watermark) of each partition and lineage."""
+        rows = self._connection.run(self._newest_cql, str(route), topic)
+        return {(row[0], Lineage.parse(row[1])): _stamped(row[2]) for row in rows}
+
+    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
+        """Every lost range of the partition and lineage, in source order."""
+        rows = self._connection.run(self._lost_cql, *lineage_key(partition, lineage))
+        return [LostRange(SourceOffset(row[0]), SourceOffset(row[1]), TargetOffset(row[2])) for row in rows]
+
+    # --- rows around an offset -----------------------------------------------------------------------------
+
+    def rows_at_target(
+        self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
+    ) -> Sequence[Run]:
+        """Rows around the last one with ``target_start <= target``."""
+        key = lineage_key(partition, lineage)
+        way = self._way(key, "target", target)
+        rows = around_target(self._fine_around(key, "target", target, way, _NEIGHBOURS), target)
+        if _may_lack_a_row(rows, lambda row: (row.target_start, row.target_end), target):
+            rows = around_target(self._fine_around(key, "target", target, way, _MORE_NEIGHBOURS), target)
+        return rows
+
+    def rows_at_source(
+        self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
+    ) -> Sequence[Run]:
+        """Rows around the last one with ``source_start <= source``."""
+        key = lineage_key(partition, lineage)
+        way = self._way(key, "source", source)
+        rows = around_source(self._fine_around(key, "source", source, way, _NEIGHBOURS), source)
+        if _may_lack_a_row(rows, lambda row: (row.source_start, row.source_end), source):
+            rows = around_source(self._fine_around(key, "source", source, way, _MORE_NEIGHBOURS), source)
+        return rows
+
+    def _way(self, key: LineageKey, order: str, offset: int) -> _Way:
+        days_select = self._connection.prepare(self._days_cql)
+        newest_select = self._connection.prepare(self._newest_row_cql)
+        day_rows, newest_rows = self._connection.run_all([(days_select, key), (newest_select, key)])
+        newest = _stamped(newest_rows[0][0]) if newest_rows else None
+        floor: StampedRow | None = None
+        successor: StampedRow | None = None
+        floor_select = self._connection.prepare(self._coarse_floor_cql[order])
+        successor_select = self._connection.prepare(self._coarse_successor_cql[order])
+        # Days ascend with offsets. Offsets asked for are mostly recent, so the first day tried mostly has both.
+        for day in sorted((row[0] for row in day_rows), reverse=True):
+            place = (*key, day, offset)
+            below, above = self._connection.run_all([(floor_select, place), (successor_select, place)])
+            if above:
+                successor = _stamped(above[0][0])
+            if below:
+                floor = _stamped(below[0][0])
+                break
+        return _Way(floor, successor, newest)
+
+    def _fine_around(self, key: LineageKey, order: str, offset: int, way: _Way, limit: int) -> list[Run]:
+        floor = self._connection.prepare(self._fine_floor_cql[order])
+        successor = self._connection.prepare(self._fine_successor_cql[order])
+        requests: list[Request] = []
+        for hour in way.hours:
+            between = (way.lowest_target, way.highest_target) if order == "source" else ()
+            place = (*key, hour, *between, offset, limit)
+            requests += [(floor, place), (successor, place)]
+        answers = self._connection.run_all(requests)
+        return ordered(
+            [*way.rows, *(row for answer in answers for item in answer for row in unpack(item[0]).rows)]
+        )
+
+    # --- pages ---------------------------------------------------------------------------------------------
+
+    def rows_from_target(
+        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+    ) -> RowPage:
+        """Up to about ``limit`` rows with ``target_end > start``, in order.
+
+        The page ends where the reading ended: `RowPage.complete_to` is always above ``start`` unless the index holds
+        nothing above it.
+        """
+        key = lineage_key(partition, lineage)
+        way = self._way(key, "target", start)
+        coarse, coarse_to = self._coarse_from(key, way, start)
+        hours = {*way.hours, *(item.committed_at_ms // HOUR_MS for item in coarse)}
+        if coarse_to is None and way.newest is not None:
+            hours.add(way.newest.committed_at_ms // HOUR_MS)
+        fine, fine_to = self._fine_from(key, sorted(hours), way, start, limit)
+        rows = ordered([*way.rows, *(item.row for item in coarse), *fine])
+        ends = [end for end in (coarse_to, fine_to) if end is not None]
+        if ends:
+            complete_to = min(ends)
+            rows = [row for row in rows if row.target_start < complete_to]
+        else:
+            complete_to = max((row.target_end for row in rows), default=start)
+        beyond = tuple(row for row in rows if row.target_end > start)
+        return RowPage(beyond, TargetOffset(max(complete_to, start)))
+
+    def _coarse_from(self, key: LineageKey, way: _Way, start: int) -> tuple[list[StampedRow], int | None]:
+        """Coarse rows from the floor on, and the offset below which they are all there (None: at the end)."""
+        select = self._connection.prepare(self._coarse_page_cql)
+        first_day = way.floor.committed_at_ms // DAY_MS if way.floor is not None else 0
+        days = sorted(row[0] for row in self._connection.run(self._days_cql, *key) if row[0] >= first_day)
+        found: list[StampedRow] = []
+        for day in days:
+            rows = self._connection.run_all([(select, (*key, day, way.lowest_target))])[0]
+            found += [_stamped(row[0]) for row in rows]
+            if len(found) >= _ENOUGH_COARSE_ROWS and day != days[-1]:
+                last = found[-1].row.target_start
+                if last > start:
+                    return found, last
+        return found, None
+
+    def _fine_from(
+        self, key: LineageKey, hours: Sequence[int], way: _Way, start: int, limit: int
+    ) -> tuple[list[Run], int | None]:
+        """Fine rows from the floor on, and the offset below which they are all there (None: at the end)."""
+        first = self._first_batch_for(key, way, start)
+        select = self._connection.prepare(self._fine_page_cql)
+        found: list[Run] = []
+        for hour in hours:
+            cursor, batches = first, _BATCHES_PER_READ
+            while True:
+                rows = self._connection.run_all([(select, (*key, hour, cursor, batches))])[0]
+                found += [row for item in rows for row in unpack(item[0]).rows]
+                last = int(rows[-1][1]) if rows else cursor
+                ended = len(rows) < batches
+                if len(found) >= limit and last > start and not (ended and hour == hours[-1]):
+                    return found, last
+                if ended:
+                    break
+                if last == cursor:
+                    batches *= 2  # more rows than one read holds begin at the same offset
+                cursor = last
+        return found, None
+
+    def _first_batch_for(self, key: LineageKey, way: _Way, start: int) -> int:
+        """Where to begin so that no fine row is missed that holds ``start``."""
+        select = self._connection.prepare(self._fine_floor_cql["target"])
+        answers = self._connection.run_all([(select, (*key, hour, start, _NEIGHBOURS)) for hour in way.hours])
+        starts = sorted((int(item[1]) for answer in answers for item in answer), reverse=True)
+        return starts[:_NEIGHBOURS][-1] if starts else way.lowest_target
+
+
+def _may_lack_a_row(rows: Sequence[Run], extent: Callable[[Run], tuple[int, int]], offset: int) -> bool:
+    """Whether a run is known to lie between the floor of ``offset`` and the row after it, but was not read.
+
+    It happens where a replay packed the same runs into other groups: the group that begins nearest to the offset
+    may be shorter than one that begins before it.
+    """
+    below = [row for row in rows if extent(row)[0] <= offset]
+    above = [row for row in rows if extent(row)[0] > offset]
+    if not below or not above or offset < extent(below[-1])[1]:
+        return False
+    return above[0].previous_source_end > below[-1].source_end
+
+
+def _stamped(blob: bytes) -> StampedRow:
+    packed: PackedRows = unpack(blob)
+    return StampedRow(max(packed.rows, key=by_target), packed.committed_at_ms)
+
+
+def _lineage_record(partition: RoutePartition, lineage: str, body: str) -> LineageRecord:
+    values = json.loads(body)
+    closed_at = values["closed_at"]
+    return LineageRecord(
+        partition=partition,
+        lineage=Lineage.parse(lineage),
+        sequence=values["sequence"],
+        source_first=SourceOffset(values["source_first"]),
+        target_first=TargetOffset(values["target_first"]),
+        closed_at=None if closed_at is None else SourceOffset(closed_at),
+        version=values["version"],
+    )

@@ -1,0 +1,111 @@
+"""The schema, one numbered step after the other. A step that has been released is never changed.
+
+Every statement may be run twice, so an apply that died half-way is simply run again.
+
+Compaction: fine rows expire in the order in which they were written, so whole files are dropped by time windows.
+Time windows go by write timestamps; therefore fine rows carry their version in the key, not as the write
+timestamp. Everything else is overwritten ``USING TIMESTAMP version`` and compacted by the unified strategy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_LINEAGE_KEY = "route text, topic text, partition int, lineage text"
+_SMALL_GC_GRACE = "gc_grace_seconds = 10800"  # the time for which a node keeps hints for another
+_UNIFIED = "compaction = {'class': 'UnifiedCompactionStrategy'}"
+_TIME_WINDOWS = (
+    "compaction = {'class': 'TimeWindowCompactionStrategy',"
+    " 'compaction_window_unit': 'HOURS', 'compaction_window_size': '1'}"
+)
+KEYSPACE = "{keyspace}"
+"""Stands for the keyspace's name in statements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step: what brings a keyspace of ``version - 1`` to ``version``."""
+
+    version: int
+    description: str
+    statements: tuple[str, ...]
+
+    def written_for(self, keyspace: str) -> tuple[str, ...]:
+        """The statements with the keyspace's name."""
+        return tuple(statement.replace(KEYSPACE, keyspace) for statement in self.statements)
+
+
+def _table(name: str, columns: str, key: str, options: str) -> str:
+    return f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.{name} ({columns}, PRIMARY KEY ({key})) WITH {options}"
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        1,
+        "mapping index and groups",
+        (
+            _table(
+                "fine_rows",
+                f"{_LINEAGE_KEY}, hour int, target_start bigint, source_start bigint, version bigint, packed blob",
+                "(route, topic, partition, lineage, hour), target_start, source_start, version",
+                f"{_TIME_WINDOWS} AND {_SMALL_GC_GRACE}",
+            ),
+            _table(
+                "coarse_rows_by_target",
+                f"{_LINEAGE_KEY}, day int, target_start bigint, source_start bigint, packed blob",
+                "(route, topic, partition, lineage, day), target_start, source_start",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            _table(
+                "coarse_rows_by_source",
+                f"{_LINEAGE_KEY}, day int, source_start bigint, target_start bigint, packed blob",
+                "(route, topic, partition, lineage, day), source_start, target_start",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            _table(
+                "coarse_days",
+                f"{_LINEAGE_KEY}, day int",
+                "(route, topic, partition, lineage), day",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            _table(
+                "newest_rows", f"{_LINEAGE_KEY}, packed blob", "(route, topic), partition, lineage", _UNIFIED
+            ),
+            _table(
+                "lost_ranges",
+                f"{_LINEAGE_KEY}, source_start bigint, source_end bigint, target_at bigint",
+                "(route, topic, partition, lineage), source_start, source_end, target_at",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            _table("lineages", f"{_LINEAGE_KEY}, body text", "(route, topic), partition, lineage", _UNIFIED),
+            _table("route_topics", "route text, topic text", "route, topic", _UNIFIED),
+            _table(
+                "indexed_up_to",
+                "route text, layout int, shard int, run_log_next bigint",
+                "route, layout, shard",
+                _UNIFIED,
+            ),
+            _table("known_groups", "bucket int, group_id text", "bucket, group_id", _UNIFIED),
+            _table(
+                "group_progress",
+                "group_id text, topic text, partition int, moved_at_ms bigint, body text",
+                "group_id, topic, partition",
+                _UNIFIED,
+            ),
+            _table(
+                "group_observed",
+                "group_id text, cluster text, topic text, partition int, body text",
+                "group_id, cluster, topic, partition",
+                _UNIFIED,
+            ),
+            _table(
+                "group_published",
+                "group_id text, cluster text, topic text, partition int, body text",
+                "group_id, cluster, topic, partition",
+                _UNIFIED,
+            ),
+        ),
+    ),
+)
+
+LATEST_VERSION = MIGRATIONS[-1].version

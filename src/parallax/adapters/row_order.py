@@ -1,0 +1,41 @@
+"""Rows of one lineage in order: what stores share when they choose which rows to hand out. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from parallax.domain.ids import SourceOffset, TargetOffset
+from parallax.domain.run import Run
+
+_BEFORE = 2
+_AFTER = 3
+
+
+def by_target(row: Run) -> tuple[int, int, int]:
+    """Sort key: a watermark comes before the run that begins where it stands."""
+    return (row.target_start, row.source_start, row.count)
+
+
+def by_source(row: Run) -> tuple[int, int, int]:
+    """Sort key; rows of one lineage have the same order by source and by target."""
+    return (row.source_start, row.target_start, row.count)
+
+
+def ordered(rows: Iterable[Run]) -> list[Run]:
+    """Each row once, in order."""
+    return sorted(set(rows), key=by_target)
+
+
+def around_target(rows: Sequence[Run], target: TargetOffset) -> list[Run]:
+    """The last row with ``target_start <= target`` and a few rows before and after it, of ``rows`` in order."""
+    return _around(rows, bisect_right(rows, target, key=lambda row: row.target_start))
+
+
+def around_source(rows: Sequence[Run], source: SourceOffset) -> list[Run]:
+    """The last row with ``source_start <= source`` and a few rows before and after it, of ``rows`` in order."""
+    return _around(rows, bisect_right(rows, source, key=lambda row: row.source_start))
+
+
+def _around(rows: Sequence[Run], successor: int) -> list[Run]:
+    return list(rows[max(successor - 1 - _BEFORE, 0) : successor + _AFTER])
