@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.support import Stack, unique_name
 
+from devstack.artifacts import fetch_jars
 from devstack.control import StackClient
+from devstack.java import find_java
 from devstack.spec import StackSpec
 from devstack.stack import LocalStack
+from devstack.versions import load_versions
 
 _STACK_FIXTURES = {"infrastructure", "stack"}
 
@@ -22,6 +25,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _STACK_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stack)
+
+
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Fetch Kafka and Cassandra before the first test: a download may take longer than a test's time limit."""
+    if session.config.option.collectonly or not any(
+        item.get_closest_marker("stack") for item in session.items
+    ):
+        return
+    java, versions, report = find_java(), load_versions(), _reporter(session.config)
+    for jars in (versions.kafka, versions.cassandra):
+        fetch_jars(jars, java, report=report)
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +51,7 @@ def infrastructure(
         yield StackClient(Path(running))
         return
     directory = tmp_path_factory.mktemp("infrastructure")
-    with LocalStack(StackSpec(services=False), directory, _reporter(request)) as running_stack:
+    with LocalStack(StackSpec(services=False), directory, _reporter(request.config)) as running_stack:
         yield running_stack
 
 
@@ -50,7 +64,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     if running := os.environ.get("PARALLAX_TEST_STACK"):
         yield StackClient(Path(running))
         return
-    with LocalStack(StackSpec(), tmp_path_factory.mktemp("stack"), _reporter(request)) as running_stack:
+    with LocalStack(
+        StackSpec(), tmp_path_factory.mktemp("stack"), _reporter(request.config)
+    ) as running_stack:
         yield running_stack
 
 
@@ -60,11 +76,11 @@ def topic_name(request: pytest.FixtureRequest) -> str:
     return unique_name(request.node.name.replace("[", "-").rstrip("]"))
 
 
-def _reporter(request: pytest.FixtureRequest):  # noqa: ANN202 - a local closure
-    capture = request.config.pluginmanager.getplugin("capturemanager")
+def _reporter(config: pytest.Config) -> Callable[[str], None]:
+    capture = config.pluginmanager.getplugin("capturemanager")
 
     def report(line: str) -> None:
-        # Fetching artifacts for the first time takes minutes: say so past pytest's capture.
+        # Starting takes a while, fetching for the first time minutes: say so past pytest's capture.
         if capture is None:
             sys.stderr.write(f"{line}\n")
             return
