@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from parallax.domain.errors import InvalidNameError
-from parallax.domain.ids import RegionName, Route, RoutePartition, TopicName, TopicPartition
-from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
+from parallax.domain.ids import Route, RoutePartition, TopicName, TopicPartition
+from replicator.lease import LeaseProgress, PartitionProgress, PartitionStatus
+from replicator.lease_source import LeaseKey, lease_from_json
 
 SILENT_AFTER_MS = 30_000
 """A lease that has not reported for this long is not ready: its task is gone, or can't reach the driver."""
@@ -50,9 +51,7 @@ class Report:
         """
         try:
             progress = dict(values["progress"])
-            lease = dict(progress["lease"])
-            lease["route"] = Route(RegionName(lease["route"]["source"]), RegionName(lease["route"]["target"]))
-            progress["lease"] = Lease(**lease)
+            progress["lease"] = lease_from_json(progress["lease"])
             progress["partitions"] = tuple(
                 PartitionProgress(**{**item, "status": PartitionStatus(item["status"])})
                 for item in progress["partitions"]
@@ -60,17 +59,6 @@ class Report:
             return cls(LeaseProgress(**progress), str(values["attempt"]), bool(values["ended"]))
         except (TypeError, KeyError, AttributeError, InvalidNameError) as error:
             raise ValueError(f"not a lease's report: {error!r}") from error
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LeaseKey:
-    """A shard of a route."""
-
-    route: Route
-    shard: int
-
-    def __str__(self) -> str:
-        return f"{self.route}/{self.shard}"
 
 
 @dataclass(slots=True)

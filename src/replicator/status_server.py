@@ -4,6 +4,7 @@
     GET  /livez      200 while the process answers
     GET  /readyz     200 once every lease has reported since its epoch began, else 503 with what is missing
     GET  /status     everything, as JSON
+    GET  /ending     whether leases shall end
     POST /reports    a lease's report; the answer says whether the lease shall end
 
 What it shows is the board's; nothing here changes how leases are copied.
@@ -28,6 +29,7 @@ from replicator.progress import ProgressBoard, Report
 
 TOKEN_HEADER = "X-Parallax-Token"  # noqa: S105 - the name of a header
 REPORTS_PATH = "/reports"
+ENDING_PATH = "/ending"
 _MAX_REPORT_BYTES = 16 * 1024 * 1024
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
@@ -100,6 +102,8 @@ class StatusServer:
             return self._readiness()
         if path == "/status":
             return HTTPStatus.OK, _JSON, json.dumps(status_of(self._board) | dict(self._extra())).encode()
+        if path == ENDING_PATH:
+            return HTTPStatus.OK, _JSON, self._ending_answer()
         paths = b"unknown path; there are /metrics, /livez, /readyz and /status\n"
         return HTTPStatus.NOT_FOUND, _TEXT, paths
 
@@ -113,7 +117,10 @@ class StatusServer:
             self._board.record(Report.from_json(json.loads(body)))
         except ValueError as error:
             return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
-        return HTTPStatus.OK, _JSON, json.dumps({"end": self._ending.is_set()}).encode()
+        return HTTPStatus.OK, _JSON, self._ending_answer()
+
+    def _ending_answer(self) -> bytes:
+        return json.dumps({"end": self._ending.is_set()}).encode()
 
     def _readiness(self) -> Answer:
         missing = self._board.missing()

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.settings import client_settings
 from parallax.domain.errors import ClusterUnavailableError, PartitionStoppedError, UnknownTopicError
 from parallax.domain.ids import ClusterName, TopicName
 from parallax.domain.outcome import Outcome
@@ -46,6 +47,9 @@ FIXED_SETTINGS = {
 """What every target topic has, whatever its source says."""
 
 _BROKER_DEFAULT = -1
+_PREFLIGHT_ID = "parallax.preflight"
+_TRANSACTION_TIMEOUT_S = 15.0
+"""A cluster that never saw a transaction creates its transaction log first."""
 _VISIBLE_WITHIN_MS = 10_000
 """A topic that the controller has created may be unknown to other brokers for a moment."""
 
@@ -87,6 +91,7 @@ class TopicAdmin(KafkaCluster):
     def __init__(self, cluster: ClusterName, settings: Cluster, *, timeout_ms: int) -> None:
         super().__init__(cluster, settings, timeout_ms=timeout_ms)
         self._replication_factor = settings.replication_factor
+        self._settings = settings
 
     def configs(self, topics: Collection[TopicName]) -> Mapping[TopicName, TopicConfig]:
         """The topics' effective settings; a topic that does not exist is left out."""
@@ -139,6 +144,20 @@ class TopicAdmin(KafkaCluster):
             deadline=deadline,
             retriable=lambda error: isinstance(error, ClusterUnavailableError),
         )
+
+    def check_transactions(self) -> None:
+        """Prove that transactions are possible here, as far as one transactional id can.
+
+        Raises:
+            ConfigError: the cluster refuses them.
+            ClusterUnavailableError: it did not answer in time.
+        """
+        settings = client_settings(self._settings, client_id="parallax-preflight")
+        producer = Producer(settings | {"transactional.id": _PREFLIGHT_ID})
+        try:
+            producer.init_transactions(_TRANSACTION_TIMEOUT_S)
+        except KafkaException as error:
+            raise translated(error, self.cluster, "initialising a transactional id") from error
 
     def _describe(self, kind: ResourceType, names: Collection[str]) -> Iterator[tuple[str, TopicConfig]]:
         if not names:

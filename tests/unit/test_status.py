@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from parallax.domain.errors import ConfigError
 from parallax.domain.ids import RegionName, Route
 from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
-from replicator.progress import SILENT_AFTER_MS, LeaseKey, ProgressBoard, Report
+from replicator.lease_source import LeaseKey
+from replicator.progress import SILENT_AFTER_MS, ProgressBoard, Report
 from replicator.status_server import TOKEN_HEADER, StatusServer
 
 ROUTE = Route(RegionName("a"), RegionName("b"))

@@ -67,6 +67,7 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
         # A lease that must end gets this long before its Python process is killed.
         "spark.python.task.killTimeout": "2s",
         "spark.python.worker.reuse": "true",
+        "spark.sql.adaptive.enabled": "false",  # Spark warns of it at every streaming query
         "spark.sql.streaming.stopTimeout": "20s",
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
@@ -140,3 +141,13 @@ def task_slots(session: SparkSession) -> int:
     if len(executors) <= 1:  # the driver lists itself
         return 0
     return int(scheduler.defaultParallelism())
+
+
+def local_slots(master: str) -> int | None:
+    """How many tasks a local master runs at once; None for a cluster, which only Spark itself can tell."""
+    if not is_local(master):
+        return None
+    inside = master.removeprefix("local").strip("[]").split(",")[0].strip()
+    if not inside:
+        return 1
+    return (os.cpu_count() or 1) if inside == "*" else int(inside)

@@ -111,11 +111,11 @@ class LeaseWriter(DataSourceStreamWriter):  # type: ignore[misc] # as above
 
     def commit(self, messages: list[LeaseMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Every lease of the epoch ended well."""
-        self._holder.epoch_ended(batchId, _counts(messages))
+        self._holder.epoch_ended(_epoch(batchId), _counts(messages))
 
     def abort(self, messages: list[LeaseMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The epoch failed; Spark ends the query."""
-        self._holder.epoch_failed(batchId, _counts(messages))
+        self._holder.epoch_failed(_epoch(batchId), _counts(messages))
 
 
 def lease_source(name: str, planner: LeasePlanner) -> type[DataSource]:
@@ -191,6 +191,11 @@ def start_lease_query(
     if available_now:
         stream = stream.trigger(availableNow=True)
     return stream.start()
+
+
+def _epoch(batch_id: int) -> int:
+    """The epoch that a batch holds: Spark counts batches from 0, and the first one leads to epoch 1."""
+    return batch_id + 1
 
 
 def _counts(messages: Sequence[LeaseMessage | None]) -> list[Counts]:

@@ -1,0 +1,194 @@
+"""One Spark application that replicates into one or several regions, until it is told to stop."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from parallax.domain.errors import ServiceUnavailableError
+from parallax.domain.ids import RegionName
+from parallax.runtime.config import Config
+from parallax.runtime.deadline import Deadline
+from parallax.runtime.spark import SessionSettings, check_slots, start_session, task_slots
+from replicator.console import progress_view
+from replicator.lease_source import lease_keys
+from replicator.progress import ProgressBoard
+from replicator.query import query_name, routes_of, start_replication
+from replicator.reporter import StatusTarget
+from replicator.status_server import StatusServer
+from replicator.supervisor import QueryPlan, RunningQuery, Supervisor, first_lines
+
+_log = structlog.get_logger(__name__)
+
+SLOTS_WITHIN_MS = 60_000
+"""Executors of a cluster register within this time, or preflight refuses."""
+
+LEASES_END_WITHIN_S = 6.0
+"""On a stop: a lease commits and leaves within about a second of its next report."""
+
+SPARK_DIED = (Py4JError, ConnectionError)
+"""What calls into Spark raise when its JVM has gone, or has begun to stop."""
+
+_ANY_HOST = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Another query on the same session, such as syncjob's.
+
+    Attributes:
+        name: its name in logs.
+        leases: how many task slots it needs.
+        start: starts it.
+    """
+
+    name: str
+    leases: int
+    start: Callable[[SparkSession], RunningQuery]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What to run.
+
+    Attributes:
+        config: everything.
+        regions: target regions; one query each.
+        extras: further queries.
+        available_now: copy what the sources hold now, then stop.
+        json_logs: how to log, here and on executors.
+    """
+
+    config: Config
+    regions: Sequence[RegionName]
+    extras: Sequence[Extra] = ()
+    available_now: bool = False
+    json_logs: bool | None = None
+
+    @property
+    def leases(self) -> int:
+        """How many leases run at once."""
+        own = len(lease_keys(self.config, routes_of(self.config, self.regions)))
+        return own + sum(extra.leases for extra in self.extras)
+
+    def run(self, stop: threading.Event, session_started: Callable[[], None] = lambda: None) -> None:
+        """Run until ``stop`` is set, or with ``available_now`` until everything is copied.
+
+        Args:
+            stop: ends the run: leases commit and leave, then the queries end.
+            session_started: called once Spark runs: it has set signal handlers of its own by then.
+
+        Raises:
+            PreflightError: Spark has fewer task slots than there are leases.
+            ServiceUnavailableError: Spark itself has died.
+        """
+        settings = self.config.replicator
+        board = ProgressBoard(lease_keys(self.config, routes_of(self.config, self.regions)))
+        token = secrets.token_urlsafe(24)
+        with ExitStack() as stack:
+            server = StatusServer(settings.status_address, board, token=token)
+            stack.callback(server.close)
+            server.start()
+            session = start_session(SessionSettings("parallax", self.leases, settings.spark_master))
+            stack.callback(_stop_session, session)
+            session_started()
+            check_slots(lambda: task_slots(session), self.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
+            folder = stack.enter_context(_checkpoints(settings.checkpoint_directory))
+            target = _status_target(server, session, token)
+            supervisor = Supervisor([*self._plans(session, target, folder), *self._extra_plans(session)])
+            view = stack.enter_context(progress_view(board))
+            try:
+                supervisor.run(stop, view)
+            except SPARK_DIED as error:
+                raise ServiceUnavailableError(f"Spark has died: {first_lines(str(error))}") from error
+            if stop.is_set():
+                _end_leases(server, board)
+                _stop_queries(supervisor)
+
+    def _plans(self, session: SparkSession, target: StatusTarget, folder: Path) -> list[QueryPlan]:
+        def starter(region: RegionName) -> Callable[[], RunningQuery]:
+            return lambda: start_replication(
+                session,
+                self.config,
+                region,
+                target,
+                checkpoint=str(folder / query_name(region)),
+                available_now=self.available_now,
+                json_logs=self.json_logs,
+            )
+
+        return [
+            QueryPlan(query_name(region), starter(region), ends_by_itself=self.available_now)
+            for region in self.regions
+        ]
+
+    def _extra_plans(self, session: SparkSession) -> list[QueryPlan]:
+        def starter(extra: Extra) -> Callable[[], RunningQuery]:
+            return lambda: extra.start(session)
+
+        return [QueryPlan(extra.name, starter(extra)) for extra in self.extras]
+
+
+class _checkpoints:  # noqa: N801 - reads as what it gives
+    """A folder for Spark's bookkeeping, empty at the start: it holds no position, and old plans may not fit."""
+
+    def __init__(self, directory: str | None) -> None:
+        self._directory = directory
+        self._temporary: str | None = None
+
+    def __enter__(self) -> Path:
+        if self._directory is None:
+            self._temporary = tempfile.mkdtemp(prefix="parallax-checkpoint-")
+            return Path(self._temporary)
+        folder = Path(self._directory) / "replicator"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def __exit__(self, *_: object) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _status_target(server: StatusServer, session: SparkSession, token: str) -> StatusTarget:
+    host, port = server.address
+    if host in _ANY_HOST:
+        host = session.conf.get("spark.driver.host")
+    return StatusTarget(host, port, token)
+
+
+def _end_leases(server: StatusServer, board: ProgressBoard) -> None:
+    """Let leases commit and leave, so that no transaction stays open behind them."""
+    _log.info("stopping", leases=len(board.active()))
+    server.end_leases()
+    deadline = Deadline.after_ms(LEASES_END_WITHIN_S * 1_000)
+    pause = threading.Event()
+    while board.active() and not deadline.passed:
+        pause.wait(0.05)
+    if left := board.active():
+        _log.warning("leases_did_not_end", leases=[str(key) for key in left])
+
+
+def _stop_queries(supervisor: Supervisor) -> None:
+    try:
+        supervisor.stop_all()
+    except SPARK_DIED as error:
+        # A signal to the whole process group reaches the JVM as well, which then stops by itself.
+        _log.warning("queries_did_not_stop", problem=first_lines(str(error)))
+
+
+def _stop_session(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except SPARK_DIED as error:
+        _log.warning("spark_did_not_stop", problem=first_lines(str(error)))

@@ -1,0 +1,113 @@
+"""Takes a lease's reports to the driver, which may be another machine. Losing one must not hurt."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import uuid
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+
+from replicator.lease import LeaseProgress
+from replicator.progress import Report
+from replicator.status_server import ENDING_PATH, REPORTS_PATH, TOKEN_HEADER
+
+_log = structlog.get_logger(__name__)
+
+_ANSWER_WITHIN_S = 2.0
+_LAST_REPORT_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class StatusTarget:
+    """Where the driver's status server listens, as executors reach it, and what it wants to see."""
+
+    host: str
+    port: int
+    token: str
+
+    def __repr__(self) -> str:
+        return f"StatusTarget({self.host}:{self.port})"
+
+
+class Reporter:
+    """Posts the newest report from a thread of its own: the copy loop never waits for it.
+
+    A report that could not be delivered is dropped; the next one says all of it again.
+    """
+
+    def __init__(self, target: StatusTarget) -> None:
+        self._target = target
+        self._attempt = uuid.uuid4().hex
+        self._newest: Report | None = None
+        self._closing = False
+        self.end_asked = threading.Event()
+        """Set once the driver has asked the lease to end."""
+        self._wake = threading.Condition()
+        self._reachable = True
+        self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
+        self._thread.start()
+
+    def __call__(self, progress: LeaseProgress) -> None:
+        """Report; returns at once."""
+        with self._wake:
+            self._newest = Report(progress, self._attempt)
+            self._wake.notify()
+
+    def application_ends(self) -> bool:
+        """Ask the driver now whether leases shall end; False if it does not answer."""
+        try:
+            answer = self._request("GET", ENDING_PATH)
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        return bool(answer.get("end"))
+
+    def close(self, last: LeaseProgress | None) -> None:
+        """Say goodbye with the lease's last report, if it made any; waits a moment for its delivery."""
+        with self._wake:
+            self._closing = True
+            if last is not None:
+                self._newest = Report(last, self._attempt, ended=True)
+            self._wake.notify()
+        self._thread.join(_LAST_REPORT_WITHIN_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while self._newest is None and not self._closing:
+                    self._wake.wait()
+                report, self._newest = self._newest, None
+            if report is None:
+                return
+            try:
+                self._post(report)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                if self._reachable:
+                    _log.warning("status_unreachable", target=repr(self._target), error=str(error))
+                self._reachable = False
+            else:
+                self._reachable = True
+
+    def _post(self, report: Report) -> None:
+        if self._request("POST", REPORTS_PATH, json.dumps(report.to_json())).get("end"):
+            self.end_asked.set()
+
+    def _request(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+        connection = http.client.HTTPConnection(
+            self._target.host, self._target.port, timeout=_ANSWER_WITHIN_S
+        )
+        try:
+            connection.request(method, path, body, {TOKEN_HEADER: self._target.token})
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status != HTTPStatus.OK:
+            raise ValueError(
+                f"status server answered {answer.status}: {text.decode(errors='replace').strip()}"
+            )
+        return dict(json.loads(text))
