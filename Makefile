@@ -46,5 +46,11 @@ test: setup ## Every test, on the real stack
 test-fast: setup ## The tests that need no stack
 	@$(BIN)/pytest -m "not stack"
 
+demo: setup ## Kill an aggregate cluster under load and watch its consumers go on (KEEP=1: leave the stack up)
+	@$(BIN)/python -m devstack.demo $(if $(filter-out 0,$(KEEP)),--keep)
+
+prove: setup ## Hold every record and the answer for every offset against the truth, after a kill -9
+	@$(BIN)/python -m devstack.prove $(if $(filter-out 0,$(KEEP)),--keep)
+
 clean: ## Remove build output and caches (not the artifact cache)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The proof: after faults, every record is where it belongs and every offset gets a right answer."""

@@ -1,0 +1,131 @@
+"""`python -m devstack.prove`: prove every record and every answer, write build/prove/report.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich import progress as bars
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from devstack.errors import DevstackError
+from devstack.prove.options import ProveOptions
+from devstack.prove.scenario import Proof
+from devstack.spec import StackSpec
+from devstack.workload.running import interruptible, running_stack
+from parallax.domain.errors import ParallaxError
+
+_INTERRUPTED = 130
+
+
+class _Bars:
+    """`devstack.prove.scenario.Progress` as bars; as plain lines where there is no terminal."""
+
+    def __init__(self, console: Console, shown: bars.Progress) -> None:
+        self._console, self._shown = console, shown
+        self._task: bars.TaskID | None = None
+
+    def begin(self, text: str, total: int | None = None) -> None:
+        if self._task is not None:
+            task = self._shown.tasks[self._task]
+            self._shown.update(self._task, total=task.total or 1, completed=task.total or 1)
+        self._task = self._shown.add_task(text, total=total)
+        if not self._console.is_terminal:
+            self._console.print(text)
+
+    def reach(self, parts: int) -> None:
+        if self._task is not None:
+            self._shown.update(self._task, completed=parts)
+
+    def advance(self, parts: int) -> None:
+        if self._task is not None:
+            self._shown.advance(self._task, parts)
+
+    def remark(self, text: str) -> None:
+        self._console.print(Text(f"  {text}", style="dim"))
+
+
+def _options() -> ProveOptions:
+    defaults = ProveOptions()
+    parser = argparse.ArgumentParser(prog="python -m devstack.prove", description=__doc__)
+    for field in fields(ProveOptions):
+        default = getattr(defaults, field.name)
+        name = "--" + field.name.replace("_", "-")
+        if isinstance(default, bool):
+            parser.add_argument(name, action="store_true")
+        else:
+            parser.add_argument(
+                name, type=Path if isinstance(default, Path) else type(default), default=default
+            )
+    return ProveOptions(**vars(parser.parse_args()))
+
+
+def _prove(options: ProveOptions, console: Console) -> int:
+    started = time.monotonic()
+    columns = (bars.SpinnerColumn(), bars.TextColumn("{task.description}"), bars.BarColumn())
+    counters = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn())
+    with bars.Progress(*columns, *counters, console=console, disable=not console.is_terminal) as shown:
+        progress = _Bars(console, shown)
+        progress.begin("two regions start")
+        with running_stack(
+            StackSpec(), options.directory / "stack", progress.remark, keep=options.keep
+        ) as stack:
+            report = Proof(options, stack, progress).run()
+        progress.begin("done", 1)
+        progress.advance(1)
+    report["seconds"] = round(time.monotonic() - started, 1)
+    (options.directory / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    _show(console, report)
+    console.print(f"{options.directory / 'report.json'} holds the figures; {report['seconds']:.0f} s in all.")
+    return 1 if report["failures"] else 0
+
+
+def _show(console: Console, report: Mapping[str, Any]) -> None:
+    table = Table.grid(padding=(0, 2))
+    for label, key in (
+        ("records in both regions", "records"),
+        ("lost in an aggregate", "lost_records"),
+        ("duplicated in an aggregate", "duplicates"),
+        ("pairs of records that the aggregates hold in opposite order", "inversions"),
+        ("offsets asked", "offsets_asked"),
+        ("wrong answers", "violations"),
+        ("skip ranges in the answers", "skip_ranges"),
+        ("seconds that readers stalled after the kill of Spark", "stalled_s"),
+        ("answers a second", "asked_per_s"),
+    ):
+        table.add_row(label, f"{report[key]:,}")
+    console.print(table)
+    for failure in report["failures"]:
+        console.print(Text(f"FAILED: {failure}", style="bold red"))
+    if not report["failures"]:
+        console.print(Text("Every record once, every answer right.", style="bold green"))
+
+
+def main() -> int:
+    """Run the proof; returns the exit code."""
+    options, console = _options(), Console()
+    for name in ("aggregate-a", "aggregate-b"):
+        shutil.rmtree(options.directory / name, ignore_errors=True)
+    options.directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with interruptible():
+            return _prove(options, console)
+    except KeyboardInterrupt:
+        console.print("Interrupted; everything was stopped.")
+        return _INTERRUPTED
+    except (DevstackError, ParallaxError) as error:
+        console.print(f"The proof could not be made: {error}", style="bold red", markup=False)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
