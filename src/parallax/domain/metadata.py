@@ -106,7 +106,7 @@ def decode(text: str | None) -> CommittedMetadata:
     except (binascii.Error, UnicodeEncodeError) as error:
         raise MetadataError(f"committed metadata is damaged: {error}") from error
     checksum, content = body[:_CHECKSUM_BYTES], body[_CHECKSUM_BYTES:]
-    if checksum != _checksum(content):
+    if checksum != _checksum(content) or text != _text(content):
         raise MetadataError("committed metadata is damaged: its checksum does not fit")
     return _read(_Reader(content))
 
