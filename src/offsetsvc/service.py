@@ -28,9 +28,8 @@ from offsetsvc.places import Places
 from offsetsvc.translate import origin_of, source_to_target, target_to_source
 from offsetsvc.watching import Watching, WatchRequest
 from parallax.domain.errors import (
-    ClusterUnavailableError,
     InvalidNameError,
-    ParallaxError,
+    UnavailableError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -53,6 +52,10 @@ from parallax.runtime.deadline import Deadline
 
 _READERS = 16
 """Reads of the index side by side over all calls: Cassandra's driver multiplexes them on one connection."""
+
+
+STORE = "store"
+"""The name of the store among the dependencies."""
 
 
 def wall_clock_ms() -> int:
@@ -216,21 +219,24 @@ class OffsetService:
         """The group's positions on every aggregate cluster."""
         return self._positions.show(group, self.places.aggregate_clusters())
 
+    def dependencies(self) -> list[str]:
+        """What readiness looks at: the store, and the region's aggregate cluster if it has one."""
+        own = self.config.region(self.region).aggregate is not None
+        return [STORE, aggregate_cluster(self.region)] if own else [STORE]
+
     def missing(self) -> dict[str, str]:
-        """What the service can't do without and does not have: dependency to reason; empty when ready."""
-        reasons = {}
+        """Which of the dependencies do not answer, and why; empty when ready."""
+        return {name: reason for name in self.dependencies() if (reason := self._ask(name)) is not None}
+
+    def _ask(self, dependency: str) -> str | None:
         try:
-            for route in self.config.all_routes()[:1]:
-                self._index.topics(route)
-        except ParallaxError as error:
-            reasons["store"] = str(error)
-        if self.config.region(self.region).aggregate is not None:
-            cluster = aggregate_cluster(self.region)
-            try:
-                self._clusters.ask(cluster, lambda reader: reader.topics())
-            except ClusterUnavailableError as error:
-                reasons[cluster] = str(error)
-        return reasons
+            if dependency == STORE:
+                self._groups.groups()
+            else:
+                self._clusters.ask(ClusterName(dependency), lambda reader: reader.topics())
+        except UnavailableError as error:
+            return str(error)
+        return None
 
     def _lineages(
         self, cluster: ClusterName, routes: Sequence[Route], partition: TopicPartition

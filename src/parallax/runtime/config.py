@@ -131,8 +131,20 @@ class Replicator(_Section):
     """Spark's own bookkeeping; it holds no position and may be deleted. None: a temporary directory."""
 
 
+class Tls(_Section):
+    """Certificates of a server, as paths of PEM files."""
+
+    certificate_chain: str
+    private_key: str
+    client_ca: str | None = None
+    """Clients must show a certificate of this authority; None: they need none."""
+
+
 class Service(_Section):
     """Answers."""
+
+    tls: Tls | None = None
+    """For gRPC and REST; None: plain text."""
 
     stale_after_ms: Annotated[int, Field(ge=100)] = 10_000
     """A source whose newest row is older makes the outcome STALE."""

@@ -1,0 +1,110 @@
+"""The offset service's metrics, declared once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from offsetsvc.answers import FailoverAnswer
+from offsetsvc.service import OffsetService
+from parallax.domain.errors import ParallaxError
+from parallax.runtime.deadline import Deadline
+
+_SCRAPE_MS = 2_000
+"""Freshness is read from the index at each scrape; a store that is away must not hold the scrape up."""
+
+_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ServiceMetrics:
+    """Counts requests of every transport in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "parallax_offsetsvc_requests",
+            "Requests, by what became of them: OK or the code of the error.",
+            ["transport", "method", "code"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "parallax_offsetsvc_request_duration_seconds",
+            "From the request to its answer.",
+            ["transport", "method"],
+            buckets=_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._outcomes = Counter(
+            "parallax_offsetsvc_outcomes",
+            "Failover offsets answered, one for each partition, by outcome.",
+            ["outcome"],
+            registry=self.registry,
+        )
+
+    def watch(self, service: OffsetService) -> None:
+        """Add the gauges that are read from the service at each scrape."""
+        self.registry.register(_Freshness(service))
+
+    @contextmanager
+    def request(self, transport: str, method: str) -> Iterator[None]:
+        """Count and time one request; an error passes through."""
+        began_s = time.perf_counter()
+        code = "INTERNAL"
+        try:
+            yield
+            code = "OK"
+        except ParallaxError as error:
+            code = error.code
+            raise
+        except GeneratorExit:  # the caller of a stream went away
+            code = "CANCELLED"
+            raise
+        finally:
+            self._requests.labels(transport, method, code).inc()
+            self._seconds.labels(transport, method).observe(time.perf_counter() - began_s)
+
+    def answered(self, answers: Iterable[FailoverAnswer]) -> None:
+        """Count the outcomes of answers."""
+        for answer in answers:
+            self._outcomes.labels(answer.outcome.name).inc()
+
+
+class _Freshness(Collector):
+    def __init__(self, service: OffsetService) -> None:
+        self._service = service
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Names only: registering must not ask the store."""
+        return self._families()
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        freshness, store_up = families = self._families()
+        try:
+            routes = self._service.routes(Deadline.after_ms(_SCRAPE_MS))
+        except ParallaxError:
+            store_up.add_metric([], 0)
+            return families
+        store_up.add_metric([], 1)
+        for view in routes:
+            for item in view.topics:
+                if item.freshness_ms is not None:
+                    freshness.add_metric([str(view.route), item.topic], item.freshness_ms)
+        return families
+
+    @staticmethod
+    def _families() -> list[GaugeMetricFamily]:
+        return [
+            GaugeMetricFamily(
+                "parallax_offsetsvc_freshness_ms",
+                "Age of the oldest newest row over a topic's partitions.",
+                labels=["route", "topic"],
+            ),
+            GaugeMetricFamily(
+                "parallax_offsetsvc_store_up", "1 if the store answered this scrape.", labels=[]
+            ),
+        ]

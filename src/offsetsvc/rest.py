@@ -1,0 +1,321 @@
+"""The REST face of the offset service: the same use cases, JSON with the proto's names, problems as RFC 9457."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from google.protobuf.message import Message
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+
+from offsetsvc import convert
+from offsetsvc.failover import FailoverRequest
+from offsetsvc.json_form import schema_of, to_json
+from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.pb import offsets_pb2 as pb
+from offsetsvc.places import group_named
+from offsetsvc.rest_views import POSITIONS_SCHEMA, WATERMARKS_SCHEMA, positions_json, watermark_json
+from offsetsvc.service import OffsetService
+from offsetsvc.status import status_of
+from parallax.domain.errors import InvalidNameError, NotFoundError, ParallaxError
+from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicName
+from parallax.runtime.deadline import Deadline
+
+PROBLEM = "application/problem+json"
+
+_log = structlog.get_logger(__name__)
+
+_DESCRIPTION = """
+Where does a consumer group resume in another aggregate cluster, and why?
+
+Every offset is a *next offset* (what a Kafka group commits: the first record not yet consumed), unless its name
+says `record_offset`. `null` means unknown or none; it never means 0. Errors are problems (RFC 9457) with the
+`code` that gRPC, logs and metrics use too.
+"""
+
+_PROBLEM_SCHEMA: dict[str, Any] = {
+    "title": "Problem",
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "The same word in gRPC, logs and metrics."},
+        "detail": {"type": "string"},
+    },
+    "required": ["type", "title", "status", "code", "detail"],
+}
+
+Group = Annotated[str, Path(description="A consumer group.")]
+Topic = Annotated[str, Path(description="A topic.")]
+Partition = Annotated[int, Path(description="A partition; source and target have the same number.")]
+RouteText = Annotated[str, Path(description="A route, written `a->b` (the `>` may be encoded as %3E).")]
+PlaceText = Annotated[str, Query(alias="to", description="Where the group goes: a region or a cluster.")]
+OriginText = Annotated[
+    str | None,
+    Query(alias="from", description="Where it comes from; absent: the only other aggregate cluster."),
+]
+
+
+def create_app(service: OffsetService, metrics: ServiceMetrics) -> FastAPI:
+    """The application over one service."""
+    app = FastAPI(
+        title="Parallax offset service",
+        version="1",
+        description=_DESCRIPTION,
+        responses={
+            code: {"description": text, "content": {PROBLEM: {"schema": _PROBLEM_SCHEMA}}}
+            for code, text in (
+                (400, "Something in the request can't be."),
+                (404, "Something named in the request does not exist."),
+                (503, "The store, or a cluster that is needed, did not answer."),
+                (504, "The deadline passed first."),
+            )
+        },
+    )
+    _Errors().attach(app)
+    app.include_router(_failover(service, metrics))
+    app.include_router(_mapping(service, metrics))
+    app.include_router(_operation(service, metrics))
+    return app
+
+
+def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["failover"])
+
+    def move(origin: str | None, to: str) -> tuple[ClusterName, ClusterName]:
+        destination = _place(service, to, "to")
+        if origin is None:
+            return service.places.origin_of(destination), destination
+        return _place(service, origin, "from"), destination
+
+    def deadline() -> Deadline:
+        return Deadline.after_ms(service.config.service.deadline_ms)
+
+    @router.get("/groups/{group}/failover-offsets", **_described(pb.GetGroupFailoverOffsetsResponse))
+    def group_failover_offsets(
+        group: Group,
+        to: PlaceText,
+        origin: OriginText = None,
+        topic: Annotated[list[str] | None, Query(description="Only these topics; may be repeated.")] = None,
+    ) -> Response:
+        """Where every partition of a group resumes, with explanation."""
+        with metrics.request("rest", "GetGroupFailoverOffsets"):
+            source, destination = move(origin, to)
+            topics = tuple(dict.fromkeys(TopicName(name) for name in topic or ()))
+            asked = FailoverRequest(group_named(group), source, destination, topics=topics)
+            found = service.failover_offsets(asked, deadline())
+            metrics.answered(found)
+            return _json(convert.group_to_pb(found))
+
+    @router.get(
+        "/groups/{group}/topics/{topic}/partitions/{partition}/failover-offset",
+        **_described(pb.FailoverOffset),
+    )
+    def failover_offset(
+        group: Group,
+        topic: Topic,
+        partition: Partition,
+        to: PlaceText,
+        origin: OriginText = None,
+        next_offset: Annotated[
+            int | None, Query(description="The position to go by; absent: the group's committed offset.")
+        ] = None,
+    ) -> Response:
+        """Where one partition of a group resumes, with explanation."""
+        with metrics.request("rest", "GetFailoverOffset"):
+            source, destination = move(origin, to)
+            item = convert.partition_from(topic, partition)
+            own = {} if next_offset is None else {item: TargetOffset(next_offset)}
+            asked = FailoverRequest(group_named(group), source, destination, own, only=item)
+            found = service.failover_offsets(asked, deadline())
+            metrics.answered(found)
+            return _json(convert.failover_to_pb(found[0]))
+
+    @router.get("/groups/{group}/positions", **_with_schema(POSITIONS_SCHEMA))
+    def group_positions(group: Group) -> Response:
+        """The group's positions on every aggregate cluster, and what was published for it there."""
+        with metrics.request("rest", "GroupPositions"):
+            name = group_named(group)
+            return JSONResponse(positions_json(name, service.group_positions(name)))
+
+    return router
+
+
+def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["mapping"])
+
+    @router.get("/routes", **_described(pb.ListRoutesResponse))
+    def routes() -> Response:
+        """Every route with the topics that it has copied."""
+        with metrics.request("rest", "ListRoutes"):
+            deadline = Deadline.after_ms(service.config.service.deadline_ms)
+            return _json(convert.routes_to_pb(service.routes(deadline)))
+
+    @router.get(
+        "/routes/{route}/topics/{topic}/partitions/{partition}/runs", **_described(pb.ListRunsResponse)
+    )
+    def runs(
+        route: RouteText,
+        topic: Topic,
+        partition: Partition,
+        start: Annotated[int, Query(ge=0, description="From this target offset on.")] = 0,
+        limit: Annotated[int, Query(ge=0, description="Rows of each lineage; 0: the server's choice.")] = 0,
+    ) -> Response:
+        """Runs and watermarks (count 0) of a partition of a route."""
+        with metrics.request("rest", "ListRuns"):
+            item = convert.partition_from(topic, partition)
+            return _json(
+                convert.runs_to_pb(
+                    service.runs(service.places.route(route), item, TargetOffset(start), limit)
+                )
+            )
+
+    @router.get(
+        "/routes/{route}/topics/{topic}/partitions/{partition}/watermarks", **_with_schema(WATERMARKS_SCHEMA)
+    )
+    def watermarks(route: RouteText, topic: Topic, partition: Partition) -> Response:
+        """How far each lineage of a partition has come: its newest row and that row's age."""
+        with metrics.request("rest", "Watermarks"):
+            item = convert.partition_from(topic, partition)
+            views = service.watermarks(service.places.route(route), item)
+            return JSONResponse({"watermarks": [watermark_json(view) for view in views]})
+
+    @router.get(
+        "/routes/{route}/topics/{topic}/partitions/{partition}/translation",
+        **_described(pb.TranslateOffsetResponse),
+    )
+    def translation(
+        route: RouteText,
+        topic: Topic,
+        partition: Partition,
+        source_next_offset: Annotated[int | None, Query(description="Of the regional cluster.")] = None,
+        target_next_offset: Annotated[int | None, Query(description="Of the aggregate cluster.")] = None,
+    ) -> Response:
+        """A next offset of one side of a route, on the other; name exactly one."""
+        with metrics.request("rest", "TranslateOffset"):
+            found = service.translate_offset(
+                service.places.route(route),
+                convert.partition_from(topic, partition),
+                source_next=None if source_next_offset is None else SourceOffset(source_next_offset),
+                target_next=None if target_next_offset is None else TargetOffset(target_next_offset),
+            )
+            return _json(convert.translation_to_pb(found))
+
+    @router.get(
+        "/clusters/{cluster}/topics/{topic}/partitions/{partition}/records/{record_offset}/origin",
+        **_described(pb.LookupOriginResponse),
+    )
+    def origin(
+        cluster: Annotated[str, Path(description="An aggregate cluster, or its region.")],
+        topic: Topic,
+        partition: Partition,
+        record_offset: Annotated[int, Path(description="The place of a record.")],
+    ) -> Response:
+        """Which source record is the record at this offset?"""
+        with metrics.request("rest", "LookupOrigin"):
+            name = _place(service, cluster, "cluster")
+            item = convert.partition_from(topic, partition)
+            return _json(convert.origin_to_pb(service.lookup_origin(name, item, record_offset)))
+
+    return router
+
+
+def _operation(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
+    router = APIRouter(tags=["operation"])
+
+    @router.get("/livez")
+    def livez() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "ok"}
+
+    @router.get("/readyz")
+    def readyz() -> Response:
+        """Whether the store and the region's own aggregate cluster answer; the body says what does not."""
+        missing = service.missing()
+        return JSONResponse(
+            {
+                "status": "not ready" if missing else "ready",
+                "dependencies": {name: missing.get(name, "ok") for name in service.dependencies()},
+            },
+            status_code=503 if missing else 200,
+        )
+
+    @router.get("/metrics", include_in_schema=False)
+    def prometheus() -> Response:
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+class _Errors:
+    """Every error as a problem."""
+
+    def attach(self, app: FastAPI) -> None:
+        app.add_exception_handler(ParallaxError, self._ours)
+        app.add_exception_handler(RequestValidationError, self._invalid)
+        app.add_exception_handler(HTTPException, self._http)
+        app.add_exception_handler(Exception, self._unexpected)
+
+    @staticmethod
+    def _ours(_: Request, error: Exception) -> Response:
+        status = status_of(error).http if isinstance(error, ParallaxError) else 500
+        code = error.code if isinstance(error, ParallaxError) else ParallaxError.code
+        return _problem(status, code, str(error))
+
+    @staticmethod
+    def _invalid(_: Request, error: Exception) -> Response:
+        found = error.errors() if isinstance(error, RequestValidationError) else []
+        details = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in found)
+        return _problem(400, InvalidNameError.code, details or str(error))
+
+    @staticmethod
+    def _http(_: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        code = NotFoundError.code if status == 404 else "HTTP"  # noqa: PLR2004 - HTTP's own number
+        return _problem(status, code, str(getattr(error, "detail", error)))
+
+    @staticmethod
+    def _unexpected(request: Request, error: Exception) -> Response:
+        _log.error("offsetsvc.internal_error", path=request.url.path, exc_info=error)
+        return _problem(500, ParallaxError.code, "internal error; the server's log has it")
+
+
+def _problem(status: int, code: str, detail: str) -> Response:
+    body = {
+        "type": f"urn:parallax:problem:{code.lower().replace('_', '-')}",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "code": code,
+        "detail": detail,
+    }
+    return JSONResponse(body, status_code=status, media_type=PROBLEM)
+
+
+def _place(service: OffsetService, text: str, what: str) -> ClusterName:
+    """A region or a cluster: what is configured under the name."""
+    if text in service.config.regions:
+        return service.places.cluster(region=text, what=what)
+    if text.startswith(("aggregate-", "regional-")):
+        return service.places.cluster(cluster=text, what=what)
+    return service.places.cluster(region=text, what=what)
+
+
+def _json(message: Message) -> Response:
+    return JSONResponse(to_json(message))
+
+
+def _described(answer: type[Message]) -> dict[str, Any]:
+    return _with_schema(schema_of(answer.DESCRIPTOR))
+
+
+def _with_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema}}
+    return {
+        "response_class": JSONResponse,
+        "responses": {200: {"description": "The answer.", "content": content}},
+    }
