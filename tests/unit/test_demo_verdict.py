@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devstack.demo.options import FAILOVER_BOUND_MS, DemoOptions
+from devstack.demo.verdict import Facts, Logs, judge, missing_records
+from devstack.oracle.logs import Placed, TopicLog, topic_log
+from devstack.prove.options import ProveOptions
+from devstack.workload.events import RecordId
+
+ORDER_A = ("b1", "a1", "b2", "a2", "b3", "a3")
+ORDER_B = ("b1", "b2", "b3", "a1", "a2", "a3")
+STAGES = (("b1", "a1", "b2"), ("b3", "a2"), ("a3",))
+KILLED_MS = 1_000_000
+
+Run = Callable[..., dict[str, Any]]
+
+
+def log(cluster: str, names: tuple[str, ...]) -> TopicLog:
+    places = [(0, Placed(offset, RecordId(name[0], int(name[1:])), 0)) for offset, name in enumerate(names)]
+    return topic_log(cluster, places)
+
+
+def logs(order_b: tuple[str, ...] = ORDER_B) -> Logs:
+    return Logs(
+        {"a": log("regional-a", ("a1", "a2", "a3")), "b": log("regional-b", ("b1", "b2", "b3"))},
+        {"a": log("aggregate-a", ORDER_A), "b": log("aggregate-b", order_b)},
+    )
+
+
+def write(folder: Path, stages: tuple[tuple[str, ...], ...], *, late_ms: int = 0) -> Path:
+    folder.mkdir()
+    lines = []
+    for stage, names in enumerate(stages):
+        cluster, order = (("aggregate-a", ORDER_A), ("aggregate-b", ORDER_B))[stage % 2]
+        at_ms = KILLED_MS - 100 + 1_000 * stage + (late_ms if stage else 0)
+        lines += [f"{stage} {name[0]} {name[1:]} {cluster} 0 {order.index(name)} {at_ms}\n" for name in names]
+    (folder / "member.log").write_text("".join(lines), encoding="ascii")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def run(
+        failover: tuple[tuple[str, ...], ...] = STAGES,
+        plain: tuple[tuple[str, ...], ...] = STAGES,
+        *,
+        pending_records: int = 1,
+        acked_records: int = 6,
+        order_b: tuple[str, ...] = ORDER_B,
+        late_ms: int = 0,
+    ) -> dict[str, Any]:
+        folders = {
+            "failover": write(tmp_path / "failover", failover, late_ms=late_ms),
+            "plain": write(tmp_path / "plain", plain),
+        }
+        facts = Facts(
+            acked_records=acked_records,
+            folders=folders,
+            moved_at_ms=dict.fromkeys(folders, (KILLED_MS, KILLED_MS + 1_000)),
+            ends_at_failover={0: 3},
+            lag_at_kill=dict.fromkeys(folders, 4),
+            skipped_records=2,
+            pending_records=pending_records,
+        )
+        return judge(facts, logs(order_b))
+
+    return run
+
+
+def test_a_good_run_has_no_failures(run: Run) -> None:
+    report = run()
+    assert report["failures"] == []
+    good = {"lost_records": 0, "redelivered_records": 0, "failover_ms": 900}
+    for group in ("failover", "plain"):
+        assert report["groups"][group]["failover"] == good
+        assert report["groups"][group]["failback"] == good
+    assert (report["produced_records"], report["skipped_records"], report["pending_records"]) == (6, 2, 1)
+    assert report["inversions"] == 3
+    # The group had consumed b1, a1 and b2 of what lies in b.
+    assert report["alternatives"]["earliest"] == {"lost_records": 0, "redelivered_records": 3}
+    assert report["alternatives"]["latest"] == {"lost_records": 1, "redelivered_records": 1}
+
+
+def test_the_plain_group_may_read_again_the_failover_group_may_not(run: Run) -> None:
+    again = (STAGES[0], ("b2", "b3", "a2"), STAGES[2])
+    report = run(plain=again)
+    assert report["failures"] == []
+    assert report["groups"]["plain"]["failover"]["redelivered_records"] == 1
+
+
+def test_reading_again_fails_the_failover_group(run: Run) -> None:
+    report = run(failover=(STAGES[0], ("b2", "b3", "a2"), ("a2", "a3")))
+    assert report["failures"] == [
+        "group failover read 1 records again in the failover",
+        "group failover read 1 records again in the failback",
+    ]
+
+
+@pytest.mark.parametrize("group", ["failover", "plain"])
+def test_losing_a_record_fails_either_group(run: Run, group: str) -> None:
+    assert run(**{group: (STAGES[0], ("a2",), STAGES[2])})["failures"] == [f"group {group} lost 1 records"]
+
+
+def test_a_slow_failover_fails(run: Run) -> None:
+    report = run(late_ms=FAILOVER_BOUND_MS)
+    assert report["failures"] == [
+        "group failover needed 10,900 ms for the failover, where 10,000 are allowed"
+    ]
+
+
+def test_a_failover_with_nothing_pending_shows_too_little(run: Run) -> None:
+    (failure,) = run(pending_records=0)["failures"]
+    assert "nothing was pending" in failure
+
+
+def test_an_unfaithful_copy_fails(run: Run) -> None:
+    assert "aggregate-b is not a faithful copy of its sources" in run(order_b=ORDER_B[:-1])["failures"]
+
+
+def test_records_that_vanished_at_the_source_fail(run: Run) -> None:
+    (failure,) = run(acked_records=7)["failures"]
+    assert failure == "producers were told that 7 records are written, and 6 are"
+
+
+def test_what_is_missing_is_counted_over_groups_and_copies(tmp_path: Path) -> None:
+    folders = {
+        "failover": write(tmp_path / "one", STAGES),
+        "plain": write(tmp_path / "two", (STAGES[0], (), ())),
+    }
+    assert missing_records({"failover": folders["failover"]}, logs()) == 0
+    assert missing_records(folders, logs()) == 3
+    assert missing_records(folders, logs(ORDER_B[:-1])) == 4
+
+
+def test_regions_produce_at_one_to_five_and_one_is_idle_for_half_of_the_time() -> None:
+    options = DemoOptions()
+    plans = {region: options.plan_of(region) for region in ("a", "b")}
+    assert plans["b"].records / plans["a"].records == pytest.approx(5, rel=0.01)
+    assert sum(plan.phases[0].records for plan in plans.values()) == options.backlog_records
+    idle_s = sum(phase.seconds for phase in plans["a"].phases if phase.records == 0)
+    assert idle_s == pytest.approx(sum(phase.seconds for phase in plans["a"].phases) / 2)
+
+
+def test_a_proof_has_aborted_transactions_and_an_idle_stretch() -> None:
+    options = ProveOptions()
+    plans = {region: options.plan_of(region) for region in ("a", "b")}
+    assert plans["a"].records + plans["b"].records == 60_000
+    assert plans["b"].records / plans["a"].records == pytest.approx(20, rel=0.01)
+    assert any(phase.records == 0 for phase in plans["a"].phases)
+    for plan in plans.values():
+        assert plan.transactions is not None
+        assert plan.transactions.abort_every > 0
