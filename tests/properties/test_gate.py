@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,11 +137,3 @@ def test_a_closed_gate_learns_nothing_more() -> None:
     gate.learn([SkipRange(TargetOffset(0), TargetOffset(9))], 9)
     assert gate.decide(0) is Verdict.DELIVER
     assert not gate.is_open
-
-
-@pytest.mark.parametrize(("position", "expected"), [(0, 0), (2, 4), (3, 4), (4, 4), (7, 7)])
-def test_past_skipped_goes_no_further_than_the_gate(position: int, expected: int) -> None:
-    gate = Gate(0, skip_ranges=[SkipRange(TargetOffset(2), TargetOffset(6))])
-    for offset in range(4):
-        gate.decide(offset)
-    assert gate.past_skipped(position) == expected

@@ -148,6 +148,7 @@ class Engine:
         self._leaving.leave(self.site.inner, self.site.region)
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
+        self._events.deliver()
 
     def check_open(self) -> None:
         """Refuse to go on once closed.

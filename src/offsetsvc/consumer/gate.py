@@ -128,13 +128,6 @@ class Gate:
         first = max(bisect_right(self._starts, position) - 1, 0)
         return [item for item in self._ranges[first:] if item.end > position]
 
-    def past_skipped(self, position: int) -> int:
-        """``position``, or the end of the skip range that it lies in, as far as this gate has come."""
-        index = bisect_right(self._starts, position) - 1
-        if index >= 0 and self._ranges[index].end > position:
-            return max(position, min(self._ranges[index].end, self._position))
-        return position
-
     def _is_skipped(self, record_offset: int) -> bool:
         index = bisect_right(self._starts, record_offset) - 1
         return index >= 0 and record_offset < self._ranges[index].end
