@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from cassandra import ConsistencyLevel
+from cassandra import ConsistencyLevel, ProtocolVersion
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 from cassandra.concurrent import execute_concurrent
@@ -64,6 +64,7 @@ def open_cluster(settings: Cassandra) -> Cluster:
     return Cluster(
         contact_points=contact_points(settings),
         auth_provider=auth,
+        protocol_version=ProtocolVersion.V5,
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         connect_timeout=settings.request_timeout_ms / 1_000,
         control_connection_timeout=settings.request_timeout_ms / 1_000,

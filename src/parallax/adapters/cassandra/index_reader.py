@@ -98,9 +98,8 @@ class IndexReader:
         backwards = "ORDER BY target_start DESC, source_start DESC, version DESC LIMIT ?"
         self._fine_floor_cql = {
             "target": f"{fine} AND target_start <= ? {backwards}",
-            # A slice between two coarse rows: what is filtered is bounded by the coarse interval.
-            "source": f"{fine} AND target_start >= ? AND target_start <= ? AND source_start <= ? "
-            f"{backwards} ALLOW FILTERING",
+            # Filtered is what lies between the offset and the next coarse row: one coarse interval at most.
+            "source": f"{fine} AND target_start <= ? AND source_start <= ? {backwards} ALLOW FILTERING",
         }
         self._fine_successor_cql = {
             "target": f"{fine} AND target_start > ? LIMIT ?",
@@ -183,9 +182,11 @@ class IndexReader:
         successor = self._connection.prepare(self._fine_successor_cql[order])
         requests: list[Request] = []
         for hour in way.hours:
-            between = (way.lowest_target, way.highest_target) if order == "source" else ()
-            place = (*key, hour, *between, offset, limit)
-            requests += [(floor, place), (successor, place)]
+            # By source, the coarse rows bound the slice by target; by target, the offset itself does.
+            below = (way.highest_target,) if order == "source" else ()
+            above = (way.lowest_target, way.highest_target) if order == "source" else ()
+            requests.append((floor, (*key, hour, *below, offset, limit)))
+            requests.append((successor, (*key, hour, *above, offset, limit)))
         answers = self._connection.run_all(requests)
         return ordered(
             [*way.rows, *(row for answer in answers for item in answer for row in unpack(item[0]).rows)]

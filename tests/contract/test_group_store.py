@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import pytest
+from tests.support import unique_name
+
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    SourceId,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.outcome import Outcome
+from parallax.domain.progress import Progress, SourcePosition
+from parallax.ports import GroupStore, ObservedCommit, PublishedOffset
+
+TRIPS = TopicName("trips")
+HERE = ClusterName("aggregate-a")
+THERE = ClusterName("aggregate-b")
+
+
+@pytest.fixture
+def group() -> GroupName:
+    return GroupName(unique_name("group"))
+
+
+def progress(resume_offset: int) -> Progress:
+    """Two incarnations of one region's topic (the older first) and another region."""
+    return Progress(
+        THERE,
+        TopicId("target_id-1"),
+        TargetOffset(resume_offset),
+        {
+            SourceId(RegionName("b"), TopicId("z-older")): SourcePosition(-1, SourceOffset(9)),
+            SourceId(RegionName("b"), TopicId("a-newer")): SourcePosition(
+                5, SourceOffset(12), ((3, SourceOffset(7)), (5, SourceOffset(12)))
+            ),
+            SourceId(RegionName("a"), TopicId("s")): SourcePosition(0, SourceOffset(0)),
+        },
+    )
+
+
+def observed(group: GroupName, partition: int, next_offset: int, at_ms: int) -> ObservedCommit:
+    item = TopicPartition(TRIPS, partition)
+    return ObservedCommit(group, HERE, item, TopicId("t"), TargetOffset(next_offset), 4, at_ms)
+
+
+def published(group: GroupName, partition: int, resume_offset: int, at_ms: int) -> PublishedOffset:
+    return PublishedOffset(
+        group,
+        TopicPartition(TRIPS, partition),
+        progress(resume_offset),
+        HERE,
+        TargetOffset(99),
+        Outcome.PENDING,
+        at_ms,
+    )
+
+
+class TestProgress:
+    def test_is_returned_as_it_was_saved_with_the_order_of_its_sources(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        groups.save_progress(group, TRIPS, {0: progress(5), 3: progress(8)}, moved_at_ms=10)
+        stored = groups.progress(group, TRIPS)
+        assert stored == {0: progress(5), 3: progress(8)}
+        assert list(stored[0].positions) == list(progress(5).positions)
+
+    def test_of_another_topic_or_group_is_empty(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_progress(group, TRIPS, {0: progress(5)}, moved_at_ms=10)
+        assert groups.progress(group, TopicName("other")) == {}
+        assert groups.progress(GroupName(unique_name("other")), TRIPS) == {}
+
+    def test_a_later_move_replaces_the_partitions_that_it_names(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        groups.save_progress(group, TRIPS, {0: progress(5), 1: progress(6)}, moved_at_ms=10)
+        groups.save_progress(group, TRIPS, {1: progress(60)}, moved_at_ms=11)
+        assert groups.progress(group, TRIPS) == {0: progress(5), 1: progress(60)}
+
+    def test_an_older_move_is_ignored(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_progress(group, TRIPS, {0: progress(5)}, moved_at_ms=10)
+        groups.save_progress(group, TRIPS, {0: progress(3)}, moved_at_ms=9)
+        assert groups.progress(group, TRIPS) == {0: progress(5)}
+
+    def test_voided_stays_void_until_a_later_move(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_progress(group, TRIPS, {0: progress(5), 1: progress(6)}, moved_at_ms=10)
+        groups.void_progress(group, TRIPS, [0, 7])
+        assert groups.progress(group, TRIPS) == {1: progress(6)}
+        groups.save_progress(group, TRIPS, {0: progress(5)}, moved_at_ms=9)
+        assert groups.progress(group, TRIPS) == {1: progress(6)}
+        groups.save_progress(group, TRIPS, {0: progress(70)}, moved_at_ms=11)
+        assert groups.progress(group, TRIPS) == {0: progress(70), 1: progress(6)}
+
+
+class TestObserved:
+    def test_is_returned_by_cluster_and_partition(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_observed([observed(group, 2, 50, 1), observed(group, 0, 40, 1)])
+        assert groups.observed(group, HERE) == [observed(group, 0, 40, 1), observed(group, 2, 50, 1)]
+        assert groups.observed(group, THERE) == []
+
+    def test_the_newest_stays(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_observed([observed(group, 0, 40, 5)])
+        groups.save_observed([observed(group, 0, 30, 6)])
+        groups.save_observed([observed(group, 0, 90, 4)])
+        assert groups.observed(group, HERE) == [observed(group, 0, 30, 6)]
+
+
+class TestPublished:
+    def test_is_returned_by_the_cluster_that_it_was_published_on(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        groups.save_published([published(group, 1, 20, 1), published(group, 0, 10, 1)])
+        assert groups.published(group, THERE) == [published(group, 0, 10, 1), published(group, 1, 20, 1)]
+        assert groups.published(group, HERE) == []
+
+    def test_the_newest_stays(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_published([published(group, 0, 10, 7)])
+        groups.save_published([published(group, 0, 11, 6)])
+        assert groups.published(group, THERE) == [published(group, 0, 10, 7)]
+        groups.save_published([published(group, 0, 12, 8)])
+        assert groups.published(group, THERE) == [published(group, 0, 12, 8)]
+
+
+def test_every_group_that_was_saved_anywhere_is_known(groups: GroupStore) -> None:
+    moved, seen, sent = (GroupName(unique_name(name)) for name in ("moved", "seen", "sent"))
+    groups.save_progress(moved, TRIPS, {0: progress(5)}, moved_at_ms=10)
+    groups.save_observed([observed(seen, 0, 40, 1)])
+    groups.save_published([published(sent, 0, 10, 1)])
+    assert {moved, seen, sent} <= set(groups.groups())
+
+
+def test_nothing_to_save_is_no_error(groups: GroupStore, group: GroupName) -> None:
+    groups.save_progress(group, TRIPS, {}, moved_at_ms=1)
+    groups.save_observed([])
+    groups.save_published([])
+    groups.void_progress(group, TRIPS, [])
+    assert groups.progress(group, TRIPS) == {}
