@@ -331,6 +331,8 @@ def test_commit_above_the_cut_of_a_truncated_origin() -> None:
     assert settled_commit(TargetOffset(7), [loss], commit_leader_epoch=3) == 7
     assert settled_commit(TargetOffset(11), [loss]) == 11
     assert settled_commit(TargetOffset(3), [loss]) == 3
+    unrecorded = TargetTruncation(TargetOffset(4), TargetOffset(10), leader_epoch=-1)
+    assert settled_commit(TargetOffset(7), [unrecorded], commit_leader_epoch=3) == 4
 
 
 def test_progress_of_the_last_move_counts_until_a_rewind() -> None:

@@ -35,6 +35,7 @@ class World(Replication):
             (3, lambda: self.write_watermark(cluster, region)),
             (6, lambda: self.group.consume(self.random.randint(0, 12))),
             (2, self.group.refresh),
+            (1, self.group.restart),
             (2, lambda: self.group.move(self.random.choice(self.clusters))),
         ]
         if options.truncation:

@@ -11,6 +11,7 @@ from parallax.domain import progress as progress_module
 from parallax.domain import resume as resume_module
 from parallax.domain import skips as skips_module
 from parallax.domain.ids import SourceId, TargetOffset
+from parallax.domain.metadata import CommittedMetadata, decode, encode
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourceHistory
 from parallax.domain.resume import Resume
@@ -29,6 +30,7 @@ class Group:
         self.consumed_before_move: set[Record] = set()
         self.skips: Sequence[skips_module.SkipRange] = ()
         self.complete_to: int | None = None
+        self.metadata = ""
         self.redelivered = 0
         self.skipped = 0
         self.moves = 0
@@ -115,6 +117,16 @@ class Group:
             destination=destination,
             start=TargetOffset(min(self.commit, self.progress.resume_offset)),
             end=TargetOffset(end if answer.complete_to is None else answer.complete_to),
+        )
+        self.metadata = encode(
+            CommittedMetadata(
+                self.moves,
+                self.cluster.topic_id,
+                self.progress.resume_offset,
+                self.progress.positions,
+                self.skips,
+                answer.complete_to,
+            )
         )
         for item in self.skips:
             for place in range(max(item.start, self.cluster.low), item.end):
@@ -203,6 +215,21 @@ class Group:
             raise ViolationError(
                 f"too early: {record} at {place} was consumed; resume {answer.resume_offset}"
             )
+
+    def restart(self) -> None:
+        """A client that starts anew knows what its committed offset says, and nothing else.
+
+        What it says is void below the resume offset that it names.
+        """
+        self._notice_truncation()
+        self._notice_rewind()
+        if self.progress is None:
+            return
+        known = decode(self.metadata)
+        assert known.resume_offset == self.progress.resume_offset
+        assert known.positions == self.progress.positions
+        self.skips = known.from_offset(TargetOffset(self.commit)).skips
+        self.complete_to = known.complete_to
 
     def rewind(self) -> None:
         """An operator sets the group back on its own cluster."""

@@ -179,7 +179,8 @@ class TargetTruncation:
     Attributes:
         cut: its end after the loss: all below is as it was.
         old_end: its end before. Offsets of ``[cut, old_end)`` have been given twice.
-        leader_epoch: the aggregate partition's leader epoch that began with the loss.
+        leader_epoch: the aggregate partition's leader epoch that began with the loss; UNKNOWN_EPOCH if nobody
+            recorded it.
     """
 
     cut: TargetOffset
@@ -199,7 +200,7 @@ def settled_commit(
     for loss in truncations:
         made_before = (
             commit <= loss.old_end
-            if commit_leader_epoch == UNKNOWN_EPOCH
+            if UNKNOWN_EPOCH in {commit_leader_epoch, loss.leader_epoch}
             else commit_leader_epoch < loss.leader_epoch
         )
         if made_before:

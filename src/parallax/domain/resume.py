@@ -95,8 +95,11 @@ class Resume:
 
     @property
     def positions(self) -> dict[SourceId, SourcePosition]:
-        """The progress vector that a move by this answer leaves behind."""
-        return {answer.source: answer.consumed.bounded() for answer in self.sources}
+        """The progress vector that a move by this answer leaves behind.
+
+        A configured region of which nothing is known, not even its topic's id, has no part in it.
+        """
+        return {answer.source: answer.consumed.bounded() for answer in self.sources if answer.source.topic_id}
 
 
 @dataclass(slots=True)
