@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from offsetsvc.consumer.ports import Key, Rebalance
 from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.errors import ServiceUnavailableError
+from parallax.domain.errors import ServiceUnavailableError, UnknownTopicError
 
 Record = tuple[str, int]
 
@@ -207,6 +207,7 @@ class FakeService:
         self.most_ranges = 1_000
         self.changed = threading.Condition()
         self.closed = False
+        self.topic_ids: dict[str, str] = {}
 
     def get_group_failover_offsets(
         self,
@@ -283,7 +284,6 @@ class FakeService:
         start: int,
         origin: pb.Place | None = None,
     ) -> FakeWatch:
-        assert target_topic_id == f"{at.region}-id"
         assert origin is None or origin.region in self.clusters
         vector = {item.region: item.source_next_offset for item in progress}
         closed = threading.Event()
@@ -296,6 +296,8 @@ class FakeService:
                 if self.away:
                     closed.wait(0.005)
                     continue
+                if target_topic_id != self.topic_ids.get(at.region, f"{at.region}-id"):
+                    raise UnknownTopicError("the topic was created anew")
                 seen = list(log)
                 there = vector_of(seen)
                 pending = any(end > there.get(region, 0) for region, end in vector.items())

@@ -135,3 +135,16 @@ def test_an_unreported_move_is_told_before_the_next_one_is_asked_for(world: Worl
     assert world.poll_records(1) == [
         A[2]
     ]  # A[1] had not arrived in b: only the report tells that it is consumed
+
+
+def test_a_topic_created_anew_ends_the_waiting_and_says_so(world: World) -> None:
+    world.log("a").extend([A[0], B[0]])
+    world.log("b").append(A[0])
+    world.start("a")
+    world.poll_records(2)
+    world.service.topic_ids["b"] = "another"
+    world.move("b")
+    world.log("b").append(A[1])
+    assert world.poll_records(1) == [A[1]]
+    abandoned = [event for event in world.events if event.kind is EventKind.SKIPPING_ABANDONED]
+    assert [event.message for event in abandoned] == ["the topic was created anew"]

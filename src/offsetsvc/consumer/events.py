@@ -41,7 +41,8 @@ class EventKind(Enum):
     SERVICE_BACK = "service_back"
     """An offset service answers again."""
     SKIPPING_ABANDONED = "skipping_abandoned"
-    """By the policy "metadata" the partitions named go on although records may be read twice."""
+    """The partitions named go on although records may be read twice: by the policy "metadata", or because the
+    service says that nothing will become known (the topic was created anew)."""
     INDEX_INCOMPLETE = "index_incomplete"
     """The newest records delivered at the origin were not indexed in time: a few may be read twice."""
     METADATA_UNREADABLE = "metadata_unreadable"

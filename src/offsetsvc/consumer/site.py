@@ -253,13 +253,14 @@ class Site:
 
     def learn(self) -> None:
         """Take skip ranges that have become known."""
-        cleared = {}
         for item in self._watcher.take():
             self.delivery.learn(item.key, item.skip_ranges, item.known_to)
-            if item.known_to is None and (state := self.delivery.partitions.get(item.key)) is not None:
-                cleared[item.key] = Start(state.gate.position, state.skipping)
-        if cleared:
-            self._put(EventKind.PENDING_CLEARED, cleared)
+            state = self.delivery.partitions.get(item.key)
+            if item.known_to is None and state is not None:
+                kind = EventKind.PENDING_CLEARED if item.void is None else EventKind.SKIPPING_ABANDONED
+                self._put(
+                    kind, {item.key: Start(state.gate.position, state.skipping)}, message=item.void or ""
+                )
 
     def abandon(self) -> None:
         """Wait for no more skip ranges: the policy for a service that stays away."""
@@ -299,6 +300,7 @@ class Site:
         *,
         failover_ms: float | None = None,
         skipped_records: int | None = None,
+        message: str = "",
     ) -> None:
         self._tools.events.put(
             FailoverEvent(
@@ -308,5 +310,6 @@ class Site:
                 tuple(start.described(key) for key, start in starts.items()),
                 failover_ms,
                 skipped_records,
+                message,
             )
         )

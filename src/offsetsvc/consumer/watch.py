@@ -13,7 +13,7 @@ import structlog
 from offsetsvc.consumer.ports import Key, OffsetService, Watch
 from offsetsvc.consumer.start import Skipping, ranges_of
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.errors import ParallaxError
+from parallax.domain.errors import NotFoundError, ParallaxError
 from parallax.domain.skips import SkipRange
 
 _log = structlog.get_logger("parallax.failover_consumer")
@@ -27,11 +27,16 @@ _AGAIN_AFTER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Skip ranges of one partition, as they became known."""
+    """Skip ranges of one partition, as they became known.
+
+    Attributes:
+        void: why nothing will become known any more: the service knows the topic no longer.
+    """
 
     key: Key
     skip_ranges: tuple[SkipRange, ...]
     known_to: int | None
+    void: str | None = None
 
 
 @dataclass(slots=True)
@@ -158,6 +163,12 @@ class SkipWatcher:
             task.watch, task.since_s = watch, self._clock()
         try:
             return self._follow(task, watch)
+        except NotFoundError as error:
+            with self._changed:
+                if not task.cancelled:
+                    self._learned.append(Learned(task.key, (), None, void=str(error)))
+                    del self._tasks[task.key]
+            return True
         except ParallaxError as error:
             _log.warning(
                 "watch_skips_failed",

@@ -1,0 +1,197 @@
+"""A `FailoverConsumer` on real brokers, with an offset service that knows the logs because the test wrote them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.failover_fakes import FakeCluster, FakeService, Record, record_of
+from tests.support import Stack, unique_name
+
+from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
+
+PARTITIONS = 2
+WITHIN_S = 30.0
+
+
+class RealWorld:
+    """Two aggregate clusters whose logs this test writes, in transactions, and knows."""
+
+    def __init__(self, stack: Stack, topic: str) -> None:
+        self.stack = stack
+        self.topic = topic
+        self.known = {region: FakeCluster(region) for region in ("a", "b")}
+        self.service = FakeService(self.known)
+        self.events: list[FailoverEvent] = []
+        self.delivered: list[Record] = []
+        for region in self.known:
+            admin = AdminClient({"bootstrap.servers": self.bootstrap(region)})
+            for future in admin.create_topics([NewTopic(topic, PARTITIONS)]).values():
+                future.result(timeout=WITHIN_S)
+
+    def bootstrap(self, region: str) -> str:
+        return self.stack.bootstrap(f"aggregate-{region}")
+
+    def write(self, region: str, partition: int, records: Sequence[Record]) -> None:
+        """One transaction: its marker takes an offset that holds no record."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap(region),
+                "transactional.id": unique_name("world"),
+                "transaction.timeout.ms": 10_000,
+            }
+        )
+        producer.init_transactions(WITHIN_S)
+        producer.begin_transaction()
+        for source, sequence in records:
+            producer.produce(self.topic, f"{source}:{sequence}", partition=partition)
+        producer.commit_transaction(WITHIN_S)
+        self.known[region].logs[self.topic, partition].extend([*records, None])
+
+    def start(self, region: str, group: str, **config: object) -> FailoverConsumer:
+        consumer = FailoverConsumer(
+            {"group.id": group, "auto.commit.interval.ms": 50, **config},
+            clusters={name: self.bootstrap(name) for name in self.known},
+            region=region,
+            services=self.service,
+            on_event=self.events.append,
+            index_wait_ms=0,
+        )
+        consumer.subscribe([self.topic])
+        return consumer
+
+    def poll(self, consumer: FailoverConsumer, timeout_s: float = 0.1) -> Message | None:
+        message = consumer.poll(timeout_s)
+        if message is not None and message.error() is None:
+            self.delivered.append(record_of(message))
+            return message
+        return None
+
+    def poll_until(self, consumer: FailoverConsumer, count: int) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while len(self.delivered) < count:
+            assert time.monotonic() < deadline, f"{len(self.delivered)} of {count}: {self.delivered[-10:]}"
+            self.poll(consumer)
+
+    def poll_nothing(self, consumer: FailoverConsumer, seconds: float = 1.0) -> None:
+        before = list(self.delivered)
+        ends_at = time.monotonic() + seconds
+        while time.monotonic() < ends_at:
+            self.poll(consumer)
+        assert self.delivered == before
+
+
+@pytest.fixture
+def world(infrastructure: Stack, topic_name: str) -> Iterator[RealWorld]:
+    yield RealWorld(infrastructure, topic_name)
+    infrastructure.start("aggregate-a")
+
+
+def of(source: str, *bounds: int) -> list[Record]:
+    return [(source, sequence) for sequence in range(*bounds)]
+
+
+def once_each(world: RealWorld, wanted: Sequence[Record]) -> None:
+    """Every record delivered once, and each source's in order."""
+    assert sorted(world.delivered) == sorted(wanted)
+    for source in {record[0] for record in wanted}:
+        mine = [record for record in world.delivered if record[0] == source]
+        assert mine == sorted(mine)
+
+
+def test_failover_from_a_killed_cluster_and_back(world: RealWorld) -> None:
+    group = unique_name("group")
+    world.write("a", 0, [*of("a", 200), *of("b", 40), *of("a", 200, 300)])
+    world.write("a", 1, [*of("c", 100), *of("d", 100)])
+    consumer = world.start("a", group)
+    world.poll_until(consumer, 300)
+    world.write("b", 0, [*of("b", 50), *of("a", 150)])  # the far route is behind
+    world.write("b", 1, [*of("d", 100), *of("c", 100)])
+
+    world.stack.kill("aggregate-a")
+    world.known["a"].dead = True
+    killed_at = time.monotonic()
+    consumer.move_to("b")
+    while consumer.moving:
+        assert time.monotonic() - killed_at < WITHIN_S
+        world.poll(consumer)
+    moved_within_s = time.monotonic() - killed_at
+    assert moved_within_s < 2.0
+    world.write("b", 0, [*of("a", 150, 320), *of("b", 50, 60)])
+    everything = [*of("a", 320), *of("b", 60), *of("c", 100), *of("d", 100)]
+    world.poll_until(consumer, len(everything))
+    world.poll_nothing(consumer)
+    once_each(world, everything)
+    assert EventKind.PENDING_CLEARED in [event.kind for event in world.events]
+
+    world.stack.start("aggregate-a")
+    world.known["a"].dead = False
+    world.write("a", 0, [*of("b", 40, 70), *of("a", 300, 350)])
+    consumer.move_to("a")
+    everything += [*of("b", 60, 70), *of("a", 320, 350)]
+    world.poll_until(consumer, len(everything))
+    world.poll_nothing(consumer)
+    once_each(world, everything)
+    assert consumer.region == "a"
+    consumer.close()
+
+
+def test_batches_held_in_the_middle_are_delivered_once(world: RealWorld) -> None:
+    group = unique_name("group")
+    world.write("a", 0, [*of("a", 50), *of("b", 50)])
+    world.write("a", 1, of("c", 50))
+    consumer = world.start("a", group)
+    world.poll_until(consumer, 150)
+    world.write("b", 0, of("a", 40))
+    world.write("b", 1, of("c", 60))
+    consumer.move_to("b")
+    world.poll_until(consumer, 160)
+    # Fetched in large batches, far beyond what is known at that time.
+    world.service.away = True
+    world.write("b", 0, [*of("a", 40, 60), *of("b", 45), *of("a", 60, 700), *of("b", 45, 60)])
+    ends_at = time.monotonic() + 1.0
+    got: list[Record] = []
+    while time.monotonic() < ends_at:
+        got += [record_of(message) for message in consumer.consume(100, 0.1)]
+    assert got == []
+    world.service.away = False
+    deadline = time.monotonic() + WITHIN_S
+    while len(got) < 660 and time.monotonic() < deadline:
+        got += [record_of(message) for message in consumer.consume(100, 0.1)]
+    got += [record_of(message) for message in consumer.consume(100, 0.5)]
+    world.delivered += got
+    once_each(world, [*of("a", 700), *of("b", 60), *of("c", 60)])
+    consumer.close()
+
+
+def test_a_restarted_process_skips_by_its_commit(world: RealWorld) -> None:
+    group = unique_name("group")
+    world.write("a", 0, [*of("a", 100), *of("b", 100)])
+    consumer = world.start("a", group)
+    world.poll_until(consumer, 200)
+    world.write("b", 0, [*of("a", 110), *of("b", 120), *of("a", 110, 120)])
+    consumer.move_to("b")
+    world.poll_until(consumer, 205)
+    consumer.close()  # in the middle of the new records below the skip range
+    world.service.away = True
+    consumer = world.start("b", group)
+    world.poll_until(consumer, 240)
+    world.poll_nothing(consumer)
+    once_each(world, [*of("a", 120), *of("b", 120)])
+    consumer.close()
+
+
+def test_commits_are_plain_offsets_to_other_consumers(world: RealWorld) -> None:
+    group = unique_name("group")
+    world.write("a", 0, of("a", 10))
+    consumer = world.start("a", group, **{"enable.auto.commit": False})
+    world.poll_until(consumer, 10)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    plain = Consumer({"bootstrap.servers": world.bootstrap("a"), "group.id": group})
+    (position,) = plain.committed([TopicPartition(world.topic, 0)], timeout=WITHIN_S)
+    plain.close()
+    assert position.offset == 10
