@@ -82,11 +82,15 @@ class SourceView:
     """One source's part of an answer.
 
     Attributes:
+        proof: the origin's row that proves what was consumed; None: an earlier move, or nothing does.
+        place: the destination's row that proves the position; None: none does, or it holds nothing back.
         redelivery_records: consumed records above the resume offset, those still to arrive included.
         freshness_ms: age of the source's newest row at the destination; None without one.
     """
 
     answer: SourceAnswer
+    proof: Run | None
+    place: Run | None
     redelivery_records: int
     freshness_ms: int | None
 

@@ -162,7 +162,7 @@ def failover_to_pb(answer: FailoverAnswer) -> pb.FailoverOffset:
         outcome=outcome_to_pb(answer.outcome),
         notes=[outcome_to_pb(note) for note in answer.notes],
         explanation=answer.explanation,
-        sources=[_source(view) for view in answer.sources],
+        sources=[_source(view, answer) for view in answer.sources],
         skip_ranges=[_range(item) for item in answer.skip_ranges],
         complete_to=answer.complete_to,
         skip_ranges_continue_at=answer.skip_ranges_continue_at,
@@ -268,8 +268,9 @@ def _side(side: Side) -> pb.ClusterPosition:
     )
 
 
-def _source(view: SourceView) -> pb.SourcePart:
+def _source(view: SourceView, whole: FailoverAnswer) -> pb.SourcePart:
     answer = view.answer
+    proofs = ((view.proof, whole.origin.cluster), (view.place, whole.destination.cluster))
     pending = answer.pending
     return pb.SourcePart(
         region=answer.source.region,
@@ -284,17 +285,18 @@ def _source(view: SourceView) -> pb.SourcePart:
         redelivery_records=view.redelivery_records,
         freshness_ms=view.freshness_ms,
         never_delivered=[_lost(gap) for gap in answer.lost],
-        runs=[_run(row) for row in answer.rows],
+        runs=[_run(row, cluster) for row, cluster in proofs if row is not None],
     )
 
 
-def _run(row: Run) -> pb.Run:
+def _run(row: Run, cluster: str = "") -> pb.Run:
     return pb.Run(
         source_start=row.source_start,
         target_start=row.target_start,
         count_records=row.count,
         previous_source_end=row.previous_source_end,
         source_leader_epoch=row.source_leader_epoch,
+        cluster=cluster,
     )
 
 

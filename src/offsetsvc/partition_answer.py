@@ -32,7 +32,8 @@ from parallax.domain.progress import (
     records_below,
     settled_commit,
 )
-from parallax.domain.resume import LogRange, Resume, position_of, resume
+from parallax.domain.resume import LogRange, Resume, SourceAnswer, Via, position_of, resume
+from parallax.domain.run import Run
 from parallax.ports import MappingIndexReader
 
 
@@ -301,11 +302,24 @@ class _Answering:
             views.append(
                 SourceView(
                     item,
+                    *self._proofs(item),
                     redelivery_records=skips.by_source.get(item.source, 0) + pending,
                     freshness_ms=max(0, self._now_ms - max(stamps)) if stamps else None,
                 )
             )
         return tuple(views)
+
+    def _proofs(self, item: SourceAnswer) -> tuple[Run | None, Run | None]:
+        """The rows of a source's answer by side: the origin's comes first, and either may be missing."""
+        if len(item.rows) != 1:
+            return (item.rows[0], item.rows[1]) if item.rows else (None, None)
+        only = item.rows[0]
+        at_destination = any(
+            only in rows.history().history.rows
+            for rows in self._destination
+            if rows.view.source == item.source
+        )
+        return (None, only) if at_destination and item.via is not Via.CONSUMED else (only, None)
 
     def _note_age(self, commit: TargetOffset, views: Sequence[SourceView]) -> None:
         """STALE: rows that would matter are missing for longer than a healthy replicator takes."""

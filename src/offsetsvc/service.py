@@ -29,7 +29,7 @@ from offsetsvc.translate import origin_of, source_to_target, target_to_source
 from offsetsvc.watching import Watching, WatchRequest
 from parallax.domain.errors import (
     InvalidNameError,
-    UnavailableError,
+    ParallaxError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -234,7 +234,7 @@ class OffsetService:
                 self._groups.groups()
             else:
                 self._clusters.ask(ClusterName(dependency), lambda reader: reader.topics())
-        except UnavailableError as error:
+        except ParallaxError as error:  # a missing schema is as good as no store
             return str(error)
         return None
 

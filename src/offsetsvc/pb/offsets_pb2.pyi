@@ -127,18 +127,20 @@ class ClusterPosition(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., topic_id: _Optional[str] = ..., next_offset: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., observed_at_ms: _Optional[int] = ..., basis: _Optional[str] = ..., indexed_to: _Optional[int] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("source_start", "target_start", "count_records", "previous_source_end", "source_leader_epoch")
+    __slots__ = ("source_start", "target_start", "count_records", "previous_source_end", "source_leader_epoch", "cluster")
     SOURCE_START_FIELD_NUMBER: _ClassVar[int]
     TARGET_START_FIELD_NUMBER: _ClassVar[int]
     COUNT_RECORDS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_SOURCE_END_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     source_start: int
     target_start: int
     count_records: int
     previous_source_end: int
     source_leader_epoch: int
-    def __init__(self, source_start: _Optional[int] = ..., target_start: _Optional[int] = ..., count_records: _Optional[int] = ..., previous_source_end: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ...) -> None: ...
+    cluster: str
+    def __init__(self, source_start: _Optional[int] = ..., target_start: _Optional[int] = ..., count_records: _Optional[int] = ..., previous_source_end: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class OffsetRange(_message.Message):
     __slots__ = ("start", "end")

@@ -7,7 +7,9 @@ import sys
 import typer
 
 from parallax.cli import schema, stack
+from parallax.cli.offsets import explain, offsets, routes, runs
 from parallax.cli.replicate import replicate
+from parallax.cli.serve import serve
 from parallax.domain.errors import ParallaxError
 
 app = typer.Typer(
@@ -20,6 +22,11 @@ app = typer.Typer(
 app.add_typer(stack.app, name="stack")
 app.add_typer(schema.app, name="schema")
 app.command()(replicate)
+app.command()(serve)
+app.command()(offsets)
+app.command()(explain)
+app.command()(routes)
+app.command()(runs)
 
 
 def run() -> None:
