@@ -29,9 +29,10 @@ class Provenance:
     def __init__(self) -> None:
         self._generations: dict[int, int] = {}
 
-    def note(self, message: Message, generation: int) -> None:
-        """Remember a message that is being delivered."""
-        self._generations[id(message)] = generation
+    def note(self, messages: Iterable[Message], generation: int) -> None:
+        """Remember messages that are being delivered."""
+        for message in messages:
+            self._generations[id(message)] = generation
 
     def check(self, message: Message, generation: int) -> None:
         """Refuse a message of another delivery.

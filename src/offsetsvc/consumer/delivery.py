@@ -176,6 +176,8 @@ class Delivery:
 
     def _next_released(self) -> Message | None:
         """The next held message that may be delivered by now."""
+        if not self._to_release:
+            return None
         with self.lock:
             while self._to_release:
                 key = self._to_release[0]

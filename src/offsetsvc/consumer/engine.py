@@ -28,6 +28,9 @@ SLICE_S = 0.05
 
 _FOREVER_MS = 1e12
 
+_TEND_EVERY_S = 0.005
+"""Between two looks at commits, moves under way and skip ranges learned: not at each of 100,000 records a second."""
+
 Step = Callable[[Delivery, float], list[Message]]
 """Fetches from a delivery, waiting for so many seconds at most."""
 
@@ -70,6 +73,7 @@ class Engine:
         self._wanted: tuple[str, float] | None = None
         self._task: MoveTask | None = None
         self._service_away = False
+        self._tend_at_s = 0.0
         self._moved_from = moved_from
         self.provenance = Provenance()
         self.site = Site(self._tools, self._inner(region, 0), region, generation=0)
@@ -112,16 +116,18 @@ class Engine:
         self._reporter.start()
         deadline = Deadline.after_ms(_FOREVER_MS if timeout_s < 0 else timeout_s * 1_000)
         while True:
-            self._tend()
+            if self._wanted is not None or self._events.waiting or time.monotonic() >= self._tend_at_s:
+                self._tend()
+                self._tend_at_s = time.monotonic() + _TEND_EVERY_S
             slice_s = min(SLICE_S, deadline.remaining_s)
             if self._task is not None:
-                self._task.wait(slice_s)
+                if self._task.wait(slice_s):
+                    self._tend_at_s = 0.0
             else:
                 messages = step(self.site.delivery, slice_s)
                 if messages:
                     self.site.noted(messages)
-                    for message in messages:
-                        self.provenance.note(message, self.site.generation)
+                    self.provenance.note(messages, self.site.generation)
                     return messages
             if deadline.passed:
                 self._events.deliver()

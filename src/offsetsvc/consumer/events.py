@@ -105,6 +105,11 @@ class EventQueue:
         self._events: deque[FailoverEvent] = deque()
         self._lock = threading.Lock()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether `deliver` has something to do."""
+        return bool(self._events)
+
     def put(self, event: FailoverEvent) -> None:
         """Log the event and keep it for the application."""
         _log.info(

@@ -272,7 +272,7 @@ class Site:
 
     def noted(self, messages: Iterable[Message]) -> None:
         """Take note of what goes to the application."""
-        if self._resumed or not any(message.error() is None for message in messages):
+        if self._resumed or all(message.error() is not None for message in messages):
             return
         self._resumed = True
         self._put(EventKind.RESUMED, {}, failover_ms=self._since_request_ms())
