@@ -19,7 +19,7 @@ from parallax.domain.errors import ServiceUnavailableError
 from parallax.domain.ids import RegionName
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
-from parallax.runtime.spark import SessionSettings, check_slots, start_session, task_slots
+from parallax.runtime.spark import SessionSettings, check_slots, start_session, stop_session, task_slots
 from replicator.console import progress_view
 from replicator.lease_source import lease_keys
 from replicator.progress import ProgressBoard
@@ -35,6 +35,9 @@ SLOTS_WITHIN_MS = 60_000
 
 LEASES_END_WITHIN_S = 6.0
 """On a stop: a lease commits and leaves within about a second of its next report."""
+
+PRELOAD = ("replicator.aggregate", "replicator.shard", "parallax.adapters.cassandra.stores")
+"""What a lease imports."""
 
 SPARK_DIED = (Py4JError, ConnectionError)
 """What calls into Spark raise when its JVM has gone, or has begun to stop."""
@@ -99,7 +102,9 @@ class Application:
             server = StatusServer(settings.status_address, board, token=token)
             stack.callback(server.close)
             server.start()
-            session = start_session(SessionSettings("parallax", self.leases, settings.spark_master))
+            session = start_session(
+                SessionSettings("parallax", self.leases, settings.spark_master, preload=PRELOAD)
+            )
             stack.callback(_stop_session, session)
             session_started()
             check_slots(lambda: task_slots(session), self.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
@@ -189,6 +194,6 @@ def _stop_queries(supervisor: Supervisor) -> None:
 
 def _stop_session(session: SparkSession) -> None:
     try:
-        session.stop()
+        stop_session(session)
     except SPARK_DIED as error:
         _log.warning("spark_did_not_stop", problem=first_lines(str(error)))

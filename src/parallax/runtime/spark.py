@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, MutableMapping
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from parallax.domain.errors import PreflightError
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.java import find_java_home
+from parallax.runtime.spark_daemon import PRELOAD_VARIABLE
 
 LOOPBACK = "127.0.0.1"
 SPARE_SLOTS = 2
@@ -21,6 +23,9 @@ SPARE_SLOTS = 2
 
 MAX_TASK_FAILURES = 8
 """How often Spark starts one lease again within an epoch before it gives the query up."""
+
+_LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The JVM only schedules: thorough compilation and parallel collection would cost more than they gain."""
 
 _POLL_EVERY_S = 0.2
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
@@ -35,12 +40,14 @@ class SessionSettings:
         leases: how many leases run at once, over all queries.
         master: Spark's master; None: this process, with slots for all leases.
         heap_mb: the driver's heap. The payload never crosses the JVM, so that it needs no more.
+        preload: modules that leases need, imported once on each executor.
     """
 
     application: str
     leases: int
     master: str | None = None
     heap_mb: int = 512
+    preload: tuple[str, ...] = ()
 
 
 def master_of(settings: SessionSettings) -> str:
@@ -55,6 +62,11 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
         "spark.app.name": settings.application,
         "spark.driver.memory": f"{settings.heap_mb}m",
         "spark.executor.memory": f"{settings.heap_mb}m",
+        "spark.driver.extraJavaOptions": _LIGHT_JVM,
+        "spark.executor.extraJavaOptions": _LIGHT_JVM,
+        # One row per task is not worth generated code.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # A second copy of a running lease would fence the first.
@@ -67,6 +79,8 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
         # A lease that must end gets this long before its Python process is killed.
         "spark.python.task.killTimeout": "2s",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "parallax.runtime.spark_daemon",
+        f"spark.executorEnv.{PRELOAD_VARIABLE}": ",".join(settings.preload),
         "spark.sql.adaptive.enabled": "false",  # Spark warns of it at every streaming query
         "spark.sql.streaming.stopTimeout": "20s",
         "spark.sql.streaming.minBatchesToRetain": "2",
@@ -98,6 +112,7 @@ def start_session(settings: SessionSettings, environ: MutableMapping[str, str] |
     # The same interpreter on both sides; another one would lack this package.
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    environ[PRELOAD_VARIABLE] = ",".join(settings.preload)
     if is_local(master_of(settings)):
         environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.builder
@@ -106,6 +121,28 @@ def start_session(settings: SessionSettings, environ: MutableMapping[str, str] |
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def stop_session(session: SparkSession, within_s: float = 10.0) -> None:
+    """Stop Spark and its JVM, and with it every Python process that it started.
+
+    Without this the JVM ends by itself some time after this process, which whoever looks for leftovers would find.
+
+    Raises:
+        Py4JError, ConnectionError: the JVM has gone before; nothing is left of it either way.
+    """
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - there is no public door to the JVM's process
+    jvm = getattr(gateway, "proc", None)  # absent where another program started the JVM
+    try:
+        session.stop()
+    finally:
+        if jvm is not None:
+            jvm.stdin.close()  # the JVM ends when its input does
+            try:
+                jvm.wait(within_s)
+            except subprocess.TimeoutExpired:
+                jvm.kill()
+                jvm.wait()
 
 
 def check_slots(
