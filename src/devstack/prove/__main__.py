@@ -20,7 +20,6 @@ from rich.text import Text
 from devstack.errors import DevstackError
 from devstack.prove.options import ProveOptions
 from devstack.prove.scenario import Proof
-from devstack.spec import StackSpec
 from devstack.workload.running import interruptible, running_stack
 from parallax.domain.errors import ParallaxError
 
@@ -77,7 +76,7 @@ def _prove(options: ProveOptions, console: Console) -> int:
         progress = _Bars(console, shown)
         progress.begin("two regions start")
         with running_stack(
-            StackSpec(), options.directory / "stack", progress.remark, keep=options.keep
+            options.stack, options.directory / "stack", progress.remark, keep=options.keep
         ) as stack:
             report = Proof(options, stack, progress).run()
         progress.begin("done", 1)

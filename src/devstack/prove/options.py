@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from devstack.spec import StackSpec
 from devstack.workload.plan import Phase, Plan, Transactions
 
 _RATIO = 20
@@ -33,6 +34,13 @@ class ProveOptions:
     topic: str = "proof"
     directory: Path = field(default_factory=lambda: Path("build/prove"))
     keep: bool = False
+
+    @property
+    def stack(self) -> StackSpec:
+        """What to run: replicators that keep each transaction open for 200 ms, so that a kill hits one."""
+        return StackSpec(
+            config={"replicator": {"commit_min_interval_ms": 200, "commit_max_interval_ms": 200}}
+        )
 
     def plan_of(self, region: str) -> Plan:
         """The work of one region's producer: in transactions, of which some are aborted."""
