@@ -10,6 +10,7 @@ from parallax.cli import schema, stack
 from parallax.cli.offsets import explain, offsets, routes, runs
 from parallax.cli.replicate import replicate
 from parallax.cli.serve import serve
+from parallax.cli.sync import sync
 from parallax.domain.errors import ParallaxError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app.add_typer(stack.app, name="stack")
 app.add_typer(schema.app, name="schema")
 app.command()(replicate)
 app.command()(serve)
+app.command()(sync)
 app.command()(offsets)
 app.command()(explain)
 app.command()(routes)

@@ -1,0 +1,98 @@
+"""Reads clusters side by side; one that is away is asked again in the background and holds up nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+
+import structlog
+
+from parallax.domain.errors import ParallaxError
+from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.ports import ClusterWriter, GroupCommit
+from parallax.runtime.deadline import Deadline
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One cluster as read in one cycle."""
+
+    topic_ids: Mapping[TopicName, TopicId]
+    commits: Mapping[GroupName, Mapping[TopicPartition, GroupCommit]]
+    with_members: frozenset[GroupName]
+
+
+class ClusterWatch:
+    """One cluster, read by a thread of its own.
+
+    A read that fails or takes too long marks the cluster as away. From then on a cycle only looks whether the read
+    that goes on in the background has succeeded.
+    """
+
+    def __init__(self, writer: ClusterWriter, timeout_ms: int) -> None:
+        self.writer = writer
+        self._timeout_ms = timeout_ms
+        self._thread = ThreadPoolExecutor(1, f"sync-{writer.cluster}")
+        self._reading: Future[Snapshot] | None = None
+        self._away = False
+
+    @property
+    def cluster(self) -> ClusterName:
+        """The cluster's name."""
+        return self.writer.cluster
+
+    def begin(self, wanted: Callable[[GroupName], bool], known: frozenset[GroupName]) -> None:
+        """Start to read, unless an earlier read goes on.
+
+        Args:
+            wanted: which of the cluster's groups are of interest.
+            known: groups to ask for even if the cluster does not list them.
+        """
+        if self._reading is None:
+            self._reading = self._thread.submit(_read, self.writer, wanted, known)
+
+    def result(self) -> Snapshot | None:
+        """What was read; None if the cluster is away."""
+        reading = self._reading
+        if reading is None:
+            return None
+        deadline = Deadline.after_ms(0 if self._away else self._timeout_ms)
+        try:
+            snapshot = reading.result(timeout=deadline.remaining_s)
+        except FutureTimeoutError:
+            self._say_away("it does not answer in time")
+            return None
+        except ParallaxError as error:
+            self._reading = None
+            self._say_away(str(error))
+            return None
+        self._reading = None
+        if self._away:
+            _log.info("cluster_is_back", cluster=self.cluster)
+            self._away = False
+        return snapshot
+
+    def close(self) -> None:
+        """Read no more; a read under way ends by its own time-out."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _say_away(self, problem: str) -> None:
+        if not self._away:
+            _log.warning("cluster_is_away", cluster=self.cluster, problem=problem)
+        self._away = True
+
+
+def _read(
+    writer: ClusterWriter, wanted: Callable[[GroupName], bool], known: frozenset[GroupName]
+) -> Snapshot:
+    topic_ids = {name: info.topic_id for name, info in writer.topics().items()}
+    states = {state.group: state for state in writer.groups() if wanted(state.group)}
+    commits: dict[GroupName, Mapping[TopicPartition, GroupCommit]] = {}
+    for group in sorted({*states, *known}):
+        commits[group] = writer.committed(group)
+    members = frozenset(group for group, state in states.items() if state.members > 0)
+    return Snapshot(topic_ids, commits, members)
