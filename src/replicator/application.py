@@ -36,9 +36,6 @@ SLOTS_WITHIN_MS = 60_000
 LEASES_END_WITHIN_S = 6.0
 """On a stop: a lease commits and leaves within about a second of its next report."""
 
-PRELOAD = ("replicator.aggregate", "replicator.shard", "parallax.adapters.cassandra.stores")
-"""What a lease imports."""
-
 SPARK_DIED = (Py4JError, ConnectionError)
 """What calls into Spark raise when its JVM has gone, or has begun to stop."""
 
@@ -103,7 +100,13 @@ class Application:
             stack.callback(server.close)
             server.start()
             session = start_session(
-                SessionSettings("parallax", self.leases, settings.spark_master, preload=PRELOAD)
+                SessionSettings(
+                    "parallax",
+                    self.leases,
+                    settings.spark_master,
+                    preload=("replicator.aggregate",),
+                    task_preload=("replicator.shard", "parallax.adapters.cassandra.stores"),
+                )
             )
             stack.callback(_stop_session, session)
             session_started()

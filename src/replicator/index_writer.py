@@ -161,7 +161,15 @@ class IndexFeed:
     @property
     def lag_entries(self) -> int:
         """Committed entries that are not indexed yet, as far as they are known."""
-        return len(self._queue) + self._lag_entries
+        with self._lock:
+            return len(self._queue) + self._lag_entries
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was offered or noted is indexed."""
+        with self._lock:
+            nothing_taken = not self._queue and not self._lag_entries
+            return nothing_taken and self._next is not None and self._next >= self._gap_below
 
     def lag_ms(self) -> float:
         """Age of the oldest entry known and not indexed."""
@@ -274,6 +282,6 @@ class IndexThread:
             if failing:
                 log.info("index is back")
             failing = False
-            if last and self._feed.lag_entries == 0:
+            if last and self._feed.complete:
                 return
             pause_ms = max(self._interval_ms, written * 1_000 / self._max_rows_per_s)

@@ -28,6 +28,7 @@ class Severity(Enum):
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 class Problem(Enum):
@@ -267,7 +268,7 @@ def _check_run_log(config: Config, route: Route, target: _Side) -> Iterator[Find
     found = target.topics.get(name)
     if found is None:
         yield Finding(
-            Severity.WARNING,
+            Severity.NOTE,
             Problem.RUN_LOG_MISSING,
             f"{route}/{name}",
             f"the run log does not exist yet on {target.cluster}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset, TopicId, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.run import LostRange, Run
 from parallax.domain.run import watermark as watermark_row
@@ -24,6 +24,8 @@ class Beginning:
         closes_at: the source's next offset at which the partition's present lineage ends, if it has one.
         predecessor_unknown: something of the same source incarnation was copied before `source_first`.
         why: for the log.
+        leader_epoch: of the source's last record below `source_first`, where it is known: reading on from there
+            shows at once if the source has lost more meanwhile.
     """
 
     lineage: Lineage
@@ -31,6 +33,7 @@ class Beginning:
     closes_at: SourceOffset | None
     predecessor_unknown: bool
     why: str
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Decision:
     Attributes:
         begins: a lineage to begin first.
         lost_up_to: the source holds nothing below this any more: the range from the position on is lost.
+        source_start: where the source's log begins.
     """
 
     topic_partition: TopicPartition
@@ -47,6 +51,7 @@ class Decision:
     reason: str = ""
     begins: Beginning | None = None
     lost_up_to: SourceOffset | None = None
+    source_start: int = 0
 
 
 def decide(
@@ -143,7 +148,7 @@ def _decide_one(
             predecessor_unknown=False,
             why=why,
         )
-        return Decision(item, status, begins=begins)
+        return Decision(item, status, begins=begins, source_start=log.low_watermark)
     cut = _cut(state, log, position, unreadable)
     if cut is not None:
         generation = max(known.generation + 1, log.leader_epoch)
@@ -153,11 +158,12 @@ def _decide_one(
             cut,
             predecessor_unknown=True,
             why=f"the source lost its tail: it now ends at {cut}, records up to {state.source_next} had been copied",
+            leader_epoch=UNKNOWN_EPOCH if unreadable is None else unreadable.leader_epoch,
         )
-        return Decision(item, status, begins=begins)
+        return Decision(item, status, begins=begins, source_start=log.low_watermark)
     if unreadable is not None and state.source_next < log.low_watermark:
-        return Decision(item, status, lost_up_to=log.low_watermark)
-    return Decision(item, status)
+        return Decision(item, status, lost_up_to=log.low_watermark, source_start=log.low_watermark)
+    return Decision(item, status, source_start=log.low_watermark)
 
 
 def _ids(lineage: Lineage) -> tuple[TopicId, TopicId]:
@@ -174,9 +180,11 @@ def _cut(
         and unreadable.diverged_at < state.source_next
     ):
         return unreadable.diverged_at
-    # The position of when the survey was asked for: a later one may rightly lie above this answer.
-    if position is not None and log.high_watermark < min(position, state.source_next):
-        return log.high_watermark
+    # The position of when the survey was asked for: a later one may rightly lie above this answer. Where records
+    # were copied, the end proves nothing (new ones may have come since): the reader asks by leader epoch.
+    nothing_copied = state.source_leader_epoch == UNKNOWN_EPOCH
+    if nothing_copied and position is not None and log.high_watermark < min(position, state.source_next):
+        return state.source_first
     return None
 
 
@@ -197,12 +205,14 @@ def begin(
         source_next=beginning.source_first,
         last_run_end=beginning.source_first,
         target_floor=TargetOffset(target_end),
+        source_leader_epoch=beginning.leader_epoch,
     )
     first = beginning.source_first
     opening = watermark_row(
         source_next=first,
         target_end=end.target_first,
         last_run_end=first if beginning.predecessor_unknown else SourceOffset(0),
+        source_leader_epoch=beginning.leader_epoch,
     )
     lost_from = beginning.closes_at if beginning.predecessor_unknown else SourceOffset(0)
     lost: tuple[LostRange, ...] = ()

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import structlog
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
@@ -26,7 +27,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from parallax.adapters.kafka.cluster import topic_id
 from parallax.adapters.kafka.errors import translated
 from parallax.adapters.kafka.settings import Settings
-from parallax.domain.errors import ClusterUnavailableError, FencedError, NotFoundError
+from parallax.domain.errors import ClusterUnavailableError, FencedError
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
@@ -48,8 +49,10 @@ from replicator.shard_ports import (
     Trouble,
 )
 
+log = structlog.get_logger(__name__)
+
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library leaves it untyped
-_DIVERGED = re.compile(r"broker end offset is (\d+)")
+_DIVERGED = re.compile(r"broker end offset is (\d+) \(offset leader epoch (-?\d+)\)")
 _CHANGED_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)")
 _REFUSALS = frozenset(
     {
@@ -235,8 +238,10 @@ class KafkaSource:
                 events.append(OutOfRange(item, None))
         elif code == KafkaError._LOG_TRUNCATION:  # noqa: SLF001 - as above
             found = _DIVERGED.search(error.str())
-            if item is not None:
-                events.append(OutOfRange(item, SourceOffset(int(found[1])) if found else None))
+            if item is not None and found is not None:
+                events.append(OutOfRange(item, SourceOffset(int(found[1])), int(found[2])))
+            elif item is not None:
+                events.append(OutOfRange(item, None))
         else:
             events.append(Trouble(f"{self._cluster}: {error.str()} ({error.name()})"))
 
@@ -382,10 +387,12 @@ class KafkaTarget:
             place = TopicPartition(TopicName(item.topic), item.partition)
             try:
                 found[place] = TargetOffset(future.result(timeout=self._timeout_s + 1).offset)
-            except (KafkaException, TimeoutError) as error:
-                problem = translated(error, self._cluster, f"reading the end of {place}")
-                if not isinstance(problem, NotFoundError):
-                    raise problem from error
+            except TimeoutError as error:
+                raise translated(error, self._cluster, f"reading the end of {place}") from error
+            except KafkaException as error:
+                if error.args[0].code() < 0:  # librdkafka's own codes: the cluster was not reached
+                    raise translated(error, self._cluster, f"reading the end of {place}") from error
+                log.info("no end", partition=str(place), problem=error.args[0].str())
         return found
 
     def close(self) -> None:

@@ -14,10 +14,12 @@ import structlog
 
 from replicator.lease import LeaseProgress
 from replicator.progress import Report
-from replicator.status_server import ENDING_PATH, REPORTS_PATH, TOKEN_HEADER
 
 _log = structlog.get_logger(__name__)
 
+TOKEN_HEADER = "X-Parallax-Token"  # noqa: S105 - the name of a header
+REPORTS_PATH = "/reports"
+ENDING_PATH = "/ending"
 _ANSWER_WITHIN_S = 2.0
 _LAST_REPORT_WITHIN_S = 2.0
 

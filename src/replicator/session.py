@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from parallax.domain.errors import InvariantError, ParallaxError
-from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset, TopicPartition
 from parallax.domain.run import Run
 from parallax.domain.run import watermark as watermark_row
 from parallax.runtime.config import Replicator
@@ -319,6 +319,13 @@ class ShardSession:
             raise SessionError(
                 f"{item}: the source handed out offset {block.offsets[0]} after {reading_from}"
             )
+        if (self._open is None or item not in self._open) and block.offsets[0] < self._position(item):
+            # Where nothing visible was, there are records now: that end of the source's log was thrown away.
+            state = self._states[item]
+            self._let_go(item)
+            self._out_of_range[item] = OutOfRange(item, state.last_run_end, state.source_leader_epoch)
+            self._ask()
+            return
         if self._open is None:
             self._target.begin()
             self._open = OpenTransaction(self._clock.monotonic_ms())
@@ -553,18 +560,19 @@ class ShardSession:
 
     def _cut_by_target(self, state: PartitionState, end: TargetOffset) -> Beginning:
         """The target lost its tail: go back to the source of its new end, under a new generation."""
-        cut = state.source_first
+        cut, epoch = state.source_first, UNKNOWN_EPOCH
         for row in self._history(state.topic_partition, state.lineage):
             if row.target_end <= end:
-                cut = row.source_end
+                cut, epoch = row.source_end, row.source_leader_epoch
             elif row.target_start < end:
-                cut = row.to_source(end)
+                cut, epoch = row.to_source(end), row.source_leader_epoch
         return Beginning(
             replace(state.lineage, generation=state.lineage.generation + 1),
             cut,
             cut,
             predecessor_unknown=True,
             why=f"the target lost its tail: it ends at {end}, records up to {state.target_floor} had been written",
+            leader_epoch=epoch,
         )
 
     def _read(self, decisions: Iterable[Decision]) -> None:
@@ -578,8 +586,13 @@ class ShardSession:
             if decision.begins is not None and state.lineage != decision.begins.lineage:
                 continue  # not committed: the target's end was not to be had
             self._out_of_range.pop(item, None)
-            position = self._position(item)
-            taking[item] = ReadFrom(position, state.source_leader_epoch, state.lineage.source_topic_id)
+            topic_id = state.lineage.source_topic_id
+            if decision.source_start <= state.last_run_end:
+                # From the end of the last record on, and not of what was skipped after it: the source can then
+                # tell by the record's leader epoch whether its log is still the same up to there.
+                taking[item] = ReadFrom(state.last_run_end, state.source_leader_epoch, topic_id)
+            else:
+                taking[item] = ReadFrom(self._position(item), UNKNOWN_EPOCH, topic_id)
         for item, place in taking.items():
             self._taken[item] = place.source_next
         if taking:

@@ -154,7 +154,6 @@ def hold_lease(
     """
     if connector is None:
         connector = KafkaConnector(config, ensure_target_topic or target_topic_creator(config, lease))
-    memory = _Memory()
     clock = connector.clock
     feed: IndexFeed | None = None
     thread: IndexThread | None = None
@@ -174,12 +173,31 @@ def hold_lease(
             max_rows_per_s=config.index.max_rows_per_s,
             name=str(lease),
         )
-    holder = _Holder(lease, config, connector, memory, feed, report, end_asked)
     try:
-        holder.run()
+        return copy_until_over(lease, config, connector, feed=feed, report=report, end_asked=end_asked)
     finally:
         if thread is not None:
             thread.close(_INDEX_PATIENCE_MS)
+
+
+def copy_until_over(
+    lease: Lease,
+    config: Config,
+    connector: Connector,
+    *,
+    feed: IndexFeed | None,
+    report: Report,
+    end_asked: Callable[[], bool] = lambda: False,
+    retries: RetryPolicy | None = None,
+) -> LeaseResult:
+    """`hold_lease` without the thread that turns the index feed.
+
+    Raises:
+        FencedError: another owner or a newer layout has taken over.
+    """
+    memory = _Memory()
+    holder = _Holder(lease, config, connector, memory, feed, report, end_asked, retries or RetryPolicy())
+    holder.run()
     holder.tell()
     return LeaseResult(
         lease=lease,
@@ -204,6 +222,7 @@ class _Holder:
         feed: IndexFeed | None,
         report: Report,
         end_asked: Callable[[], bool],
+        retries: RetryPolicy,
     ) -> None:
         self._lease = lease
         self._config = config
@@ -213,6 +232,7 @@ class _Holder:
         self._feed = feed
         self._report = report
         self._end_asked = end_asked
+        self._retries = retries
         self._reported_at = -float("inf")
         self._expired = False
 
@@ -222,7 +242,7 @@ class _Holder:
         Raises:
             FencedError: another owner has taken over.
         """
-        waits = RetryPolicy().waits_ms()
+        waits = self._retries.waits_ms()
         while not self._over():
             begun = self._memory.counts.transactions
             try:
@@ -244,7 +264,7 @@ class _Holder:
             self._memory.counts.aborts += 1
             self.tell()
             if self._memory.counts.transactions > begun:
-                waits = RetryPolicy().waits_ms()
+                waits = self._retries.waits_ms()
             self._clock.sleep_ms(min(next(waits), max(0.0, self._left_ms())))
 
     def tell(self, session: ShardSession | None = None) -> None:

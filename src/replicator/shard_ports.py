@@ -67,10 +67,12 @@ class OutOfRange:
 
     Attributes:
         diverged_at: where the source's log parts from what was read before, if the source told; else None.
+        leader_epoch: of the source's last record below that.
     """
 
     topic_partition: TopicPartition
     diverged_at: SourceOffset | None
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from parallax.domain.errors import ConfigError
 from replicator.board_metrics import BoardCollector
 from replicator.progress import ProgressBoard, Report
+from replicator.reporter import ENDING_PATH, REPORTS_PATH, TOKEN_HEADER
 
-TOKEN_HEADER = "X-Parallax-Token"  # noqa: S105 - the name of a header
-REPORTS_PATH = "/reports"
-ENDING_PATH = "/ending"
 _MAX_REPORT_BYTES = 16 * 1024 * 1024
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"

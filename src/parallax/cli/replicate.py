@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _CLUSTER_TIMEOUT_MS = 5_000
-_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 
 
 def replicate(
@@ -59,8 +59,8 @@ def replicate(
         _print(findings, as_json=as_json)
         raise typer.Exit(1 if any(finding.blocks for finding in findings) else 0)
     for finding in findings:
-        say = _log.error if finding.severity is Severity.ERROR else _log.warning
-        say("preflight", **finding.to_json())
+        say = {Severity.ERROR: _log.error, Severity.WARNING: _log.warning, Severity.NOTE: _log.info}
+        say[finding.severity]("preflight", **finding.to_json())
     refuse_if_blocked(findings)
     _run(settings, regions, with_sync=with_sync, available_now=available_now, json_logs=as_json or None)
 
@@ -112,9 +112,8 @@ def _run(
 def _extras(config: Config, *, with_sync: bool) -> list[Extra]:
     if not with_sync:
         return []
-    from syncjob.query import start_sync_query, sync_leases  # noqa: PLC0415 - as above
-
     from replicator.application import Extra  # noqa: PLC0415 - as above
+    from syncjob.query import start_sync_query, sync_leases  # noqa: PLC0415 - as above
 
     return [Extra("sync", sync_leases(config), lambda session: start_sync_query(session, config))]
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from parallax.domain.errors import PreflightError
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.java import find_java_home
-from parallax.runtime.spark_daemon import PRELOAD_VARIABLE
+from parallax.runtime.spark_daemon import PRELOAD_VARIABLE, TASK_PRELOAD_VARIABLE
 
 LOOPBACK = "127.0.0.1"
 SPARE_SLOTS = 2
@@ -40,7 +40,8 @@ class SessionSettings:
         leases: how many leases run at once, over all queries.
         master: Spark's master; None: this process, with slots for all leases.
         heap_mb: the driver's heap. The payload never crosses the JVM, so that it needs no more.
-        preload: modules that leases need, imported once on each executor.
+        preload: modules that planners and holders need, imported once for each kind of Python worker.
+        task_preload: modules that only tasks need.
     """
 
     application: str
@@ -48,6 +49,7 @@ class SessionSettings:
     master: str | None = None
     heap_mb: int = 512
     preload: tuple[str, ...] = ()
+    task_preload: tuple[str, ...] = ()
 
 
 def master_of(settings: SessionSettings) -> str:
@@ -80,16 +82,23 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
         "spark.python.task.killTimeout": "2s",
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "parallax.runtime.spark_daemon",
-        f"spark.executorEnv.{PRELOAD_VARIABLE}": ",".join(settings.preload),
         "spark.sql.adaptive.enabled": "false",  # Spark warns of it at every streaming query
         "spark.sql.streaming.stopTimeout": "20s",
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
+    options |= {f"spark.executorEnv.{name}": value for name, value in _preloads(settings).items()}
     if is_local(master_of(settings)):
         options |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     return options
+
+
+def _preloads(settings: SessionSettings) -> dict[str, str]:
+    return {
+        PRELOAD_VARIABLE: ",".join(settings.preload),
+        TASK_PRELOAD_VARIABLE: ",".join(settings.task_preload),
+    }
 
 
 def is_local(master: str) -> bool:
@@ -112,7 +121,7 @@ def start_session(settings: SessionSettings, environ: MutableMapping[str, str] |
     # The same interpreter on both sides; another one would lack this package.
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    environ[PRELOAD_VARIABLE] = ",".join(settings.preload)
+    environ.update(_preloads(settings))
     if is_local(master_of(settings)):
         environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.builder

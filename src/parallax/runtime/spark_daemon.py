@@ -1,8 +1,9 @@
 """PySpark's own daemon, with what leases need imported before it forks.
 
-Every Python worker of Spark is a fork of this process. Importing the Kafka and Cassandra clients once, instead of
-once in each of them, makes leases begin sooner and share the memory. Nothing but imports may happen here: a
-client, a thread or a socket would not survive the fork.
+Every Python worker of Spark is a fork of such a process; Spark has one for tasks and some more for planning and
+committing a batch. Importing once, instead of once in each fork, makes leases begin sooner, share memory, and
+shortens the pause between two epochs. Nothing but imports may happen here: a client, a thread or a socket would not
+survive the fork.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ import sys
 from pyspark import daemon
 
 PRELOAD_VARIABLE = "PARALLAX_PRELOAD"
-"""Names the modules, separated by commas."""
+"""Names modules that every kind of worker needs, separated by commas."""
+
+TASK_PRELOAD_VARIABLE = "PARALLAX_TASK_PRELOAD"
+"""Names modules that only tasks need."""
 
 _TASK_WORKER = "pyspark.worker"
-"""Spark starts a daemon for each kind of worker; only this one runs tasks."""
 
 
-def preload() -> None:
-    """Import what the environment names."""
-    for name in filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(",")):
+def preload(worker_module: str) -> None:
+    """Import what the environment names for this kind of worker."""
+    names = os.environ.get(PRELOAD_VARIABLE, "").split(",")
+    if worker_module == _TASK_WORKER:
+        names += os.environ.get(TASK_PRELOAD_VARIABLE, "").split(",")
+    for name in filter(None, names):
         importlib.import_module(name)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == _TASK_WORKER:
-        preload()
+    preload(sys.argv[1])
     daemon.manager()
