@@ -17,7 +17,8 @@ from parallax.domain.ids import RegionName, Route
 from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.lease_source import LeaseKey
 from replicator.progress import SILENT_AFTER_MS, ProgressBoard, Report
-from replicator.status_server import TOKEN_HEADER, StatusServer
+from replicator.reporter import TOKEN_HEADER
+from replicator.status_server import StatusServer
 
 ROUTE = Route(RegionName("a"), RegionName("b"))
 KEYS = [LeaseKey(ROUTE, 0), LeaseKey(ROUTE, 1)]
