@@ -245,3 +245,4 @@ class Group:
         self.world.excused |= self.consumed - here  # nobody said whether to read these again
         self.consumed = (self.consumed & below) | (self.consumed & kept)
         self.commit = to
+        self.refresh()  # whoever is set back asks again: an operator's commit carries no metadata

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.model import Options, World, options_of, run_world
 
-WORLDS = 2_000
-LONG_WORLDS = 150
+WORLDS = 1_500
+LONG_WORLDS = 100
 
 
 @pytest.mark.parametrize("part", range(4))
