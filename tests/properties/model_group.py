@@ -245,4 +245,5 @@ class Group:
         self.world.excused |= self.consumed - here  # nobody said whether to read these again
         self.consumed = (self.consumed & below) | (self.consumed & kept)
         self.commit = to
-        self.refresh()  # whoever is set back asks again: an operator's commit carries no metadata
+        if self.progress is not None and to >= self.progress.resume_offset:
+            self.refresh()  # a client set back above it asks again: an operator's commit carries no metadata
