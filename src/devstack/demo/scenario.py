@@ -37,11 +37,11 @@ _LOOKS_BEFORE_ALARM = 3
 
 _BYTES_PER_RECORD = 210
 """A trip with its key and headers, as it travels uncompressed."""
-_NARROW_SHARE = 0.6
-"""The far route gets this share of region a's rate in its busy stretches; it catches up in the idle ones."""
+_NARROW_SHARE = 0.3
+"""The far route gets this share of region a's rate in its busy stretches."""
 _SLOW_SHARE = 0.85
 """The groups are held to this share of the flow in busy stretches, so that they have a lag."""
-_LEAST_PENDING_RECORDS = 100
+_LEAST_PENDING_RECORDS = 400
 _LEAST_LAG_OFFSETS = 200
 
 
