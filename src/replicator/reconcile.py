@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset, TopicId, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TopicId, TopicPartition
 from parallax.domain.outcome import Outcome
-from parallax.domain.run import LostRange, Run
-from parallax.domain.run import watermark as watermark_row
 from parallax.ports import TopicInfo
 from replicator.lease import PartitionStatus, shard_of
 from replicator.shard_ports import LogEnd, OutOfRange, Survey
-from replicator.state import NO_TOPIC, PartitionChange, PartitionState
+from replicator.state import NO_TOPIC, PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,53 +184,3 @@ def _cut(
     if nothing_copied and position is not None and log.high_watermark < min(position, state.source_next):
         return state.source_first
     return None
-
-
-def begin(
-    item: TopicPartition, beginning: Beginning, old: PartitionState | None, target_end: int
-) -> tuple[PartitionChange, ...]:
-    """The changes that close a partition's lineage and open the next, beginning with its activation watermark.
-
-    Where the target holds nothing of the source incarnation yet, the watermark says that nothing lies before it
-    (`previous_source_end` 0); source records that were gone by then are a lost range of their own.
-    """
-    end = PartitionState(
-        item,
-        beginning.lineage,
-        0 if old is None else old.sequence + 1,
-        beginning.source_first,
-        target_first=TargetOffset(target_end),
-        source_next=beginning.source_first,
-        last_run_end=beginning.source_first,
-        target_floor=TargetOffset(target_end),
-        source_leader_epoch=beginning.leader_epoch,
-    )
-    first = beginning.source_first
-    opening = watermark_row(
-        source_next=first,
-        target_end=end.target_first,
-        last_run_end=first if beginning.predecessor_unknown else SourceOffset(0),
-        source_leader_epoch=beginning.leader_epoch,
-    )
-    lost_from = beginning.closes_at if beginning.predecessor_unknown else SourceOffset(0)
-    lost: tuple[LostRange, ...] = ()
-    if lost_from is not None and lost_from < first:
-        lost = (LostRange(lost_from, first, end.target_first),)
-    opened = PartitionChange(end, (opening,), lost)
-    if old is None:
-        return (opened,)
-    closes_at = old.source_next if beginning.closes_at is None else beginning.closes_at
-    return (PartitionChange(replace(old, source_next=closes_at), closed=True), opened)
-
-
-def lose(state: PartitionState, up_to: SourceOffset, target_end: int) -> PartitionChange:
-    """The change that records what retention took: a lost range, and a watermark from which copying goes on."""
-    end = TargetOffset(target_end)
-    row: Run = watermark_row(
-        source_next=up_to,
-        target_end=end,
-        last_run_end=up_to,
-        source_leader_epoch=state.source_leader_epoch,
-    )
-    after = replace(state, source_next=up_to, last_run_end=up_to, target_floor=end)
-    return PartitionChange(after, (row,), (LostRange(state.source_next, up_to, end),))

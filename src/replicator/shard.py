@@ -4,110 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
-from parallax.adapters.kafka.settings import client_settings
 from parallax.domain.errors import ClusterUnavailableError, FencedError
-from parallax.domain.ids import SourceOffset, TopicName, TopicPartition, aggregate_cluster, regional_cluster
-from parallax.ports import MappingIndexWriter, TopicInfo
+from parallax.domain.ids import SourceOffset, TopicPartition
+from parallax.ports import MappingIndexWriter
 from parallax.runtime.config import Config
 from parallax.runtime.retry import RetryPolicy
-from replicator.discovery import EnsureTargetTopic, KafkaSurveyor
+from replicator.connector import Connector, KafkaConnector, target_topic_creator
+from replicator.discovery import EnsureTargetTopic
 from replicator.index_writer import IndexFeed, IndexThread
-from replicator.layout import LayoutRecord, read_layout
-from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress, transactional_id
+from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
 from replicator.pb.runlog_pb2 import Entry
-from replicator.record_path import KafkaSource, KafkaTarget
-from replicator.run_log import KafkaRunLog, SystemClock, load_states, rows_of_lineage, run_log_topic
-from replicator.session import (
+from replicator.run_log import load_states, rows_of_lineage
+from replicator.session import ShardSession
+from replicator.session_end import (
     Counts,
     PartitionRefusedError,
     SessionError,
-    ShardSession,
     Stop,
     TargetCut,
     TargetTailLostError,
 )
-from replicator.shard_ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
-from replicator.topics import TopicAdmin
-from replicator.topics import ensure_target_topic as create_or_grow
+from replicator.shard_ports import RunLogReader, SourceReader, Surveyor, TargetWriter
 
 log = structlog.get_logger(__name__)
 
 _REPORT_INTERVAL_MS = 1_000
 _INDEX_PATIENCE_MS = 5_000
-_TOPIC_TIMEOUT_MS = 10_000
 
 Report = Callable[[LeaseProgress], None]
-
-
-class Connector(Protocol):
-    """Opens the doors that a session needs; `KafkaConnector` on real clusters, the simulation in memory."""
-
-    @property
-    def clock(self) -> Clock:
-        """Time."""
-
-    def target(self, lease: Lease) -> TargetWriter:
-        """The target, initialised: older owners are fenced from now on."""
-
-    def source(self, lease: Lease) -> SourceReader:
-        """The source."""
-
-    def surveyor(self, lease: Lease) -> Surveyor:
-        """The survey of both."""
-
-    def run_log(self, lease: Lease) -> RunLogReader:
-        """The shard's partition of the run log."""
-
-    def layout(self, lease: Lease) -> LayoutRecord | None:
-        """The route's layout, as the target has it now."""
-
-
-class KafkaConnector:
-    """`Connector` on confluent-kafka."""
-
-    def __init__(self, config: Config, ensure_target_topic: EnsureTargetTopic) -> None:
-        self._config = config
-        self._ensure = ensure_target_topic
-        self._clock = SystemClock()
-
-    @property
-    def clock(self) -> Clock:
-        """This machine's time."""
-        return self._clock
-
-    def target(self, lease: Lease) -> TargetWriter:
-        """A transactional producer, initialised."""
-        cluster = aggregate_cluster(lease.route.target)
-        return KafkaTarget(
-            client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}"),
-            cluster,
-            run_log_topic=run_log_topic(self._config, lease.route.source),
-            shard=lease.shard,
-            transactional_id=transactional_id(lease.route, lease.layout, lease.shard),
-            transaction_timeout_ms=self._config.replicator.transaction_timeout_ms,
-        )
-
-    def source(self, lease: Lease) -> SourceReader:
-        """A consumer without a group."""
-        cluster = regional_cluster(lease.route.source)
-        settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.target}")
-        return KafkaSource(settings, cluster)
-
-    def surveyor(self, lease: Lease) -> Surveyor:
-        """A thread with two admin clients."""
-        return KafkaSurveyor(self._config, lease, self._ensure)
-
-    def run_log(self, lease: Lease) -> RunLogReader:
-        """The shard's partition of the run log."""
-        return KafkaRunLog(self._config, lease.route, lease.shard)
-
-    def layout(self, lease: Lease) -> LayoutRecord | None:
-        """The layout record."""
-        return read_layout(self._config, lease.route)
 
 
 @dataclass(slots=True)
@@ -365,20 +292,3 @@ class _Holder:
     def _others_wrote(self, run_log: RunLogReader) -> bool:
         start = self._memory.last_own_entry + 1
         return any(True for _ in run_log.read(max(start, run_log.start()), run_log.end()))
-
-
-def target_topic_creator(config: Config, lease: Lease) -> EnsureTargetTopic:
-    """Creates target topics as their source topics are, and lets those grow that have been replicated before."""
-    source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
-    admins: list[TopicAdmin] = []
-
-    def ensure(info: TopicInfo) -> None:
-        if not admins:
-            admins.append(TopicAdmin(source, config.cluster(source), timeout_ms=_TOPIC_TIMEOUT_MS))
-            admins.append(TopicAdmin(target, config.cluster(target), timeout_ms=_TOPIC_TIMEOUT_MS))
-        settings = admins[0].configs([info.topic]).get(info.topic, {})
-        create_or_grow(admins[1], info.topic, info.partitions, settings, may_grow=info.topic in seen)
-        seen.add(info.topic)
-
-    seen: set[TopicName] = set()
-    return ensure

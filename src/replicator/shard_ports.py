@@ -1,7 +1,7 @@
 """What the copy loop of a shard needs of the outside: a source, a target, a survey of topics, a clock.
 
-`replicator.record_path` and `replicator.discovery` implement these doors on confluent-kafka; the simulation in
-``tests/sim`` implements them in memory, so that the loop itself is the same code in both.
+`replicator.connector` opens these doors over confluent-kafka, the simulation in ``tests/sim`` in memory: the loop
+itself is the same code in both.
 """
 
 from __future__ import annotations

@@ -1,0 +1,105 @@
+"""Opens the doors of the copy loop (`replicator.shard_ports`) onto real clusters."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from parallax.adapters.kafka.settings import client_settings
+from parallax.domain.ids import TopicName, aggregate_cluster, regional_cluster
+from parallax.ports import TopicInfo
+from parallax.runtime.config import Config
+from replicator.discovery import EnsureTargetTopic, KafkaSurveyor
+from replicator.layout import LayoutRecord, read_layout
+from replicator.lease import Lease, transactional_id
+from replicator.record_source import KafkaSource
+from replicator.record_target import KafkaTarget
+from replicator.run_log import KafkaRunLog, SystemClock, run_log_topic
+from replicator.shard_ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
+from replicator.topics import TopicAdmin
+from replicator.topics import ensure_target_topic as create_or_grow
+
+_TOPIC_TIMEOUT_MS = 10_000
+
+
+class Connector(Protocol):
+    """Opens the doors that a session needs; `KafkaConnector` on real clusters, the simulation in memory."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+
+    def target(self, lease: Lease) -> TargetWriter:
+        """The target, initialised: older owners are fenced from now on."""
+
+    def source(self, lease: Lease) -> SourceReader:
+        """The source."""
+
+    def surveyor(self, lease: Lease) -> Surveyor:
+        """The survey of both."""
+
+    def run_log(self, lease: Lease) -> RunLogReader:
+        """The shard's partition of the run log."""
+
+    def layout(self, lease: Lease) -> LayoutRecord | None:
+        """The route's layout, as the target has it now."""
+
+
+class KafkaConnector:
+    """`Connector` on confluent-kafka."""
+
+    def __init__(self, config: Config, ensure_target_topic: EnsureTargetTopic) -> None:
+        self._config = config
+        self._ensure = ensure_target_topic
+        self._clock = SystemClock()
+
+    @property
+    def clock(self) -> Clock:
+        """This machine's time."""
+        return self._clock
+
+    def target(self, lease: Lease) -> TargetWriter:
+        """A transactional producer, initialised."""
+        cluster = aggregate_cluster(lease.route.target)
+        return KafkaTarget(
+            client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}"),
+            cluster,
+            run_log_topic=run_log_topic(self._config, lease.route.source),
+            shard=lease.shard,
+            transactional_id=transactional_id(lease.route, lease.layout, lease.shard),
+            transaction_timeout_ms=self._config.replicator.transaction_timeout_ms,
+        )
+
+    def source(self, lease: Lease) -> SourceReader:
+        """A consumer without a group."""
+        cluster = regional_cluster(lease.route.source)
+        settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.target}")
+        return KafkaSource(settings, cluster)
+
+    def surveyor(self, lease: Lease) -> Surveyor:
+        """A thread with two admin clients."""
+        return KafkaSurveyor(self._config, lease, self._ensure)
+
+    def run_log(self, lease: Lease) -> RunLogReader:
+        """The shard's partition of the run log."""
+        return KafkaRunLog(self._config, lease.route, lease.shard)
+
+    def layout(self, lease: Lease) -> LayoutRecord | None:
+        """The layout record."""
+        return read_layout(self._config, lease.route)
+
+
+def target_topic_creator(config: Config, lease: Lease) -> EnsureTargetTopic:
+    """Creates target topics as their source topics are, and lets those grow that have been replicated before."""
+    source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
+    admins: list[TopicAdmin] = []
+
+    def ensure(info: TopicInfo) -> None:
+        if not admins:
+            admins.append(TopicAdmin(source, config.cluster(source), timeout_ms=_TOPIC_TIMEOUT_MS))
+            admins.append(TopicAdmin(target, config.cluster(target), timeout_ms=_TOPIC_TIMEOUT_MS))
+        settings = admins[0].configs([info.topic]).get(info.topic, {})
+        create_or_grow(admins[1], info.topic, info.partitions, settings, may_grow=info.topic in seen)
+        seen.add(info.topic)
+
+    seen: set[TopicName] = set()
+    return ensure

@@ -1,0 +1,243 @@
+"""A session's side of the target: the open transaction, the states that commits leave, watermarks and snapshots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+
+from parallax.domain.errors import InvariantError
+from parallax.domain.ids import SourceOffset, TargetOffset, TopicPartition
+from parallax.domain.run import watermark as watermark_row
+from parallax.runtime.config import Replicator
+from replicator.lease import Lease, PartitionProgress, PartitionStatus
+from replicator.pb.runlog_pb2 import Entry
+from replicator.session_end import (
+    Counts,
+    PartitionRefusedError,
+    SessionError,
+    Stop,
+    TargetCut,
+    TargetTailLostError,
+)
+from replicator.shard_ports import Clock, RecordBlock, RecordRefusedError, TargetWriter
+from replicator.state import PartitionChange, PartitionState, encode
+from replicator.transaction import OpenTransaction
+
+MAX_RECORDS_PER_TRANSACTION = 40_000
+"""Were each record a run of its own, the run-log entry would still stay below Kafka's 1 MB."""
+_PATH = "record"
+_IDLE_SHARE, _CHECK_SHARE = 0.75, 0.25
+"""Of the watermark interval: a partition idle for the first gets a watermark, looked for every so often. Together
+no partition goes without a row for longer than the interval."""
+
+Positions = Callable[[TopicPartition], SourceOffset]
+"""A partition's settled position: what is committed, and the non-records after it."""
+
+
+class Ledger:
+    """What is committed and what is about to be.
+
+    Args:
+        lease: the shard.
+        settings: intervals and bounds.
+        target: where records and entries go.
+        clock: time.
+        states: the partitions as the run log has them.
+        counts: where to count.
+        committed: called with each committed entry and its offset in the run log.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        settings: Replicator,
+        *,
+        target: TargetWriter,
+        clock: Clock,
+        states: Mapping[TopicPartition, PartitionState],
+        counts: Counts,
+        committed: Callable[[int, Entry], None],
+    ) -> None:
+        self._lease = lease
+        self._settings = settings
+        self._target = target
+        self._clock = clock
+        self._committed = committed
+        self.states: dict[TopicPartition, PartitionState] = dict(states)
+        self.counts = counts
+        self.open: OpenTransaction | None = None
+        self.last_commit_at = clock.monotonic_ms()
+        self._latency_ms: dict[TopicPartition, float] = {}
+        self._row_at: dict[TopicPartition, float] = {}
+        self._watermark_at = clock.monotonic_ms()
+        self._snapshot_at = -math.inf  # the first entry is a snapshot: it shows that this owner has begun
+        self._entries_since_snapshot = 0
+
+    def holds(self, item: TopicPartition) -> bool:
+        """Whether the open transaction has records of the partition."""
+        return self.open is not None and item in self.open
+
+    def send(self, block: RecordBlock) -> None:
+        """Send records in the open transaction, beginning one if there is none."""
+        if self.open is None:
+            self._target.begin()
+            self.open = OpenTransaction(self._clock.monotonic_ms())
+        self._target.produce(block)
+        self.open.add(block)
+
+    def full(self) -> bool:
+        """Whether the open transaction has reached a bound."""
+        return self.open is not None and (
+            self.open.size_bytes >= self._settings.commit_max_bytes
+            or self.open.records >= MAX_RECORDS_PER_TRANSACTION
+            or self._clock.monotonic_ms() - self.open.began_at_ms >= self._settings.commit_max_interval_ms
+        )
+
+    def watermarks_due(self) -> bool:
+        """Whether it is time to look for partitions without a row for long enough."""
+        share = self._settings.watermark_interval_ms * _CHECK_SHARE
+        return self._clock.monotonic_ms() - self._watermark_at >= share
+
+    def commit(self, settled: Positions) -> Collection[TopicPartition]:
+        """Commit what is open together with the watermarks that are due.
+
+        Returns:
+            Partitions whose target ends below what was committed: it lost its tail, or was created anew.
+        """
+        opened = self.open
+        changes = [] if opened is None else self._changes_of(opened)
+        behind: list[TopicPartition] = []
+        if self.watermarks_due():
+            changes += self._watermarks(settled, behind)
+            self._watermark_at = self._clock.monotonic_ms()
+        self.write(changes)
+        return behind
+
+    def _changes_of(self, opened: OpenTransaction) -> list[PartitionChange]:
+        try:
+            targets = self._target.settle()
+        except RecordRefusedError as error:
+            item = error.topic_partition
+            refused_at = SourceOffset(opened.record_offset(item, error.index))
+            reason = (
+                f"{item}: record at source offset {refused_at} of {self._lease.route}: {error.reason}; "
+                f"copying of this partition stops before it"
+            )
+            raise PartitionRefusedError(Stop(item, self.states[item].lineage, refused_at, reason)) from error
+        for item in opened.partitions:
+            state, acknowledged = self.states[item], targets.get(item)
+            if acknowledged and acknowledged[0] < state.target_floor:
+                raise TargetTailLostError(TargetCut(item, state.lineage, TargetOffset(acknowledged[0])))
+        try:
+            return [opened.change(self.states[item], targets.get(item, ())) for item in opened.partitions]
+        except InvariantError as error:
+            raise SessionError(f"the target's acknowledgements don't fit: {error}") from error
+
+    def _watermarks(self, settled: Positions, behind: list[TopicPartition]) -> list[PartitionChange]:
+        """Watermarks for partitions without a row for long enough and without records in this transaction.
+
+        The position is settled before the target's end is read, and both hold only if the entry is committed.
+        """
+        idle_since = self._clock.monotonic_ms() - self._settings.watermark_interval_ms * _IDLE_SHARE
+        positions = {
+            item: settled(item)
+            for item in self.states
+            if not self.holds(item) and self._row_at.get(item, -math.inf) <= idle_since
+        }
+        ends = self._target.ends(positions) if positions else {}
+        changes = []
+        for item, position in positions.items():
+            state, end = self.states[item], ends.get(item)
+            if end is None:
+                continue
+            if end < state.target_floor:
+                behind.append(item)
+                continue
+            row = watermark_row(
+                source_next=position,
+                target_end=end,
+                last_run_end=state.last_run_end,
+                source_leader_epoch=state.source_leader_epoch,
+            )
+            changes.append(PartitionChange(state.after((row,), position), (row,)))
+        self.counts.watermarks += len(changes)
+        return changes
+
+    def write(self, changes: Collection[PartitionChange]) -> None:
+        """Commit an entry with these changes, and with the data of the open transaction."""
+        opened, now = self.open, self._clock.monotonic_ms()
+        snapshot = (
+            now - self._snapshot_at >= self._settings.snapshot_interval_ms
+            or self._entries_since_snapshot >= self._settings.snapshot_interval_records
+        )
+        if not changes and not snapshot:
+            return
+        after = dict(self.states)
+        for change in changes:
+            if change.closed:
+                after.pop(change.state.topic_partition, None)
+            else:
+                after[change.state.topic_partition] = change.state
+        entry = encode(
+            layout=self._lease.layout,
+            shard=self._lease.shard,
+            path=_PATH,
+            changes=list(changes),
+            everything=after if snapshot else None,
+            committed_at_ms=self._clock.now_ms(),
+        )
+        if opened is None:
+            self._target.begin()
+        offset = self._target.commit(entry)
+        self.states = after
+        self.open = None
+        self._entries_since_snapshot = 0 if snapshot else self._entries_since_snapshot + 1
+        now = self._clock.monotonic_ms()
+        self.last_commit_at = now
+        if snapshot:
+            self._snapshot_at = now
+        self.counts.transactions += 1
+        for change in changes:
+            self._row_at[change.state.topic_partition] = now
+        if opened is not None:
+            self._count(opened)
+        self._committed(offset, entry)
+
+    def _count(self, opened: OpenTransaction) -> None:
+        wall_ms = self._clock.now_ms()
+        for item in opened.partitions:
+            count = opened.count(item)
+            self.counts.records[item] = self.counts.records.get(item, 0) + count
+            share = opened.size_bytes * count // opened.records
+            self.counts.bytes_of[item] = self.counts.bytes_of.get(item, 0) + share
+            newest = opened.newest_ms(item)
+            if newest > 0:
+                self._latency_ms[item] = max(0.0, wall_ms - newest)
+        self.counts.size_bytes += opened.size_bytes
+
+    def progress(
+        self,
+        status: Mapping[TopicPartition, tuple[PartitionStatus, str]],
+        settled: Positions,
+        source_ends: Mapping[TopicPartition, int],
+    ) -> tuple[PartitionProgress, ...]:
+        """Each partition's part of a report; latencies are of what was committed since the last call."""
+        parts = []
+        for item in sorted({*self.states, *status}):
+            position = settled(item) if item in self.states else 0
+            state, reason = status.get(item, (PartitionStatus.WAITING, ""))
+            parts.append(
+                PartitionProgress(
+                    topic=item.topic,
+                    partition=item.partition,
+                    records=self.counts.records.get(item, 0),
+                    size_bytes=self.counts.bytes_of.get(item, 0),
+                    source_next=position,
+                    lag_records=max(0, source_ends.get(item, position) - position),
+                    replication_latency_ms=self._latency_ms.get(item),
+                    status=state,
+                    reason=reason,
+                )
+            )
+        self._latency_ms.clear()
+        return tuple(parts)

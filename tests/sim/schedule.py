@@ -1,0 +1,97 @@
+"""Several threads of which one runs at a time, chosen by a seed at every call that could block."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+
+class Crash(BaseException):
+    """The process is gone: nothing of it may catch this or tidy up."""
+
+
+class Actor:
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self.name = name
+        self.asleep_until = 0.0
+        self.over = False
+        self.doomed = False
+        self.failure: BaseException | None = None
+        self.turn = threading.Semaphore(0)
+        self.work = work
+
+
+class Schedule:
+    """Hands one baton around. Time passes only here, so a seed decides everything."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now_ms = 1_000_000.0
+        self.actors: list[Actor] = []
+        self.steps = 0
+        self.calm = False
+        self.on_step: Callable[[], None] = lambda: None
+        self._running: Actor | None = None
+        self._main = threading.Semaphore(0)
+
+    def spawn(self, name: str, work: Callable[[], None]) -> Actor:
+        actor = Actor(name, work)
+        self.actors.append(actor)
+        threading.Thread(target=self._live, args=(actor,), name=name, daemon=True).start()
+        return actor
+
+    def run(self, until: Callable[[], bool], *, at_most_steps: int) -> None:
+        """Let actors run until the condition holds; the baton comes back between two steps."""
+        bound = self.steps + at_most_steps
+        while not until():
+            assert self.steps < bound, f"not done after {at_most_steps} steps"
+            actor = self._choose()
+            if actor is None:
+                return
+            self._running = actor
+            actor.turn.release()
+            self._main.acquire()
+            if actor.failure is not None:
+                raise actor.failure
+
+    def step(self) -> None:
+        """Called by the running actor wherever it could block: others may run first, or it may die here."""
+        actor = self._running
+        assert actor is not None
+        self.steps += 1
+        self.now_ms += self.random.choice((1, 3, 10, 30))
+        self.on_step()
+        if self.calm or self.random.random() < 0.15 or actor.asleep_until > self.now_ms:
+            self._main.release()
+            actor.turn.acquire()
+        if actor.doomed:
+            raise Crash(actor.name)
+
+    def sleep(self, duration_ms: float) -> None:
+        assert self._running is not None
+        self._running.asleep_until = self.now_ms + duration_ms
+        self.step()
+
+    def _live(self, actor: Actor) -> None:
+        actor.turn.acquire()
+        try:
+            if not actor.doomed:
+                actor.work()
+        except Crash:
+            pass
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that runs the test
+            actor.failure = error
+        actor.over = True
+        self._main.release()
+
+    def _choose(self) -> Actor | None:
+        alive = [actor for actor in self.actors if not actor.over]
+        if not alive:
+            return None
+        awake = [actor for actor in alive if actor.asleep_until <= self.now_ms or actor.doomed]
+        if not awake:
+            first = min(alive, key=lambda actor: actor.asleep_until)
+            self.now_ms = max(self.now_ms, first.asleep_until)
+            awake = [first]
+        return self.random.choice(awake)
