@@ -158,6 +158,8 @@ class _Deciding:
         if not self.side.reachable:
             return Reason.TARGET_AWAY, Outcome.UNREACHABLE
         topic_id = self.side.topic_ids.get(self.item.topic)
+        if answer.high_watermark is None and Outcome.UNREACHABLE in answer.notes:
+            return Reason.TARGET_AWAY, Outcome.UNREACHABLE  # for the service, which asks by itself
         if topic_id is None or answer.high_watermark is None or answer.target_topic_id != topic_id:
             return Reason.NO_TOPIC, answer.outcome
         seen = self.side.commits.get(self.item)

@@ -1,0 +1,591 @@
+"""The syncjob over a world whose every record is known, with the real offset service's use cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from tests.offset_world import GROUP, TOPIC, FakeCluster, World
+from tests.support import poll_until
+
+from offsetsvc.convert import group_to_pb
+from offsetsvc.failover import FailoverRequest
+from parallax.domain.errors import FencedError, StoreUnavailableError, UnknownTopicError
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.metadata import decode
+from parallax.domain.outcome import Outcome
+from parallax.ports import GroupCommit, GroupState, TopicInfo
+from parallax.runtime.deadline import Deadline
+from syncjob.asking import answer_from_pb
+from syncjob.cycle import CycleReport, Syncer
+from syncjob.facts import Answer, Pair
+from syncjob.plan import Decision, Reason
+
+P0 = TopicPartition(TOPIC, 0)
+DAY_MS = 86_400_000
+
+
+@dataclass
+class Writer(FakeCluster):
+    """A cluster that can be written to; what happens around a write is the test's."""
+
+    members: dict[GroupName, int] = field(default_factory=dict)
+    written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)
+    after_write: Callable[[], None] = lambda: None
+
+    def groups(self) -> Sequence[GroupState]:
+        self._answer()
+        return [GroupState(group, "Stable", self.members.get(group, 0)) for group in self.commits]
+
+    def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+        return dict(super().committed(group))
+
+    def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        self._answer()
+        if not commits:
+            return
+        if self.members.get(group):
+            raise FencedError(f"{group} has members")
+        self.commits.setdefault(group, {}).update(commits)
+        self.written.append(dict(commits))
+        self.after_write()
+
+
+@dataclass
+class Bench:
+    """A world with a syncjob in it."""
+
+    world: World
+    syncer: Syncer
+    asked: list[Pair]
+
+    def cycle(self) -> CycleReport:
+        self.world.now_ms += 1_000
+        return self.syncer.cycle()
+
+    def decision(self, target: str, partition: int = 0) -> Decision:
+        """What a cycle decides for the group on a region's cluster."""
+        return only(self.cycle(), target, partition)
+
+    def writer(self, region: str) -> Writer:
+        found = self.world.cluster(region)
+        assert isinstance(found, Writer)
+        return found
+
+    def commit(self, region: str, partition: int = 0, group: GroupName = GROUP) -> GroupCommit | None:
+        return self.writer(region).commits.get(group, {}).get(TopicPartition(TOPIC, partition))
+
+
+def only(report: CycleReport, target: str, partition: int = 0, group: GroupName = GROUP) -> Decision:
+    found = [
+        item
+        for item in report.decisions
+        if (item.group, item.target, item.topic_partition.partition)
+        == (group, f"aggregate-{target}", partition)
+    ]
+    assert len(found) == 1, report
+    return found[0]
+
+
+@pytest.fixture
+def bench() -> Iterator[Callable[..., Bench]]:
+    with ExitStack() as stack:
+
+        def make(*regions: str, dry_run: bool = False, partitions: int = 1, **sync: Any) -> Bench:
+            world = World(
+                regions or ("a", "b"),
+                partitions=partitions,
+                service={"cluster_timeout_ms": 200},
+                sync=sync,
+            )
+            for name, cluster in list(world.clusters.items()):
+                world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+            service = stack.enter_context(world.service())
+            asked: list[Pair] = []
+
+            def ask(
+                group: GroupName, pair: Pair, topics: Sequence[TopicName]
+            ) -> Mapping[TopicPartition, Answer]:
+                asked.append(pair)
+                request = FailoverRequest(group, *pair, topics=tuple(topics))
+                answers = service.failover_offsets(request, Deadline.after_ms(10_000))
+                found = [answer_from_pb(item) for item in group_to_pb(answers).offsets]
+                return {item.topic_partition: item for item in found}
+
+            writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
+            syncer = Syncer(
+                world.config, writers, world.groups, ask, dry_run=dry_run, now_ms=lambda: world.now_ms
+            )
+            stack.callback(syncer.close)
+            return Bench(world, syncer, asked)
+
+        yield make
+
+
+def two_sources(world: World) -> None:
+    """On a: a0..9 b0..9. On b: b0..9 a0..9. All indexed, nothing pending."""
+    world.copy("a", "a", 10)
+    world.copy("b", "a", 10)
+    world.copy("b", "b", 10)
+    world.copy("a", "b", 10)
+    world.watermarks()
+
+
+class TestPublishing:
+    def test_the_first_cycle_publishes_where_the_group_never_committed(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)  # all of a, b0..4
+        decision = it.decision("b")
+        assert (decision.reason, decision.origin, decision.offset) == (Reason.PUBLISHED, "aggregate-a", 5)
+        commit = it.commit("b")
+        assert commit is not None
+        assert commit.next_offset == 5
+        metadata = decode(commit.metadata)
+        assert (metadata.resume_offset, metadata.target_topic_id) == (5, "aggregate-b-1")
+        assert [(item.start, item.end) for item in metadata.skips] == [(10, 20)]
+        told = it.world.groups.published(GROUP, ClusterName("aggregate-b"))
+        assert [(item.progress.resume_offset, item.origin_next_offset) for item in told] == [(5, 15)]
+        seen = it.world.groups.observed(GROUP, ClusterName("aggregate-a"))
+        assert [(item.next_offset, item.topic_id) for item in seen] == [(15, "aggregate-a-1")]
+
+    def test_partitions_without_a_commit_get_the_policys_offset_once(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench(partitions=3)
+        it.world.commit("a", 0)
+        report = it.cycle()
+        assert [only(report, "b", p).outcome for p in (1, 2)] == [Outcome.NO_COMMIT] * 2
+        assert [it.commit("b", p).next_offset for p in (0, 1, 2)] == [0, 0, 0]  # type: ignore[union-attr]
+        assert it.decision("b", 2).reason is Reason.UNCHANGED
+
+    def test_a_policy_of_latest_is_said_once_and_does_not_run_on(self, bench: Callable[..., Bench]) -> None:
+        it = bench(partitions=2, no_commit="latest")
+        for source, target in (("a", "a"), ("b", "a"), ("a", "b"), ("b", "b")):
+            it.world.copy(source, target, 10, 1)
+        it.world.watermarks(1)
+        it.world.commit("a", 0)
+        it.cycle()
+        first = it.commit("b", 1)
+        assert first is not None
+        assert first.next_offset == 20
+        it.world.copy("a", "b", 10, 1)
+        it.world.copy("a", "a", 10, 1)
+        assert it.decision("b", 1).reason is Reason.UNCHANGED
+        assert it.commit("b", 1) == first
+
+    def test_an_offset_that_fell_out_of_retention_is_said_again(self, bench: Callable[..., Bench]) -> None:
+        it = bench(partitions=2)
+        it.world.copy("a", "b", 10, 1)
+        it.world.commit("a", 0)
+        it.cycle()
+        it.world.trim("b", 4, 1)
+        assert it.decision("b", 1).reason is Reason.PUBLISHED
+        assert it.commit("b", 1).next_offset == 4  # type: ignore[union-attr]
+
+    def test_unchanged_offsets_are_written_again_only_when_they_might_expire(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        assert it.decision("b").reason is Reason.PUBLISHED
+        for _ in range(3):
+            assert it.decision("b").reason is Reason.UNCHANGED
+        assert len(it.writer("b").written) == 1
+        it.world.now_ms += DAY_MS
+        assert it.decision("b").reason is Reason.REFRESHED
+        assert len(it.writer("b").written) == 2
+        assert it.decision("b").reason is Reason.UNCHANGED
+
+    def test_progress_is_followed_every_cycle(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        for commit, expected in ((5, 0), (12, 2), (15, 5), (20, 20)):
+            it.world.commit("a", commit)
+            decision = it.decision("b")
+            assert (decision.reason, decision.offset) == (Reason.PUBLISHED, expected)
+        assert it.writer("a").written == []
+
+    def test_every_passive_cluster_is_served(self, bench: Callable[..., Bench]) -> None:
+        it = bench("a", "b", "c")
+        for target in "abc":
+            it.world.copy("a", target, 10)
+        it.world.watermarks()
+        it.world.commit("a", 4)
+        it.cycle()
+        assert [it.commit(name).next_offset for name in "bc"] == [4, 4]  # type: ignore[union-attr]
+
+    def test_a_dry_run_writes_nothing(self, bench: Callable[..., Bench]) -> None:
+        it = bench(dry_run=True)
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        decision = it.decision("b")
+        assert (decision.reason, decision.offset) == (Reason.PUBLISHED, 5)
+        assert it.commit("b") is None
+        assert it.world.groups.groups() == []
+
+
+class TestDirection:
+    def test_an_old_commit_of_the_groups_own_is_replaced_after_two_equal_reads(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.world.commit("b", 3)  # b0..2, all consumed on a too
+        assert it.decision("b").reason is Reason.WAITING
+        assert it.commit("b").next_offset == 3  # type: ignore[union-attr]
+        report = it.cycle()
+        assert only(report, "b").reason is Reason.PUBLISHED
+        assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+
+    def test_the_cluster_that_is_ahead_is_the_active_one_whichever_it_is(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 3)  # a0..2
+        it.world.commit("b", 16)  # all of b, a0..5
+        it.cycle()
+        decision = it.decision("a")
+        assert (decision.reason, decision.origin, decision.offset) == (Reason.PUBLISHED, "aggregate-b", 6)
+
+    def test_progress_on_both_sides_is_left_alone(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 5)  # a0..4
+        it.world.commit("b", 5)  # b0..4
+        it.cycle()
+        report = it.cycle()
+        assert {item.reason for item in report.decisions} == {Reason.DUAL_ACTIVE}
+        assert {item.outcome for item in report.decisions} == {Outcome.DUAL_ACTIVE}
+        assert it.writer("a").written == it.writer("b").written == []
+
+    def test_without_the_vectors_nothing_is_decided(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 5)
+        it.world.commit("b", 3)
+
+        def fail(*_: object) -> Mapping[TopicPartition, Answer]:
+            raise UnknownTopicError("trips")
+
+        it.syncer._ask = fail
+        it.cycle()
+        assert {item.reason for item in it.cycle().decisions} == {Reason.UNDECIDED}
+
+
+class TestSomebodyAtTheTarget:
+    def test_a_group_with_members_there_is_left_alone(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 5)
+        it.cycle()
+        it.writer("b").members[GROUP] = 1
+        it.world.commit("a", 15)
+        assert it.decision("b").reason is Reason.ACTIVE_AT_TARGET
+        assert it.commit("b").next_offset == 0  # type: ignore[union-attr]
+
+    def test_members_that_join_at_the_last_moment_are_left_alone(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        original = it.syncer._ask
+
+        def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
+            it.writer("b").members[GROUP] = 2
+            return original(group, pair, topics)
+
+        it.syncer._ask = ask
+        assert it.decision("b").reason is Reason.ACTIVE_AT_TARGET
+        assert it.commit("b") is None
+        assert it.world.groups.published(GROUP, ClusterName("aggregate-b")) == []
+
+    def test_a_commit_that_moves_between_two_reads_is_left_alone(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.world.commit("b", 1)
+        it.cycle()
+        it.world.commit("b", 2)
+        assert it.decision("b").reason is Reason.ACTIVE_AT_TARGET
+        assert it.commit("b").next_offset == 2  # type: ignore[union-attr]
+
+    def test_a_commit_between_the_decision_and_the_write_is_left_alone(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        original = it.syncer._ask
+
+        def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
+            it.world.commit("b", 7)
+            return original(group, pair, topics)
+
+        it.syncer._ask = ask
+        assert it.decision("b").reason is Reason.ACTIVE_AT_TARGET
+        assert it.commit("b").next_offset == 7  # type: ignore[union-attr]
+
+    def test_what_was_overwritten_beside_a_foreign_commit_is_restored(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench(partitions=2)
+        two_sources(it.world)
+        for partition in (0, 1):
+            it.world.commit("a", 15 if partition == 0 else 0, partition)
+            it.world.commit("b", 1 if partition == 0 else 0, partition)
+        it.cycle()
+        theirs = it.commit("b", 0)
+
+        def commit_on_the_other_partition() -> None:
+            it.writer("b").after_write = lambda: None
+            it.world.commit("b", 9, 1)
+
+        it.writer("b").after_write = commit_on_the_other_partition
+        report = it.cycle()
+        assert only(report, "b", 0).reason is Reason.ACTIVE_AT_TARGET
+        assert it.commit("b", 0) == theirs
+        assert it.commit("b", 1).next_offset == 9  # type: ignore[union-attr]
+        assert it.world.groups.published(GROUP, ClusterName("aggregate-b")) == []
+
+
+class TestMoves:
+    def test_a_plain_group_that_goes_on_from_the_published_offset_has_moved(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)  # all of a, b0..4
+        it.cycle()
+        it.world.commit("b", 8)  # b5..7 read here
+        report = it.cycle()
+        assert report.moves == 1
+        progress = it.world.groups.progress(GROUP, TOPIC)[0]
+        assert (progress.cluster, progress.resume_offset) == ("aggregate-b", 5)
+        decision = only(report, "a")
+        # What it read on a before counts: not a0, but b8 is the first record that it has not read.
+        assert (decision.reason, decision.origin, decision.offset) == (Reason.PUBLISHED, "aggregate-b", 18)
+        assert it.commit("a").next_offset == 18  # type: ignore[union-attr]
+        assert it.cycle().moves == 0
+
+    def test_it_may_move_back_and_forth(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        it.world.commit("b", 8)
+        it.cycle()
+        it.cycle()
+        it.world.commit("a", 19)  # b8
+        assert it.cycle().moves == 1
+        assert it.decision("b").offset == 9
+        assert it.world.groups.progress(GROUP, TOPIC)[0].cluster == "aggregate-a"
+        it.world.commit("b", 10)  # b9: the rest is skipped by those who can
+        assert it.cycle().moves == 1
+        assert it.decision("a").offset == 20
+
+    def test_a_commit_exactly_at_the_published_offset_is_still_ours(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        it.world.commit("b", 5)  # a consumer that has read nothing commits without metadata
+        it.cycle()
+        report = it.cycle()
+        assert report.moves == 0
+        assert only(report, "b").reason is Reason.PUBLISHED
+
+    def test_a_crash_before_the_store_was_written_leaves_the_offset_ours(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+
+        def fail(*_: object) -> None:
+            raise StoreUnavailableError("away")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(it.world.groups, "save_published", fail)
+            assert GROUP in it.cycle().failures
+        assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+        it.world.commit("a", 17)
+        it.cycle()
+        report = it.cycle()
+        assert (report.moves, only(report, "b").offset) == (0, 7)
+
+
+class TestRewinds:
+    def _moved(self, it: Bench) -> None:
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        it.world.commit("b", 8)
+        it.cycle()
+        it.cycle()
+
+    def test_a_commit_below_the_last_moves_resume_offset_voids_its_progress(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        self._moved(it)
+        it.world.commit("b", 2)  # b0, b1: as if a had never been read
+        report = it.cycle()
+        assert report.rewinds == 1
+        assert it.world.groups.progress(GROUP, TOPIC) == {}
+        decision = it.decision("a")
+        assert decision.offset == 0
+        assert it.commit("a").next_offset == 0  # type: ignore[union-attr]
+
+    def test_a_rewind_is_followed_or_refused_by_configuration(self, bench: Callable[..., Bench]) -> None:
+        for on_rewind, reason, offset in (
+            ("propagate", Reason.PUBLISHED, 2),
+            ("refuse", Reason.REWIND_REFUSED, 5),
+        ):
+            it = bench(on_rewind=on_rewind)
+            two_sources(it.world)
+            it.world.commit("a", 15)
+            it.cycle()
+            it.world.commit("a", 12)
+            decision = it.decision("b")
+            assert (decision.reason, decision.outcome) == (reason, Outcome.REWOUND)
+            assert it.commit("b").next_offset == offset  # type: ignore[union-attr]
+
+
+class TestFaults:
+    def test_a_dead_clusters_last_known_commits_are_used(self, bench: Callable[..., Bench]) -> None:
+        it = bench("a", "b", "c")
+        for target in "abc":
+            it.world.copy("a", target, 10)
+        it.world.watermarks()
+        it.world.commit("a", 4)
+        it.cycle()
+        it.writer("a").away = True
+        it.writer("c").commits.clear()
+        report = it.cycle()
+        assert report.away == ("aggregate-a",)
+        assert only(report, "c").offset == 4
+        assert it.commit("c").next_offset == 4  # type: ignore[union-attr]
+
+    def test_a_dead_target_does_not_stop_the_others_and_is_served_when_it_returns(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench("a", "b", "c")
+        for target in "abc":
+            it.world.copy("a", target, 10)
+        it.world.watermarks()
+        it.world.commit("a", 4)
+        it.writer("b").away = True
+        report = it.cycle()
+        assert only(report, "b").reason is Reason.TARGET_AWAY
+        assert it.commit("c").next_offset == 4  # type: ignore[union-attr]
+        it.writer("b").away = False
+
+        def published() -> bool:  # the cluster is asked again in the background
+            it.cycle()
+            return it.commit("b") is not None
+
+        poll_until(published, 5, "the cluster that returned gets its offsets")
+        assert it.commit("b").next_offset == 4  # type: ignore[union-attr]
+
+    def test_the_group_goes_on_elsewhere_and_the_dead_cluster_returns(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        it.writer("a").away = True
+        it.world.commit("b", 8)
+        assert it.cycle().moves == 1
+        assert it.decision("a").reason is Reason.TARGET_AWAY
+        it.writer("a").away = False
+
+        def published() -> bool:  # the service too asks the cluster again after a while
+            it.cycle()
+            commit = it.commit("a")
+            return commit is not None and commit.next_offset == 18
+
+        poll_until(published, 5, "the cluster that returned gets its offsets")
+
+    def test_one_group_that_can_not_be_served_does_not_stop_the_others(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        broken = GroupName("a-broken-one")
+        it.writer("a").commits[broken] = {P0: GroupCommit(TargetOffset(3), -1, "")}
+        published = it.world.groups.published
+
+        def fail(group: GroupName, cluster: ClusterName) -> object:
+            if group == broken:
+                raise StoreUnavailableError("away")
+            return published(group, cluster)
+
+        monkeypatch.setattr(it.world.groups, "published", fail)
+        report = it.cycle()
+        assert report.failures == {broken: "[STORE_UNAVAILABLE] away"}
+        assert only(report, "b").reason is Reason.PUBLISHED
+
+    def test_a_fallback_to_the_log_start_does_not_replace_a_better_offset(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        it.world.index._rows.clear()  # the index was lost
+        decision = it.decision("b")
+        assert (decision.reason, decision.offset) == (Reason.KEPT_BETTER, 5)
+        assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+
+    def test_a_topic_that_the_target_lacks_is_said(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        it.world.commit("a", 0)
+        del it.writer("b").infos[TOPIC]
+        report = it.cycle()
+        assert [item.reason for item in report.decisions] == [Reason.NO_ANSWER]
+        assert it.writer("b").written == []
+
+    def test_a_recreated_target_topic_gets_new_offsets(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        del it.writer("b").commits[GROUP]  # Kafka deletes offsets with the topic
+        it.world.create_topic("b", generation="2")
+        it.world.copy("a", "b", 10)
+        it.world.watermarks()
+        decision = it.decision("b")
+        assert decision.reason is Reason.PUBLISHED
+        told = it.world.groups.published(GROUP, ClusterName("aggregate-b"))
+        assert [item.progress.topic_id for item in told] == ["aggregate-b-2"]
+
+
+def test_groups_and_topics_are_chosen_by_configuration(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    two_sources(it.world)
+    foreign = GroupName("console-consumer-17")
+    internal = TopicPartition(TopicName("parallax.runs.a"), 0)
+    it.writer("a").infos[internal.topic] = TopicInfo(internal.topic, "x", 1)  # type: ignore[arg-type]
+    it.writer("a").commits = {
+        foreign: {P0: GroupCommit(TargetOffset(3), -1, "")},
+        GROUP: {internal: GroupCommit(TargetOffset(3), -1, "")},
+    }
+    assert it.cycle().decisions == ()
