@@ -66,6 +66,15 @@ class LineageRows:
                 return
             source = further.source_start
 
+    def row_before(self, source: SourceOffset) -> Run | None:
+        """The last row that starts below ``source``, which `at_source` has fetched the rows around."""
+        floor = self.history().history.floor_by_source(source)
+        if floor is None or floor.source_start < source or source == 0:
+            return floor
+        below = SourceOffset(source - 1)
+        self._fetch_at_source(below)
+        return self.history().history.floor_by_source(below)
+
     def last_of_epoch(self, epoch: int, below: SourceOffset) -> Run | None:
         """The last row below ``below`` that is not of a later source leader epoch; it is fetched too."""
         low, high = 0, int(below)
@@ -135,7 +144,7 @@ def fetch_common_epochs(
         Whether rows of the origin were fetched, so that ``consumed`` should be computed anew.
     """
     epoch, bound = consumed.leader_epoch, consumed.source_next
-    here = destination.history().history.floor_by_source(SourceOffset(max(0, bound - 1)))
+    here = destination.row_before(bound)
     if epoch == UNKNOWN_EPOCH or here is None or here.source_leader_epoch in {epoch, UNKNOWN_EPOCH}:
         return False
     known = dict(consumed.epoch_ends)
