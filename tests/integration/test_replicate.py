@@ -1,0 +1,170 @@
+"""`parallax replicate` with real Spark on real brokers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.replication import (
+    CAUGHT_UP_WITHIN_S,
+    PARTITIONS,
+    Feeder,
+    Reader,
+    alive,
+    check_exactly_once,
+    create_sources,
+    open_transaction,
+    parallax,
+    produce,
+    running,
+    write_config,
+)
+from tests.support import Stack, poll_until
+
+from devstack.workload.topics import EndOffsets, create_topic
+
+PASSWORD = "never-to-be-seen-again"  # noqa: S105 - looked for in logs
+
+
+def say(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    """A figure, past pytest's capture."""
+    with capsys.disabled():
+        sys.stderr.write(f"\n{line}\n")
+
+
+def test_dry_run_names_what_does_not_fit_and_starts_nothing(
+    infrastructure: Stack, topic_name: str, tmp_path: Path
+) -> None:
+    create_sources(infrastructure, topic_name)
+    create_topic(infrastructure.bootstrap("aggregate-b"), topic_name, PARTITIONS - 1)
+    config = write_config(infrastructure, tmp_path, topic_name)
+    answer = parallax("replicate", "--config", str(config), "--region", "b", "--dry-run", "--json")
+    assert answer.returncode == 0, answer.stderr
+    report = json.loads(answer.stdout)
+    mismatches = [item["where"] for item in report["findings"] if item["problem"] == "PARTITION_MISMATCH"]
+    assert mismatches == [f"a->b/{topic_name}", f"b->b/{topic_name}"]
+    assert report["ok"] is True  # it stops that topic, all others go on
+
+
+def test_dry_run_reports_a_cluster_that_does_not_answer(
+    infrastructure: Stack, topic_name: str, tmp_path: Path
+) -> None:
+    config = write_config(infrastructure, tmp_path, topic_name)
+    values = yaml.safe_load(config.read_text(encoding="utf-8"))
+    values["regions"]["a"]["regional"]["bootstrap_servers"] = "127.0.0.1:9"
+    config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    answer = parallax("replicate", "--config", str(config), "--region", "b", "--dry-run", "--json")
+    assert answer.returncode == 0, answer.stderr
+    found = {item["problem"]: item for item in json.loads(answer.stdout)["findings"]}
+    assert found["CLUSTER_UNREACHABLE"]["where"] == "regional-a"
+    assert found["CLUSTER_UNREACHABLE"]["severity"] == "warning"
+
+
+def test_more_leases_than_task_slots_are_refused(
+    infrastructure: Stack, topic_name: str, tmp_path: Path
+) -> None:
+    config = write_config(infrastructure, tmp_path, topic_name, spark_master="local[3]", shards_per_route=2)
+    answer = parallax("replicate", "--config", str(config), "--region", "b")
+    assert answer.returncode == 1
+    assert "error [PREFLIGHT]: TOO_FEW_SLOTS: spark: 4 leases need as many task slots" in answer.stderr
+
+
+def test_an_unknown_region_is_refused(infrastructure: Stack, topic_name: str, tmp_path: Path) -> None:
+    config = write_config(infrastructure, tmp_path, topic_name)
+    answer = parallax("replicate", "--config", str(config), "--region", "c")
+    assert answer.returncode == 1
+    assert "error [UNKNOWN_REGION]: unknown region 'c'; configured: a, b" in answer.stderr
+
+
+@pytest.mark.timeout(600)
+def test_available_now_copies_two_regions_and_stops(
+    infrastructure: Stack, topic_name: str, tmp_path: Path
+) -> None:
+    create_sources(infrastructure, topic_name)
+    produced = {"a": 3_000, "b": 2_000}
+    for region, count in produced.items():
+        produce(infrastructure.bootstrap(f"regional-{region}"), region, topic_name, count)
+    config = write_config(infrastructure, tmp_path, topic_name)
+    values = yaml.safe_load(config.read_text(encoding="utf-8"))
+    values["cassandra"] |= {"username": "parallax", "password": PASSWORD}
+    config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    assert parallax("schema", "apply", "--config", str(config)).returncode == 0
+    with running(config, tmp_path / "replicate.log", "--available-now") as application:
+        descendants = poll_until(application.descendants, 60, "a JVM")
+        assert application.wait(500) == 0, application.tail()
+        assert alive(descendants) == []
+    for region in ("a", "b"):
+        reader = Reader(infrastructure.bootstrap(f"aggregate-{region}"), topic_name)
+        try:
+            reader.wait_for(sum(produced.values()))
+        finally:
+            reader.close()
+        check_exactly_once(reader.arrivals, produced)
+    assert PASSWORD not in application.log.read_text(encoding="utf-8")
+
+
+@pytest.mark.timeout(900)
+def test_epoch_borders_and_a_kill_in_mid_transaction_lose_and_duplicate_nothing(
+    infrastructure: Stack, topic_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_sources(infrastructure, topic_name)
+    create_topic(infrastructure.bootstrap("aggregate-b"), topic_name, PARTITIONS)
+    # Transactions stay open for half of the time, so that the kill meets one.
+    config = write_config(
+        infrastructure,
+        tmp_path,
+        topic_name,
+        lease_epoch_s=30,
+        commit_min_interval_ms=300,
+        commit_max_interval_ms=300,
+    )
+    assert parallax("schema", "apply", "--config", str(config)).returncode == 0
+    feeders = [
+        Feeder(infrastructure.bootstrap(f"regional-{region}"), region, topic_name, per_s)
+        for region, per_s in (("a", 300.0), ("b", 100.0))
+    ]
+    reader = Reader(infrastructure.bootstrap("aggregate-b"), topic_name)
+    ends = EndOffsets(infrastructure.bootstrap("aggregate-b"), topic_name, PARTITIONS)
+    log = tmp_path / "replicate.log"
+    try:
+        with running(config, log, "--region", "b") as first:
+            first.wait_ready()
+            reader.wait_for(1_000)
+            began_s = time.monotonic()
+            poll_until(
+                lambda: min((lease["epoch"] for lease in first.status().get("leases", [])), default=0) >= 3,
+                300,
+                "the third epoch",
+            )
+            border_s = reader.longest_gap_s(began_s, time.monotonic(), range(PARTITIONS))
+            poll_until(lambda: open_transaction(ends), 60, "an open transaction")
+            descendants = first.descendants()
+            first.kill_everything()
+            killed_s = time.monotonic()
+            assert alive(descendants) == []
+            assert open_transaction(ends), "the kill met no transaction"
+        with running(config, log, "--region", "b") as second:
+            second.wait_ready()
+            ready_s = time.monotonic()
+            for feeder in feeders:
+                feeder.stop()
+            produced = {feeder.region: feeder.sent for feeder in feeders}
+            reader.wait_for(sum(produced.values()))
+            stalled_s = reader.longest_gap_s(killed_s, ready_s, range(PARTITIONS))
+            descendants = second.descendants()
+            assert second.terminate() == 0, second.tail()
+            assert alive(descendants) == []
+    finally:
+        reader.close()
+    check_exactly_once(reader.arrivals, produced)
+    assert "leases_did_not_end" not in log.read_text(encoding="utf-8")
+    say(
+        capsys,
+        f"epoch border: {border_s:.1f} s without a record; kill -9 of the application: read_committed readers stalled "
+        f"{stalled_s:.1f} s, of which {ready_s - killed_s:.1f} s until its successor was ready",
+    )
+    assert stalled_s < CAUGHT_UP_WITHIN_S * 2
