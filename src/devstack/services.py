@@ -19,7 +19,7 @@ from devstack.process import ProcessSpec
 from parallax.runtime.config import load
 
 _SCHEMA_TIMEOUT_S = 120
-_SPARK_READY_WITHIN_S = 180.0
+_SPARK_READY_WITHIN_S = 300.0
 _SPARK_STOP_WITHIN_S = 20.0
 # The `parallax` command, without relying on where pip put its script.
 _PARALLAX = (sys.executable, "-m", "parallax.cli.main")
