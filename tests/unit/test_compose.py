@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from devstack.layout import StackLayout, port_names
@@ -20,6 +21,7 @@ from devstack.settings import (
 )
 from devstack.spec import StackSpec
 from devstack.versions import load_versions
+from parallax.cli.main import app
 from parallax.runtime.config import load
 
 COMPOSE = Path(__file__).parents[2] / "compose"
@@ -175,6 +177,18 @@ def test_services_read_the_mounted_config(services: dict[str, dict[str, Any]]) -
             command = service["command"]
             assert (COMPOSE / source).is_file(), name
             assert command[command.index("--config") + 1] == target
+
+
+def test_commands_exist_with_their_options(services: dict[str, dict[str, Any]]) -> None:
+    parallax = typer.main.get_command(app)
+    commands = [service["command"] for service in services.values() if service["image"] == "parallax"]
+    assert len(commands) == 6
+    for arguments in commands:
+        command, rest = parallax, list(arguments)
+        while below := getattr(command, "commands", None):
+            command = below[rest.pop(0)]
+        context = command.make_context(command.name, rest)
+        assert str(context.params["config"]) == "/etc/parallax/parallax.yaml"
 
 
 def test_the_image_is_built_on_the_pinned_java_and_does_not_run_as_root() -> None:
