@@ -10,7 +10,6 @@ L+1 as *settled*. Each step can be done again after a crash; leases of L+1 start
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Self
@@ -204,7 +203,7 @@ class _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        threading.Thread(target=self._producer.close, name="closing a producer", daemon=True).start()
+        del self._producer  # letting go of it waits for nothing, which close() does
 
     def write_layout(self, record: LayoutRecord) -> None:
         """Write the route's layout record."""
