@@ -50,11 +50,15 @@ class Extra:
         name: its name in logs.
         leases: how many task slots it needs.
         start: starts it.
+        preload: modules that its planner and holder need (`SessionSettings`).
+        task_preload: modules that only its tasks need.
     """
 
     name: str
     leases: int
     start: Callable[[SparkSession], RunningQuery]
+    preload: tuple[str, ...] = ()
+    task_preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +103,7 @@ class Application:
             server = StatusServer(settings.status_address, board, token=token)
             stack.callback(server.close)
             server.start()
-            session = start_session(
-                SessionSettings(
-                    "parallax",
-                    self.leases,
-                    settings.spark_master,
-                    preload=("replicator.aggregate",),
-                    task_preload=("replicator.shard", "parallax.adapters.cassandra.stores"),
-                )
-            )
+            session = start_session(self._session_settings())
             stack.callback(_stop_session, session)
             session_started()
             check_slots(lambda: task_slots(session), self.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
@@ -122,6 +118,19 @@ class Application:
             if stop.is_set():
                 _end_leases(server, board)
                 _stop_queries(supervisor)
+
+    def _session_settings(self) -> SessionSettings:
+        return SessionSettings(
+            "parallax",
+            self.leases,
+            self.config.replicator.spark_master,
+            preload=("replicator.aggregate", *(name for extra in self.extras for name in extra.preload)),
+            task_preload=(
+                "replicator.shard",
+                "parallax.adapters.cassandra.stores",
+                *(name for extra in self.extras for name in extra.task_preload),
+            ),
+        )
 
     def _plans(self, session: SparkSession, target: StatusTarget, folder: Path) -> list[QueryPlan]:
         def starter(region: RegionName) -> Callable[[], RunningQuery]:

@@ -104,18 +104,26 @@ def _run(
             signal.signal(number, lambda *_: stop.set())
 
     handle_signals()
-    extras = _extras(config, with_sync=with_sync)
+    extras = _extras(config, with_sync=with_sync, json_logs=json_logs)
     application = Application(config, regions, extras, available_now, json_logs)
     application.run(stop, session_started=handle_signals)
 
 
-def _extras(config: Config, *, with_sync: bool) -> list[Extra]:
+def _extras(config: Config, *, with_sync: bool, json_logs: bool | None = None) -> list[Extra]:
     if not with_sync:
         return []
     from replicator.application import Extra  # noqa: PLC0415 - as above
     from syncjob.query import start_sync_query, sync_leases  # noqa: PLC0415 - as above
 
-    return [Extra("sync", sync_leases(config), lambda session: start_sync_query(session, config))]
+    return [
+        Extra(
+            "sync",
+            sync_leases(config),
+            lambda session: start_sync_query(session, config, json_logs=json_logs),
+            preload=("syncjob.query",),
+            task_preload=("syncjob.run",),
+        )
+    ]
 
 
 def _print(findings: Sequence[Finding], *, as_json: bool) -> None:
