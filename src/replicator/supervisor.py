@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -28,6 +28,10 @@ class RunningQuery(Protocol):
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
         """Whether it still runs."""
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """What it is doing, in Spark's words."""
 
     def exception(self) -> Exception | None:
         """Why it ended; None if it runs or has ended well."""
@@ -124,7 +128,7 @@ class Supervisor:
     def _look_after(self, kept: _Kept) -> None:
         now = self._clock()
         if kept.query is None:
-            if now >= kept.start_at_s:
+            if now >= kept.start_at_s and not any(_begins(other.query) for other in self._kept):
                 self._start(kept)
             return
         if kept.query.isActive:
@@ -156,6 +160,15 @@ class Supervisor:
         kept.restarts += event == "query_failed"
         kept.problem = problem
         _log.warning(event, query=kept.plan.name, problem=first_lines(problem), again_in_ms=round(wait_ms))
+
+
+def _begins(query: RunningQuery | None) -> bool:
+    """Whether the query is still starting its Python processes.
+
+    Spark gives the planner's process 10 s to answer, which cannot be configured; on a busy machine several at once
+    might all miss it. Queries therefore begin one after the other.
+    """
+    return query is not None and query.isActive and not query.status["isTriggerActive"]
 
 
 def first_lines(problem: str, lines: int = 3) -> str:

@@ -197,6 +197,7 @@ class TestReporter:
 class FakeQuery:
     def __init__(self) -> None:
         self.isActive = True
+        self.status = {"isTriggerActive": True}
         self.error: Exception | None = None
         self.stopped = False
 
@@ -283,6 +284,23 @@ class TestSupervisor:
         world.started[0].end()
         world.seconds_until_start(2)
         assert len(world.started) == 2
+
+    def test_queries_begin_one_after_the_other(self) -> None:
+        first, second = FakeQuery(), FakeQuery()
+        first.status["isTriggerActive"] = False
+        started = []
+
+        def start(query: FakeQuery) -> FakeQuery:
+            started.append(query)
+            return query
+
+        supervisor = Supervisor([QueryPlan("1", lambda: start(first)), QueryPlan("2", lambda: start(second))])
+        supervisor.step()
+        supervisor.step()
+        assert started == [first]
+        first.status["isTriggerActive"] = True
+        supervisor.step()
+        assert started == [first, second]
 
     def test_stop_ends_the_run_and_then_the_queries(self) -> None:
         world = World()
