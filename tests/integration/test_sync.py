@@ -1,0 +1,280 @@
+"""The syncjob on real brokers, Cassandra, offset service and Spark."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support import Stack, poll_until, unique_name
+
+from parallax.adapters.cassandra.schema import Schema
+from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.cli.serve import start
+from parallax.domain import ids
+from parallax.domain.metadata import decode
+from parallax.domain.run import Run
+from parallax.ports import LineageRecord, RowBatch
+from parallax.runtime.config import Cassandra, Config, load
+from parallax.runtime.deadline import Deadline
+from syncjob.query import SyncHolder
+from syncjob.run import run_until
+
+RECORDS = 20
+# On a: a0..9 b0..9. On b: b0..9 a0..9.
+RUNS = {"a->a": 0, "b->a": 10, "b->b": 0, "a->b": 10}
+
+
+@dataclass
+class Synced:
+    """A group, a topic in both aggregate clusters with its index, and an offset service."""
+
+    config: Config
+    config_path: Path
+    stores: CassandraStores
+    stack: Stack
+    topic: str
+    group: str
+    consumers: list[Consumer] = field(default_factory=list)
+    lookers: dict[str, Consumer] = field(default_factory=dict)
+
+    def consumer(self, cluster: str) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.stack.bootstrap(cluster),
+                "group.id": self.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+            }
+        )
+        self.consumers.append(consumer)
+        return consumer
+
+    def committed(self, cluster: str, partition: int = 0) -> tuple[int, str]:
+        if cluster not in self.lookers:
+            self.lookers[cluster] = self.consumer(cluster)
+        found = self.lookers[cluster].committed([TopicPartition(self.topic, partition)], timeout=20)[0]
+        return found.offset, found.metadata or ""
+
+    def commit(self, cluster: str, next_offset: int, partition: int = 0) -> None:
+        """As a consumer that uses assign() does: the group has no member."""
+        offset = TopicPartition(self.topic, partition, next_offset)
+        self.consumer(cluster).commit(offsets=[offset], asynchronous=False)
+
+    def parallax(self, *arguments: str) -> dict[str, Any]:
+        command = [
+            sys.executable,
+            "-m",
+            "parallax.cli.main",
+            "sync",
+            "--config",
+            str(self.config_path),
+            "--json",
+        ]
+        result = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, check=False, timeout=120
+        )
+        assert result.returncode == 0, result.stderr
+        values: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+        return values
+
+
+@pytest.fixture(scope="module")
+def cassandra(infrastructure: Stack) -> dict[str, Any]:
+    """A keyspace of this module's own, with the schema; as the configuration says it."""
+    values = {
+        "contact_points": [infrastructure.cassandra_address()],
+        "keyspace": unique_name("sync").replace("-", "_"),
+        "request_timeout_ms": 20_000,
+    }
+    with closing(Schema(Cassandra.model_validate(values))) as schema:
+        schema.apply()
+    return values
+
+
+@pytest.fixture
+def synced(
+    infrastructure: Stack, cassandra: dict[str, Any], topic_name: str, tmp_path: Path
+) -> Iterator[Synced]:
+    group = unique_name("sync")
+    regions = {
+        region: {
+            kind: {"bootstrap_servers": infrastructure.bootstrap(f"{kind}-{region}")}
+            for kind in ("regional", "aggregate")
+        }
+        for region in "ab"
+    }
+    values: dict[str, Any] = {
+        "regions": regions,
+        "cassandra": cassandra,
+        "groups": {"include": [group]},
+        "sync": {"interval_ms": 200},
+        "replicator": {"status_address": "127.0.0.1:0"},
+        "service": {"stale_after_ms": 3_600_000},
+    }
+    regions["a"]["offsetsvc"] = {"grpc": "127.0.0.1:0", "rest": "127.0.0.1:0"}
+    with ExitStack() as stack:
+        serving = Config.model_validate(values)
+        stores = stack.enter_context(CassandraStores(serving.cassandra, serving.index))
+        for region in "ab":
+            _fill(infrastructure.bootstrap(f"aggregate-{region}"), topic_name)
+        _index(stores, serving, topic_name)
+        regions["a"]["offsetsvc"]["grpc"] = start(serving, ids.RegionName("a"), stack)["grpc"]
+        path = tmp_path / "parallax.yaml"
+        path.write_text(yaml.safe_dump(values), encoding="utf-8")
+        found = Synced(load(path, {}), path, stores, infrastructure, topic_name, group)
+        yield found
+        for consumer in found.consumers:
+            consumer.close()
+
+
+def _fill(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, 2, 1)]).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(RECORDS):
+        producer.produce(topic, str(number).encode(), partition=0)
+    assert producer.flush(30) == 0
+
+
+def _index(stores: CassandraStores, config: Config, topic: str) -> None:
+    name = ids.TopicName(topic)
+    for route in config.all_routes():
+        cluster = ids.aggregate_cluster(route.target)
+        target_id = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=20_000).topics()[name].topic_id
+        lineage = ids.Lineage(ids.TopicId(f"source-{route.source}"), target_id)
+        for partition in (0, 1):
+            item = ids.RoutePartition(route, ids.TopicPartition(name, partition))
+            stores.index.write_lineages(
+                [LineageRecord(item, lineage, 0, ids.SourceOffset(0), ids.TargetOffset(0), None, 1)]
+            )
+            count = 10 if partition == 0 else 0
+            start_at = RUNS[str(route)] if partition == 0 else 0
+            row = Run(ids.SourceOffset(0), ids.TargetOffset(start_at), count, ids.SourceOffset(0))
+            end = Run(ids.SourceOffset(count), ids.TargetOffset(2 * count), 0, ids.SourceOffset(count))
+            rows = (row, end) if count else (end,)
+            stores.index.write_rows([RowBatch(item, lineage, rows, (), time.time_ns() // 1_000_000, 1)])
+
+
+def decision_of(values: dict[str, Any], to: str, partition: int = 0) -> dict[str, Any]:
+    found = [
+        item
+        for item in values["decisions"]
+        if (item["to"], item["partition"]) == (f"aggregate-{to}", partition)
+    ]
+    assert len(found) == 1, values
+    decision: dict[str, Any] = found[0]
+    return decision
+
+
+def test_a_plain_group_finds_its_place_in_the_other_cluster_and_back(synced: Synced) -> None:
+    synced.commit("aggregate-a", 15)  # all of a, b0..4
+    planned = synced.parallax("--dry-run")
+    assert (decision_of(planned, "b")["offset"], decision_of(planned, "b")["reason"]) == (5, "published")
+    assert synced.committed("aggregate-b")[0] < 0
+
+    done = synced.parallax("--once")
+    assert decision_of(done, "b") == {
+        "group": synced.group,
+        "topic": synced.topic,
+        "partition": 0,
+        "from": "aggregate-a",
+        "to": "aggregate-b",
+        "offset": 5,
+        "reason": "published",
+        "outcome": "OK",
+    }
+    assert decision_of(done, "b", 1)["outcome"] == "NO_COMMIT"
+    offset, metadata = synced.committed("aggregate-b")
+    assert offset == 5
+    assert [(item.start, item.end) for item in decode(metadata).skips] == [(10, 20)]
+    assert synced.committed("aggregate-b", 1)[0] == 0
+    assert decision_of(synced.parallax("--once"), "b")["reason"] == "unchanged"
+
+    # A member of the group starts there, without a word to anybody.
+    member = synced.consumer("aggregate-b")
+    member.subscribe([synced.topic])
+    values = [int(message.value()) for message in _consume(member, 3)]
+    assert values == [5, 6, 7]
+    assert decision_of(synced.parallax("--once"), "b")["reason"] == "active_at_target"
+    member.commit(offsets=[TopicPartition(synced.topic, 0, 8)], asynchronous=False)
+    moved = synced.parallax("--once")
+    assert moved["counts"]["moves"] == 1
+    assert (decision_of(moved, "a")["from"], decision_of(moved, "a")["offset"]) == ("aggregate-b", 18)
+    assert synced.committed("aggregate-a")[0] == 18
+
+
+def _consume(consumer: Consumer, count: int) -> Sequence[Any]:
+    found: list[Any] = []
+
+    def enough() -> bool:
+        message = consumer.poll(0.2)
+        if message is not None:
+            assert message.error() is None, message.error()
+            found.append(message)
+        return len(found) >= count
+
+    poll_until(enough, 30, "records arrive")
+    return found
+
+
+def test_the_loop_goes_on_through_a_store_that_was_away(
+    synced: Synced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced.commit("aggregate-a", 15)
+    stop = threading.Event()
+    monkeypatch.setattr(stop, "wait", lambda _seconds: None)
+    nowhere = synced.config.model_copy(
+        update={"cassandra": synced.config.cassandra.model_copy(update={"contact_points": ("127.0.0.1:1",)})}
+    )
+    totals = run_until(nowhere, Deadline.after_ms(300), stop)
+    assert totals["failed_cycles"] >= 1
+    assert synced.committed("aggregate-b")[0] < 0
+    totals = run_until(synced.config, Deadline.after_ms(1_500), threading.Event())
+    assert totals["cycles"] >= 1
+    assert totals["published"] == 2
+    assert synced.committed("aggregate-b")[0] == 5
+
+
+def test_the_command_publishes_from_spark_until_it_is_stopped(synced: Synced) -> None:
+    synced.commit("aggregate-a", 12)
+    command = [
+        sys.executable,
+        "-m",
+        "parallax.cli.main",
+        "sync",
+        "--config",
+        str(synced.config_path),
+        "--json",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            poll_until(lambda: synced.committed("aggregate-b")[0] == 2, 150, "the first offset is published")
+            synced.commit("aggregate-a", 15)
+            poll_until(lambda: synced.committed("aggregate-b")[0] == 5, 30, "progress is published")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+def test_a_lease_ends_at_its_deadline_and_tells_what_it_did(synced: Synced) -> None:
+    synced.commit("aggregate-a", 15)
+    lease = json.dumps({"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 2_000})
+    counts = SyncHolder(synced.config).hold(lease)
+    assert counts["published"] == 2
+    assert counts["cycles"] >= 1
