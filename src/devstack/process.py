@@ -58,7 +58,7 @@ class ProcessSpec:
     probe: Probe
     environment: Mapping[str, str]
     prepare: Callable[[], None] = field(default=lambda: None)
-    ready_within_s: float = 120.0
+    ready_within_s: float = 300.0
     stop_within_s: float = 15.0
 
 

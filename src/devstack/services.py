@@ -18,8 +18,7 @@ from devstack.probes import http_probe
 from devstack.process import ProcessSpec
 from parallax.runtime.config import load
 
-_SCHEMA_TIMEOUT_S = 120
-_SPARK_READY_WITHIN_S = 300.0
+_SCHEMA_TIMEOUT_S = 300
 _SPARK_STOP_WITHIN_S = 20.0
 # The `parallax` command, without relying on where pip put its script.
 _PARALLAX = (sys.executable, "-m", "parallax.cli.main")
@@ -125,7 +124,6 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
             log=layout.log_path(SPARK),
             probe=http_probe(layout.ports[f"{SPARK}/status"], "/readyz"),
             environment=service_environment(layout, java),
-            ready_within_s=_SPARK_READY_WITHIN_S,
             stop_within_s=_SPARK_STOP_WITHIN_S,
         )
     )
