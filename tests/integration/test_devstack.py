@@ -27,8 +27,7 @@ from devstack.supervisor import start_detached
 from devstack.tools import CONSOLE_PRODUCER, kafka_tool
 from parallax.runtime.config import load
 
-# Kafka alone, one region: the smallest stack that can show a broker's life.
-_OWN_STACK_TIMEOUT_S = 180
+_OWN_STACK_TIMEOUT_S = 600
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:

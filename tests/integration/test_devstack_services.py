@@ -60,7 +60,7 @@ def test_a_killed_spark_application_leaves_nothing_and_returns(stack: Stack) -> 
 
 
 @pytest.mark.stack
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_no_service_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     client = start_detached(StackSpec(("h",)), tmp_path, lambda _line: None)
     supervisor = int(json.loads((tmp_path / "stack.json").read_text(encoding="utf-8"))["pid"])
