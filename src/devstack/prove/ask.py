@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from threading import Event
 
 from devstack.oracle.answers import TrueMapping, Violation
 from offsetsvc.client import OffsetClient, at_region
@@ -106,14 +107,20 @@ class Asker:
             for start in range(0, end + 1, _SLICE_OFFSETS)
         ]
         found = Answers()
+        ending = Event()
 
         def ask_slice(number: int) -> list[tuple[pb.FailoverOffset, int, Violation | None]]:
             partition, offsets = slices[number]
-            return [self._checked(partition, offset, number, mappings[partition]) for offset in offsets]
+            return [
+                self._checked(partition, offset, number, mappings[partition])
+                for offset in offsets
+                if not ending.is_set()
+            ]
 
         with ExitStack() as clean_up:
             pool = clean_up.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="asks"))
             clean_up.callback(pool.shutdown, wait=False, cancel_futures=True)
+            clean_up.callback(ending.set)
             for results in pool.map(ask_slice, range(len(slices))):
                 for result in results:
                     found.add(*result)
