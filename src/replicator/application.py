@@ -6,8 +6,8 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,7 +100,13 @@ class Application:
         board = ProgressBoard(lease_keys(self.config, routes_of(self.config, self.regions)))
         token = secrets.token_urlsafe(24)
         with ExitStack() as stack:
-            server = StatusServer(settings.status_address, board, token=token)
+            supervisors: list[Supervisor] = []  # the server is there before the supervisor
+            server = StatusServer(
+                settings.status_address,
+                board,
+                token=token,
+                extra=lambda: {"queries": [state for item in supervisors for state in item.state()]},
+            )
             stack.callback(server.close)
             server.start()
             session = start_session(self._session_settings())
@@ -110,6 +116,7 @@ class Application:
             folder = stack.enter_context(_checkpoints(settings.checkpoint_directory))
             target = _status_target(server, session, token)
             supervisor = Supervisor([*self._plans(session, target, folder), *self._extra_plans(session)])
+            supervisors.append(supervisor)
             view = stack.enter_context(progress_view(board))
             try:
                 supervisor.run(stop, view)
@@ -156,25 +163,17 @@ class Application:
         return [QueryPlan(extra.name, starter(extra)) for extra in self.extras]
 
 
-class _checkpoints:  # noqa: N801 - reads as what it gives
+@contextmanager
+def _checkpoints(directory: str | None) -> Iterator[Path]:
     """A folder for Spark's bookkeeping, empty at the start: it holds no position, and old plans may not fit."""
-
-    def __init__(self, directory: str | None) -> None:
-        self._directory = directory
-        self._temporary: str | None = None
-
-    def __enter__(self) -> Path:
-        if self._directory is None:
-            self._temporary = tempfile.mkdtemp(prefix="parallax-checkpoint-")
-            return Path(self._temporary)
-        folder = Path(self._directory) / "replicator"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        return folder
-
-    def __exit__(self, *_: object) -> None:
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="parallax-checkpoint-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+        return
+    folder = Path(directory) / "replicator"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    yield folder
 
 
 def _status_target(server: StatusServer, session: SparkSession, token: str) -> StatusTarget:

@@ -21,6 +21,7 @@ from replicator.topics import TopicConfig, partition_mismatch
 
 _ANY_TIME_MS = 2**63 - 1
 _FOREVER_MS = 2**63 - 1
+_LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class Severity(Enum):
@@ -46,6 +47,7 @@ class Problem(Enum):
     RUN_LOG_TOO_SHORT = "RUN_LOG_TOO_SHORT"
     RUN_LOG_MISSING = "RUN_LOG_MISSING"
     RUN_LOG_UNFIT = "RUN_LOG_UNFIT"
+    STATUS_OUT_OF_REACH = "STATUS_OUT_OF_REACH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,20 @@ def slots_finding(slots: int, leases: int) -> Finding | None:
         "spark",
         f"{leases} leases need as many task slots, but Spark has {slots}",
         "give it more cores, or lower replicator.shards_per_route",
+    )
+
+
+def status_finding(status_address: str, *, local: bool) -> Finding | None:
+    """The finding that executors on other machines can't report to the driver, if that is so."""
+    if local or status_address.rpartition(":")[0] not in _LOOPBACK_HOSTS:
+        return None
+    return Finding(
+        Severity.WARNING,
+        Problem.STATUS_OUT_OF_REACH,
+        "replicator.status_address",
+        f"leases on other machines can't report to {status_address}: metrics and readiness miss them, and they do not "
+        "hear of a stop",
+        "set it to an address of the driver that executors reach, or to 0.0.0.0 and a port",
     )
 
 

@@ -158,8 +158,8 @@ class Supervisor:
         wait_ms = next(kept.waits_ms)
         kept.start_at_s = self._clock() + wait_ms / 1_000
         kept.restarts += event == "query_failed"
-        kept.problem = problem
-        _log.warning(event, query=kept.plan.name, problem=first_lines(problem), again_in_ms=round(wait_ms))
+        kept.problem = first_lines(problem)
+        _log.warning(event, query=kept.plan.name, problem=kept.problem, again_in_ms=round(wait_ms))
 
 
 def _begins(query: RunningQuery | None) -> bool:

@@ -19,6 +19,7 @@ from replicator.preflight import (
     refuse_if_blocked,
     run_preflight,
     slots_finding,
+    status_finding,
 )
 from replicator.topics import ANY_TIME_MS, FIXED_SETTINGS, target_topic_plan
 
@@ -204,6 +205,22 @@ def test_more_leases_than_slots_block() -> None:
     assert finding is not None
     with pytest.raises(PreflightError, match=r"TOO_FEW_SLOTS: spark: 4 leases need as many task slots"):
         refuse_if_blocked([finding])
+
+
+@pytest.mark.parametrize(
+    ("address", "local", "found"),
+    [
+        ("127.0.0.1:7610", True, False),
+        ("127.0.0.1:7610", False, True),
+        ("localhost:7610", False, True),
+        ("0.0.0.0:7610", False, False),
+        ("driver.example:7610", False, False),
+    ],
+)
+def test_executors_elsewhere_need_a_status_address_that_they_reach(
+    address: str, *, local: bool, found: bool
+) -> None:
+    assert (status_finding(address, local=local) is not None) == found
 
 
 def test_one_refusal_names_everything_that_blocks() -> None:

@@ -19,7 +19,14 @@ from rich.table import Table
 from parallax.domain.ids import ClusterName, RegionName
 from parallax.runtime.config import Config, load
 from parallax.runtime.logs import configure_logging
-from replicator.preflight import Finding, Severity, refuse_if_blocked, run_preflight, slots_finding
+from replicator.preflight import (
+    Finding,
+    Severity,
+    refuse_if_blocked,
+    run_preflight,
+    slots_finding,
+    status_finding,
+)
 from replicator.topics import TopicAdmin
 
 if TYPE_CHECKING:
@@ -82,9 +89,11 @@ def _preflight(config: Config, regions: Sequence[RegionName], *, with_sync: bool
     findings = run_preflight(config, routes_of(config, regions), door)
     leases = Application(config, regions, _extras(config, with_sync=with_sync)).leases
     slots = local_slots(master_of(SessionSettings("parallax", leases, config.replicator.spark_master)))
-    if slots is not None and (finding := slots_finding(slots, leases)) is not None:
-        findings.insert(0, finding)
-    return findings
+    first = [
+        status_finding(config.replicator.status_address, local=slots is not None),
+        None if slots is None else slots_finding(slots, leases),
+    ]
+    return [finding for finding in first if finding is not None] + findings
 
 
 def _run(
