@@ -14,6 +14,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.offsets import list_offsets
 from parallax.adapters.kafka.settings import client_settings
 from parallax.domain.errors import NotFoundError, ParallaxError, PartitionStoppedError
 from parallax.domain.ids import (
@@ -31,9 +32,10 @@ from replicator.shard_ports import LogEnd, Survey
 
 log = structlog.get_logger(__name__)
 
-EnsureTargetTopic = Callable[[TopicInfo], None]
-"""Creates the topic on the target, or lets it grow, to fit this source topic. Raises PartitionStoppedError if the
-topic can't be replicated as it is, ClusterUnavailableError if it can't be said now."""
+EnsureTargetTopic = Callable[[TopicInfo, bool], None]
+"""Creates the topic on the target to fit this source topic; the flag says that it has been replicated before, so
+that it may grow with its source. Raises PartitionStoppedError if the topic can't be replicated as it is,
+ClusterUnavailableError if that can't be said now."""
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
@@ -59,15 +61,23 @@ class KafkaSurveyor:
         config: all configuration.
         lease: the shard whose partitions are looked at.
         ensure_target_topic: called for source topics that the target lacks, or has with fewer partitions.
+        replicated: topics that have been replicated before.
         timeout_ms: bound of each call.
     """
 
     def __init__(
-        self, config: Config, lease: Lease, ensure_target_topic: EnsureTargetTopic, *, timeout_ms: int = 5_000
+        self,
+        config: Config,
+        lease: Lease,
+        ensure_target_topic: EnsureTargetTopic,
+        *,
+        replicated: Collection[TopicName] = (),
+        timeout_ms: int = 5_000,
     ) -> None:
         self._names = config.topics
         self._lease = lease
         self._ensure = ensure_target_topic
+        self._replicated = set(replicated)
         self._timeout_s = timeout_ms / 1_000
         source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
         self._source_cluster = source
@@ -138,9 +148,10 @@ class KafkaSurveyor:
     def _fit(self, there: TopicInfo, here: TopicInfo | None, refused: dict[TopicName, str]) -> bool:
         """Make the target's topic fit the source's. Whether something was done."""
         if here is not None and here.partitions >= there.partitions:
+            self._replicated.add(there.topic)
             return False
         try:
-            self._ensure(there)
+            self._ensure(there, there.topic in self._replicated)
         except PartitionStoppedError as error:
             refused[there.topic] = str(error)
         except ParallaxError as error:
@@ -175,8 +186,8 @@ class KafkaSurveyor:
         if not items:
             return {}
         request = {KafkaPartition(item.topic, item.partition): spec for item in items}
-        futures = self._source_admin.list_offsets(
-            request, isolation_level=isolation, request_timeout=self._timeout_s
+        futures = list_offsets(
+            self._source_admin, request, isolation_level=isolation, request_timeout=self._timeout_s
         )
         found = {}
         for place, future in futures.items():

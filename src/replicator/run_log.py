@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.offsets import list_offsets
 from parallax.adapters.kafka.settings import Settings, client_settings
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import (
@@ -161,8 +162,8 @@ class KafkaRunLog:
 
     def _offset(self, spec: OffsetSpec) -> int:
         place = KafkaPartition(self._topic, self._shard)
-        futures = self._admin.list_offsets(
-            {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=5.0
+        futures = list_offsets(
+            self._admin, {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=5.0
         )
         try:
             return int(futures[place].result(timeout=6.0).offset)

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.offsets import list_offsets
 from parallax.adapters.kafka.settings import client_settings
 from parallax.domain.errors import NotFoundError
 from parallax.domain.ids import (
@@ -181,8 +182,11 @@ class KafkaCluster:
         # Isolation level 0: "latest" is the high watermark. Level 1 would give the last stable offset, below
         # which an open transaction of another source may already hold records.
         request = {KafkaPartition(item.topic, item.partition): spec for item in partitions}
-        futures = self._admin.list_offsets(
-            request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout_s
+        futures = list_offsets(
+            self._admin,
+            request,
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._timeout_s,
         )
         found = {}
         for item, future in futures.items():
