@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
+from confluent_kafka.admin import AdminClient
+
+from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.settings import client_settings
 from parallax.domain.ids import TopicName, aggregate_cluster, regional_cluster
 from parallax.ports import TopicInfo
 from parallax.runtime.config import Config
-from replicator.discovery import EnsureTargetTopic, KafkaSurveyor
+from replicator.discovery import EnsureTargetTopic, KafkaSurveyor, chosen
 from replicator.layout import LayoutRecord, read_layout
 from replicator.lease import Lease, transactional_id
 from replicator.record_source import KafkaSource
-from replicator.record_target import KafkaTarget
+from replicator.record_target import KafkaTarget, batch_limit
 from replicator.run_log import KafkaRunLog, SystemClock, run_log_topic
 from replicator.shard_ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
 from replicator.topics import TopicAdmin
@@ -34,8 +38,8 @@ class Connector(Protocol):
     def source(self, lease: Lease) -> SourceReader:
         """The source."""
 
-    def surveyor(self, lease: Lease) -> Surveyor:
-        """The survey of both."""
+    def surveyor(self, lease: Lease, replicated: Collection[TopicName]) -> Surveyor:
+        """The survey of both; told which topics have been replicated before."""
 
     def run_log(self, lease: Lease) -> RunLogReader:
         """The shard's partition of the run log."""
@@ -60,9 +64,15 @@ class KafkaConnector:
     def target(self, lease: Lease) -> TargetWriter:
         """A transactional producer, initialised."""
         cluster = aggregate_cluster(lease.route.target)
+        admin = KafkaCluster(cluster, self._config.cluster(cluster), timeout_ms=_TOPIC_TIMEOUT_MS)
+        topics = chosen(self._config.topics, admin.topics())
+        settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}")
         return KafkaTarget(
-            client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}"),
+            settings,
             cluster,
+            largest_batch_bytes=batch_limit(
+                AdminClient(settings), topics, timeout_s=_TOPIC_TIMEOUT_MS / 1_000
+            ),
             run_log_topic=run_log_topic(self._config, lease.route.source),
             shard=lease.shard,
             transactional_id=transactional_id(lease.route, lease.layout, lease.shard),
@@ -75,9 +85,9 @@ class KafkaConnector:
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.target}")
         return KafkaSource(settings, cluster)
 
-    def surveyor(self, lease: Lease) -> Surveyor:
+    def surveyor(self, lease: Lease, replicated: Collection[TopicName]) -> Surveyor:
         """A thread with two admin clients."""
-        return KafkaSurveyor(self._config, lease, self._ensure)
+        return KafkaSurveyor(self._config, lease, self._ensure, replicated=replicated)
 
     def run_log(self, lease: Lease) -> RunLogReader:
         """The shard's partition of the run log."""
@@ -93,13 +103,11 @@ def target_topic_creator(config: Config, lease: Lease) -> EnsureTargetTopic:
     source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
     admins: list[TopicAdmin] = []
 
-    def ensure(info: TopicInfo) -> None:
+    def ensure(info: TopicInfo, may_grow: bool) -> None:  # noqa: FBT001 - the callback's second word
         if not admins:
             admins.append(TopicAdmin(source, config.cluster(source), timeout_ms=_TOPIC_TIMEOUT_MS))
             admins.append(TopicAdmin(target, config.cluster(target), timeout_ms=_TOPIC_TIMEOUT_MS))
         settings = admins[0].configs([info.topic]).get(info.topic, {})
-        create_or_grow(admins[1], info.topic, info.partitions, settings, may_grow=info.topic in seen)
-        seen.add(info.topic)
+        create_or_grow(admins[1], info.topic, info.partitions, settings, may_grow=may_grow)
 
-    seen: set[TopicName] = set()
     return ensure

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -247,12 +247,23 @@ class IndexThread:
 
     Args:
         feed: what to turn.
+        earlier: finds the feeds of an earlier layout, which are turned first, until they are complete.
         interval_ms: pause between turns.
         max_rows_per_s: budget; the pause stretches to keep it.
     """
 
-    def __init__(self, feed: IndexFeed, *, interval_ms: int, max_rows_per_s: int, name: str) -> None:
+    def __init__(
+        self,
+        feed: IndexFeed,
+        *,
+        earlier: Callable[[], Sequence[IndexFeed]],
+        interval_ms: int,
+        max_rows_per_s: int,
+        name: str,
+    ) -> None:
         self._feed = feed
+        self._find_earlier = earlier
+        self._earlier: list[IndexFeed] | None = None
         self._interval_ms = interval_ms
         self._max_rows_per_s = max_rows_per_s
         self._stop = threading.Event()
@@ -264,13 +275,23 @@ class IndexThread:
         self._stop.set()
         self._thread.join(patience_ms / 1_000)
 
+    def _turn(self) -> int:
+        if self._earlier is None:
+            self._earlier = list(self._find_earlier())
+        while self._earlier:
+            written = self._earlier[0].turn()
+            if not self._earlier[0].complete:
+                return written
+            self._earlier.pop(0)
+        return self._feed.turn()
+
     def _work(self) -> None:
         pause_ms: float = self._interval_ms
         failing = False
         while True:
             last = self._stop.wait(pause_ms / 1_000)
             try:
-                written = self._feed.turn()
+                written = self._turn()
             except (StoreUnavailableError, ClusterUnavailableError) as error:
                 if not failing:
                     log.warning("index is away; replication goes on", problem=str(error))

@@ -78,6 +78,7 @@ class KafkaSource:
                 "queued.min.messages": 200_000,
                 "queued.max.messages.kbytes": 65_536,
                 "topic.metadata.propagation.max.ms": 0,
+                "topic.metadata.refresh.interval.ms": 5_000,  # partitions may be added
                 "debug": "topic",
                 "log_level": 7,
             },

@@ -16,9 +16,12 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
 
 from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.offsets import list_offsets
 from parallax.adapters.kafka.settings import Settings
 from parallax.domain.errors import ClusterUnavailableError, FencedError
 from parallax.domain.ids import (
@@ -62,8 +65,34 @@ _ADVICE = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow the replicator to write to the target's topic",
 }
 _LARGEST_MESSAGE_BYTES = 100_000_000
-_CURRENT_TIME = 0
-"""librdkafka takes timestamp 0 for "now"; a record that bears it gets 1 ms, the nearest that can be said."""
+LARGEST_BATCH_BYTES = 1_000_000
+_SMALLEST_BATCH_BYTES = 1_000
+_BATCH_OVERHEAD_BYTES = 200
+_EARLIEST_MS = 1
+"""librdkafka takes timestamp 0 for "now"; a record that bears it gets the nearest that can be said."""
+
+
+def batch_limit(admin: AdminClient, topics: Collection[TopicName], *, timeout_s: float) -> int:
+    """How large a batch of several records may be so that each of these topics takes it.
+
+    Raises:
+        ClusterUnavailableError: the cluster did not answer in time.
+    """
+    limit = LARGEST_BATCH_BYTES
+    if not topics:
+        return limit
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    for future in admin.describe_configs(resources, request_timeout=timeout_s).values():
+        try:
+            setting = future.result(timeout=timeout_s + 1)["max.message.bytes"].value
+        except TimeoutError as error:
+            raise ClusterUnavailableError(f"reading max.message.bytes: {error}") from error
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue
+            raise ClusterUnavailableError(f"reading max.message.bytes: {error.args[0].str()}") from error
+        limit = min(limit, max(_SMALLEST_BATCH_BYTES, int(setting) - _BATCH_OVERHEAD_BYTES))
+    return limit
 
 
 class KafkaTarget:
@@ -92,12 +121,13 @@ class KafkaTarget:
         shard: int,
         transactional_id: str,
         transaction_timeout_ms: int,
-        largest_batch_bytes: int = 1_000_000,
+        largest_batch_bytes: int,
         timeout_ms: int = 10_000,
     ) -> None:
         self._cluster = cluster
         self._run_log = (str(run_log_topic), shard)
         self._timeout_s = timeout_ms / 1_000
+        self._largest_batch_bytes = largest_batch_bytes
         self._commit_timeout_s = transaction_timeout_ms / 1_000
         self._acknowledged: dict[TopicPartition, list[int]] = {}
         self._callbacks: dict[TopicPartition, Callable[[KafkaError | None, Message], None]] = {}
@@ -120,6 +150,7 @@ class KafkaTarget:
                 "queue.buffering.max.messages": 500_000,
                 "queue.buffering.max.kbytes": 262_144,
                 "topic.metadata.propagation.max.ms": 5_000,
+                "topic.metadata.refresh.interval.ms": 5_000,  # partitions may be added
             }
         )
         self._call(
@@ -146,7 +177,7 @@ class KafkaTarget:
                 "key": record.key(),
                 "partition": partition,
                 "on_delivery": callback,
-                "timestamp": record.timestamp()[1] or 1,
+                "timestamp": record.timestamp()[1] or _EARLIEST_MS,
             }
             headers = record.headers()
             if headers:
@@ -167,6 +198,10 @@ class KafkaTarget:
         remaining = self._call("waiting for acknowledgements", self._producer.flush, self._commit_timeout_s)
         if self._failed is not None:
             item, error = self._failed
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and self._batches_too_large(item):
+                raise ClusterUnavailableError(
+                    f"{self._cluster}: batches have to become smaller: {error.str()}"
+                )
             if error.code() in _REFUSALS:
                 advice = _ADVICE.get(error.code(), "see the target's topic settings")
                 index = len(self._acknowledged.get(item, ()))
@@ -199,8 +234,11 @@ class KafkaTarget:
         request = {KafkaPartition(item.topic, item.partition): _LATEST for item in partitions}
         if not request:
             return {}
-        futures = self._admin.list_offsets(
-            request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout_s
+        futures = list_offsets(
+            self._admin,
+            request,
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._timeout_s,
         )
         found: dict[TopicPartition, TargetOffset] = {}
         for item, future in futures.items():
@@ -234,6 +272,11 @@ class KafkaTarget:
                 self._failed = (item, error)
 
         return acknowledged
+
+    def _batches_too_large(self, item: TopicPartition) -> bool:
+        """Whether several records together may have been refused that would pass one by one."""
+        limit = batch_limit(self._admin, [item.topic], timeout_s=self._timeout_s)
+        return limit < self._largest_batch_bytes
 
     def _entry_acknowledged(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -81,21 +81,13 @@ def hold_lease(
     """
     if connector is None:
         connector = KafkaConnector(config, ensure_target_topic or target_topic_creator(config, lease))
-    clock = connector.clock
     feed: IndexFeed | None = None
     thread: IndexThread | None = None
     if index is not None:
-        feed = IndexFeed(
-            index,
-            connector.run_log(lease),
-            route=lease.route,
-            layout=lease.layout,
-            shard=lease.shard,
-            interval_ms=config.index.interval_ms,
-            clock=clock,
-        )
+        feed = _feed(lease, config, connector, index)
         thread = IndexThread(
             feed,
+            earlier=lambda: _earlier_feeds(lease, config, connector, index),
             interval_ms=config.index.interval_ms,
             max_rows_per_s=config.index.max_rows_per_s,
             name=str(lease),
@@ -105,6 +97,33 @@ def hold_lease(
     finally:
         if thread is not None:
             thread.close(_INDEX_PATIENCE_MS)
+
+
+def _feed(lease: Lease, config: Config, connector: Connector, index: MappingIndexWriter) -> IndexFeed:
+    return IndexFeed(
+        index,
+        connector.run_log(lease),
+        route=lease.route,
+        layout=lease.layout,
+        shard=lease.shard,
+        interval_ms=config.index.interval_ms,
+        clock=connector.clock,
+    )
+
+
+def _earlier_feeds(
+    lease: Lease, config: Config, connector: Connector, index: MappingIndexWriter
+) -> Sequence[IndexFeed]:
+    """What the shards of the layout before may have left to be indexed; each falls to one shard of this layout."""
+    layout = connector.layout(lease)
+    feeds = []
+    for shard in range(0 if layout is None else layout.previous_shards):
+        if shard % lease.shard_count == lease.shard:
+            old = replace(lease, shard=shard, layout=lease.layout - 1)
+            feed = _feed(old, config, connector, index)
+            feed.note_end(connector.run_log(old).end())
+            feeds.append(feed)
+    return feeds
 
 
 def copy_until_over(
@@ -238,7 +257,7 @@ class _Holder:
                 self._feed.note_end(end)
             source = connector.source(lease)
             doors.append(source)
-            surveyor = connector.surveyor(lease)
+            surveyor = connector.surveyor(lease, {item.topic for item in states})
             doors.append(surveyor)
             session = ShardSession(
                 lease,
