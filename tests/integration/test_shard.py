@@ -6,6 +6,7 @@ import time
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewTopic
 from tests.integration.shard_harness import PATIENCE_S, Harness, content, numbered, until
 from tests.support import Stack
 
@@ -158,7 +159,7 @@ def test_watermarks_go_on_while_the_source_is_away(harness: Harness) -> None:
 
 
 def test_a_topic_that_the_source_lacks_gets_watermarks_at_zero(harness: Harness) -> None:
-    harness.target_admin.create_topics([_new_topic(harness.topic)])[harness.topic].result()
+    harness.target_admin.create_topics([NewTopic(harness.topic, 1, 1)])[harness.topic].result()
     owner = harness.own()
     until(lambda: any(item.topic == harness.topic for item, _ in harness.rows()), "a watermark")
     harness.create()
@@ -208,12 +209,6 @@ def test_replication_goes_on_without_the_index_which_catches_up_from_the_run_log
     until(indexed, "the index catches up")
     until(lambda: owner.progress[-1].index_lag_entries < 3, "the lag goes away")
     owner.finish()
-
-
-def _new_topic(name: str):  # noqa: ANN202 - the library's own class
-    from confluent_kafka.cimpl import NewTopic
-
-    return NewTopic(name, 1, 1)
 
 
 def test_available_now_ends_by_itself(harness: Harness) -> None:

@@ -299,7 +299,8 @@ class SimConnector:
         del lease
         return SimSource(self._schedule, self._source)
 
-    def surveyor(self, lease: Lease) -> SimSurveyor:
+    def surveyor(self, lease: Lease, replicated: Collection[TopicName]) -> SimSurveyor:
+        del replicated
         return SimSurveyor(self._schedule, self._source, self._target, lease)
 
     def run_log(self, lease: Lease) -> SimRunLog:

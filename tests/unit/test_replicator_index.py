@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from parallax.adapters.memory.index import MemoryMappingIndex
+from parallax.domain.errors import StoreUnavailableError
+from parallax.domain.ids import (
+    Lineage,
+    Route,
+    RoutePartition,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.run import Run
+from parallax.ports import RowBatch
+from replicator.index_writer import IndexFeed, IndexRows
+from replicator.pb.runlog_pb2 import Entry
+from replicator.state import PartitionChange, PartitionState, encode
+
+ROUTE = Route.parse("a->b")
+ITEM = TopicPartition(TopicName("t"), 0)
+LINEAGE = Lineage(TopicId("s"), TopicId("d"))
+PARTITION = RoutePartition(ROUTE, ITEM)
+
+
+def entry(
+    rows: Sequence[Run], committed_at_ms: int = 1_000, layout: int = 1, *, closed: bool = False
+) -> Entry:
+    end = rows[-1].source_end if rows else 0
+    state = PartitionState(ITEM, LINEAGE, 0, 0, 0, end, end, 0)
+    change = PartitionChange(state, tuple(rows), closed=closed)
+    return encode(
+        layout=layout,
+        shard=0,
+        path="record",
+        changes=[change],
+        everything=None,
+        committed_at_ms=committed_at_ms,
+    )
+
+
+def run(start: int, count: int) -> Run:
+    return Run(start, start, count, start)
+
+
+class RunLog:
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, Entry]] = []
+
+    def append(self, one: Entry) -> int:
+        self.entries.append((2 * len(self.entries), one))
+        return self.entries[-1][0]
+
+    def end(self) -> int:
+        return 2 * len(self.entries)
+
+    def start(self) -> int:
+        return 0
+
+    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
+        return [item for item in self.entries if start <= item[0] < end]
+
+    def close(self) -> None:
+        pass
+
+
+class Now:
+    def now_ms(self) -> int:
+        return 5_000
+
+    def monotonic_ms(self) -> float:
+        return 5_000.0
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        raise AssertionError(duration_ms)
+
+
+class AwayIndex(MemoryMappingIndex):
+    away = False
+
+    def write_rows(self, batches: Sequence[RowBatch]) -> None:
+        if self.away:
+            raise StoreUnavailableError("away")
+        super().write_rows(batches)
+
+
+def feed_of(index: MemoryMappingIndex, log: RunLog, bound_entries: int = 100) -> IndexFeed:
+    return IndexFeed(
+        index, log, route=ROUTE, layout=1, shard=0, interval_ms=200, clock=Now(), bound_entries=bound_entries
+    )
+
+
+def indexed(index: MemoryMappingIndex) -> list[Run]:
+    return list(index.rows_from_target(PARTITION, LINEAGE, TargetOffset(0), 1_000).rows)
+
+
+def test_rows_of_one_interval_become_one_batch_and_only_the_last_watermark_stays() -> None:
+    rows = IndexRows(ROUTE, 200)
+    _, batches = rows.batches(
+        [
+            (0, entry([run(0, 2), Run(2, 2, 0, 2)], 1_000)),
+            (2, entry([run(2, 3), Run(5, 5, 0, 5)], 1_100)),
+            (4, entry([Run(5, 6, 0, 5)], 1_150)),
+            (6, entry([run(5, 1)], 1_200)),
+        ]
+    )
+    assert [(batch.rows, batch.committed_at_ms) for batch in batches] == [
+        ((run(0, 2), run(2, 3), Run(5, 6, 0, 5)), 1_000),
+        ((run(5, 1),), 1_200),
+    ]
+    assert batches[0].version == (1 << 48) | 4
+
+
+def test_a_lineage_is_told_when_it_is_first_seen_and_when_it_ends() -> None:
+    rows = IndexRows(ROUTE, 200)
+    assert [record.closed_at for record in rows.batches([(0, entry([run(0, 2)]))])[0]] == [None]
+    assert rows.batches([(2, entry([run(2, 2)]))])[0] == []
+    assert [record.closed_at for record in rows.batches([(4, entry([], closed=True))])[0]] == [0]
+
+
+def test_entries_committed_before_the_start_are_read_from_the_run_log() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    for number in range(5):
+        log.append(entry([run(number, 1)], 1_000 * number))
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    assert not feed.complete
+    feed.turn()
+    assert feed.complete
+    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3, 4]
+    assert index.indexed_up_to(ROUTE, 1, 0) == 10
+
+
+def test_entries_of_another_layout_are_left_alone() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    log.append(entry([run(0, 1)], layout=2))
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    feed.turn()
+    assert indexed(index) == []
+
+
+def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
+    log, index = RunLog(), AwayIndex()
+    feed = feed_of(index, log, bound_entries=3)
+    index.away = True
+    for number in range(8):
+        one = entry([run(number, 1)], 1_000 * number)
+        feed.offer(log.append(one), one)
+        with pytest.raises(StoreUnavailableError):
+            feed.turn()
+    assert feed.lag_ms() > 0
+    index.away = False
+    while not feed.complete:
+        feed.turn()
+    assert [row.source_start for row in indexed(index)] == list(range(8))
+    assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
+    assert feed.lag_entries == 0
