@@ -22,7 +22,7 @@ from devstack.probes import Probe
 
 _GUARD = Path(__file__).with_name("guard.py")
 _PROBE_EVERY_S = 0.2
-_KILL_WAIT_S = 10.0
+_KILL_WAIT_S = 60.0
 _TAIL_LINES = 30
 _TAIL_LINE_CHARACTERS = 500
 
