@@ -250,7 +250,7 @@ def test_the_loop_goes_on_through_a_store_that_was_away(
     assert synced.committed("aggregate-b")[0] == 5
 
 
-def test_the_command_publishes_from_spark_until_it_is_stopped(synced: Synced) -> None:
+def test_the_command_publishes_from_spark_until_it_is_stopped(synced: Synced, tmp_path: Path) -> None:
     synced.commit("aggregate-a", 12)
     command = [
         sys.executable,
@@ -261,13 +261,17 @@ def test_the_command_publishes_from_spark_until_it_is_stopped(synced: Synced) ->
         str(synced.config_path),
         "--json",
     ]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+    log = tmp_path / "sync.log"
+    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
         try:
             poll_until(lambda: synced.committed("aggregate-b")[0] == 2, 150, "the first offset is published")
             synced.commit("aggregate-a", 15)
             poll_until(lambda: synced.committed("aggregate-b")[0] == 5, 30, "progress is published")
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
+        except AssertionError as error:
+            error.add_note(log.read_text(encoding="utf-8", errors="replace")[-8_000:])
+            raise
         finally:
             process.kill()
 

@@ -18,7 +18,6 @@ from parallax.runtime.config import Config, load
 from parallax.runtime.logs import configure_logging
 from syncjob.cycle import CycleReport
 from syncjob.plan import Decision
-from syncjob.run import run_once
 
 
 def sync(
@@ -41,6 +40,9 @@ def sync(
     if not once and not dry_run:
         _run_on_spark(settings, json_logs=as_json or None)
         return
+    # The clients of store and service are heavy too.
+    from syncjob.run import run_once  # noqa: PLC0415
+
     report = run_once(settings, dry_run=dry_run, wait=time.sleep)
     _show(report, as_json=as_json)
     if report.failures:
