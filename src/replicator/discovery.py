@@ -37,6 +37,9 @@ EnsureTargetTopic = Callable[[TopicInfo, bool], None]
 that it may grow with its source. Raises PartitionStoppedError if the topic can't be replicated as it is,
 ClusterUnavailableError if that can't be said now."""
 
+FORGETFUL = {"metadata.max.age.ms": 3_000}
+"""For admin clients that ask for offsets: from older metadata they would not know partitions added since."""
+
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
 
@@ -83,7 +86,8 @@ class KafkaSurveyor:
         self._source_cluster = source
         self._source = KafkaCluster(source, config.cluster(source), timeout_ms=timeout_ms)
         self._target = KafkaCluster(target, config.cluster(target), timeout_ms=timeout_ms)
-        self._source_admin = AdminClient(client_settings(config.cluster(source), client_id="parallax-survey"))
+        settings = client_settings(config.cluster(source), client_id="parallax-survey")
+        self._source_admin = AdminClient({**settings, **FORGETFUL})
         self._wake = threading.Condition()
         self._asked = 0
         self._answer: Survey | None = None

@@ -30,6 +30,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from replicator.discovery import FORGETFUL
 from replicator.pb.runlog_pb2 import Entry
 from replicator.shard_ports import (
     RecordBlock,
@@ -133,7 +134,7 @@ class KafkaTarget:
         self._callbacks: dict[TopicPartition, Callable[[KafkaError | None, Message], None]] = {}
         self._failed: tuple[TopicPartition, KafkaError] | None = None
         self._entry_offset: int | None = None
-        self._admin = AdminClient(settings)
+        self._admin = AdminClient({**settings, **FORGETFUL})
         self._producer = Producer(
             {
                 **settings,
