@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offsetsvc.failover import FailoverRequest
@@ -233,6 +233,19 @@ class World:
         self.clusters[name].ranges[item] = LogRange(
             TargetOffset(low), self.clusters[name].ranges[item].high_watermark
         )
+
+    def lose_tail(self, target: str, cut: int, partition: int = 0) -> None:
+        """An unclean leader election on an aggregate cluster: every route copies again from there, in a new lineage."""
+        name = aggregate_cluster(RegionName(target))
+        del self.logs[name, partition][cut:]
+        self._end_at(name, partition)
+        for source in self.regions:
+            copying = self.copying(source, target, partition)
+            copying.lineage = replace(copying.lineage, generation=copying.lineage.generation + 1)
+            copying.sequence += 1
+            kept = [record[1] + 1 for record in self.logs[name, partition] if record and record[0] == source]
+            copying.source_next = copying.last_run_end = max(kept, default=0)
+            self._open(self.item(source, target, partition), copying, SourceOffset(copying.source_next))
 
     def commit(self, target: str, next_offset: int, partition: int = 0) -> None:
         """The group commits at an aggregate cluster."""

@@ -19,6 +19,7 @@ from offsetsvc.status import code_of, to_domain
 from parallax.domain.errors import (
     DeadlineError,
     InvalidNameError,
+    LimitError,
     ParallaxError,
     ServiceUnavailableError,
 )
@@ -32,6 +33,9 @@ DEFAULT_TIMEOUT_MS = 10_000
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest answer taken: a group of 10,000 partitions with a few hundred skip ranges each."""
+
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
+"""Largest question taken: positions of 10,000 partitions take less than 1 MiB, progress with epochs a few."""
 
 _SHORTEST_ATTEMPT_MS = 250.0
 """Less than this and a healthy but distant target would be given up."""
@@ -313,6 +317,10 @@ class OffsetClient:
         return self._call("ReportPositions", request, pb.ReportPositionsResponse, timeout_ms)
 
     def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:
+        if request.ByteSize() > MAX_REQUEST_BYTES:
+            raise LimitError(
+                f"{method}: a request of {request.ByteSize()} bytes; the limit is {MAX_REQUEST_BYTES}"
+            )
         deadline = Deadline.after_ms(self._timeout_ms if timeout_ms is None else timeout_ms)
         try:
             return retry(
@@ -388,6 +396,9 @@ class _AllAwayError(Exception):
         told = [error for error in self._failures.values() if code_of(error) is not None]
         if told:
             return to_domain(told[0])
+        statuses = {cast("grpc.Call", error).code() for error in self._failures.values()}
+        if statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED}:
+            return LimitError(f"{method}: every offset service refused: too busy, or the answer too large")
         story = "; ".join(f"{target}: {to_domain(error)}" for target, error in self._failures.items())
         if deadline.passed:
             return DeadlineError(f"{method}: the deadline passed before an offset service answered ({story})")

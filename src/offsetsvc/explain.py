@@ -158,7 +158,7 @@ def _unreachable(answer: FailoverAnswer) -> str:
 
 def _mismatch(answer: FailoverAnswer) -> str:
     return (
-        f"{answer.topic_partition.topic} has different partition counts in {answer.origin.cluster} and "
+        f"Topic {answer.topic_partition.topic} has different partition counts in {answer.origin.cluster} and "
         f"{answer.destination.cluster}; partitions beyond the smaller count have no counterpart."
     )
 

@@ -14,7 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc import convert
-from offsetsvc.client import MAX_MESSAGE_BYTES, SERVICE
+from offsetsvc.client import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, SERVICE
 from offsetsvc.failover import FailoverRequest
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb
@@ -28,9 +28,6 @@ from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicId
 from parallax.runtime.deadline import Deadline
 
 Answer = TypeVar("Answer")
-
-MAX_REQUEST_BYTES = 16 * 1024 * 1024
-"""Positions of 10,000 partitions take less than 1 MiB; progress vectors with epochs a few."""
 
 _WATCH_MS = 15_000
 """A watch ends after this time and its client asks again: a lost client costs a thread no longer."""

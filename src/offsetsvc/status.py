@@ -43,6 +43,7 @@ STATUSES: Mapping[type[ParallaxError], Status] = {
     errors.FencedError: Status(grpc.StatusCode.ABORTED, 409),
     errors.PreflightError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.PartitionStoppedError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
+    errors.MetadataError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.LimitError: Status(grpc.StatusCode.RESOURCE_EXHAUSTED, 429),
 }
 """Every class of `parallax.domain.errors`."""

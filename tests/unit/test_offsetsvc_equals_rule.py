@@ -18,6 +18,7 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
+from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourceHistory
 from parallax.domain.resume import resume
 from parallax.domain.skips import beyond, skip_ranges
@@ -242,3 +243,60 @@ def test_an_idle_source_that_ended_in_aborted_records_does_not_hold_the_answer_b
     answer = _ask(world, "a", "b", len(world.records("a")))
 
     assert answer.resume_offset == len(world.records("b"))
+
+
+def test_an_idle_source_that_goes_on_later_does_not_hold_the_answer_back() -> None:
+    world = World(REGIONS)
+    for target in REGIONS:
+        world.copy("a", target, 3)
+    for _ in range(4):
+        for target in REGIONS:
+            world.copying("a", target).source_next += 2
+            world.watermark("a", target)
+            world.copy("b", target, 2)
+            world.marker(target)
+    commit = len(world.records("a"))
+    expected = len(world.records("b"))
+    for target in REGIONS:
+        for _ in range(3):
+            world.copy("a", target, 2)
+            world.copy("b", target, 2)
+
+    answer = _ask(world, "a", "b", commit)
+
+    assert answer.resume_offset == expected
+
+
+def test_what_was_consumed_before_the_last_move_is_skipped_on_the_way_back() -> None:
+    world = World(REGIONS)
+    for _ in range(3):
+        world.copy("a", "a", 2)
+        world.copy("b", "a", 2)
+    world.copy("b", "b", 6)
+    world.watermarks()
+    there = _ask(world, "a", "b", 12, record_move=True)
+    world.copy("a", "b", 6)
+    world.copy("b", "b", 3)
+    world.copy("a", "a", 3)
+    world.copy("b", "a", 3)
+    world.watermarks()
+    assert (there.resume_offset, there.pending_records) == (6, 6)
+
+    back = _ask(world, "b", "a", 7)
+
+    assert back.resume_offset == 12
+    assert Outcome.REWOUND not in back.notes
+
+
+def test_a_position_below_the_last_move_voids_what_was_consumed_before_it() -> None:
+    world = World(REGIONS)
+    for target in REGIONS:
+        world.copy("a", target, 6)
+        world.copy("b", target, 6)
+    world.watermarks()
+    _ask(world, "a", "b", 12, record_move=True)
+
+    back = _ask(world, "b", "a", 3)
+
+    assert Outcome.REWOUND in back.notes
+    assert back.resume_offset == 3

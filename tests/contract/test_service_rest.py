@@ -1,0 +1,174 @@
+"""The REST service on a socket: every route, problems, OpenAPI, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.offset_servers import serving
+from tests.offset_world import GROUP, TOPIC, World
+
+from offsetsvc.pb import offsets_pb2 as pb
+from parallax.domain.errors import StoreUnavailableError
+
+PARTITION = f"/topics/{TOPIC}/partitions/0"
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    made = World()
+    for target in ("a", "b"):
+        for _ in range(3):
+            made.copy("a", target, 2)
+            made.copy("b", target, 2)
+    made.watermarks()
+    made.commit("a", 12)
+    return made
+
+
+@pytest.fixture(scope="module")
+def http(world: World) -> Iterator[httpx.Client]:
+    with serving(world) as served, served.http() as client:
+        yield client
+
+
+def _json(response: httpx.Response) -> Any:
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_failover_offset_of_a_partition(http: httpx.Client) -> None:
+    answer = _json(http.get(f"/v1/groups/{GROUP}{PARTITION}/failover-offset", params={"to": "b"}))
+
+    assert (answer["resume_offset"], answer["outcome"], answer["notes"]) == (12, "OK", ["OK"])
+    assert answer["from"]["cluster"] == "aggregate-a"
+    assert answer["complete_to"] is None
+    assert set(answer) == {field.name for field in pb.FailoverOffset.DESCRIPTOR.fields}
+
+
+def test_failover_offset_by_a_position(http: httpx.Client) -> None:
+    params: dict[str, Any] = {"to": "aggregate-b", "from": "a", "next_offset": 4}
+    answer = _json(http.get(f"/v1/groups/{GROUP}{PARTITION}/failover-offset", params=params))
+
+    assert (answer["resume_offset"], answer["from"]["basis"]) == (4, "caller")
+
+
+def test_failover_offsets_of_a_group(http: httpx.Client) -> None:
+    answer = _json(http.get(f"/v1/groups/{GROUP}/failover-offsets", params={"to": "b", "topic": TOPIC}))
+
+    assert [item["resume_offset"] for item in answer["offsets"]] == [12]
+    assert answer["outcome"] == "OK"
+
+
+def test_positions_of_a_group(http: httpx.Client) -> None:
+    answer = _json(http.get(f"/v1/groups/{GROUP}/positions"))
+
+    here, there = answer["clusters"]
+    assert [(item["next_offset"], item["lag_offsets"]) for item in here["positions"]] == [(12, 0)]
+    assert there["positions"] == []
+
+
+def test_routes(http: httpx.Client) -> None:
+    routes = _json(http.get("/v1/routes"))["routes"]
+
+    assert [route["route"] for route in routes] == ["a->a", "b->a", "a->b", "b->b"]
+    assert routes[0]["topics"] == [{"topic": TOPIC, "partitions": 1, "freshness_ms": 0}]
+
+
+@pytest.mark.parametrize("route", ["a->b", "a-%3Eb"])
+def test_runs_and_watermarks(http: httpx.Client, route: str) -> None:
+    (lineage,) = _json(http.get(f"/v1/routes/{route}{PARTITION}/runs"))["lineages"]
+    (newest,) = _json(http.get(f"/v1/routes/{route}{PARTITION}/watermarks"))["watermarks"]
+
+    assert [run["count_records"] for run in lineage["runs"]] == [2, 2, 2, 0]
+    assert (newest["source_next_offset"], newest["target_end"], newest["age_ms"]) == (6, 12, 0)
+
+
+def test_translation(http: httpx.Client) -> None:
+    answer = _json(http.get(f"/v1/routes/a->b{PARTITION}/translation", params={"source_next_offset": 3}))
+
+    assert (answer["target_next_offset"], answer["via"]) == (5, "exact")
+
+
+def test_origin_of_a_record(http: httpx.Client) -> None:
+    answer = _json(http.get(f"/v1/clusters/aggregate-b{PARTITION}/records/2/origin"))
+
+    assert (answer["found"], answer["route"], answer["source_record_offset"]) == (True, "b->b", 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        (f"/v1/groups/nobody{PARTITION}/failover-offset?to=b", 404, "UNKNOWN_GROUP"),
+        (f"/v1/groups/{GROUP}{PARTITION}/failover-offset?to=x", 404, "UNKNOWN_REGION"),
+        (f"/v1/groups/{GROUP}{PARTITION}/failover-offset", 400, "INVALID_NAME"),
+        (f"/v1/groups/{GROUP}{PARTITION}/failover-offset?to=b&next_offset=-1", 400, "INVALID_OFFSET"),
+        (f"/v1/groups/{GROUP}/topics/{TOPIC}/partitions/9/failover-offset?to=b", 404, "UNKNOWN_PARTITION"),
+        (f"/v1/groups/{GROUP}/failover-offsets?to=b&topic=tripz", 404, "UNKNOWN_TOPIC"),
+        (f"/v1/groups/{GROUP}/failover-offsets?to=regional-b", 400, "INVALID_NAME"),
+        (f"/v1/routes/a->x{PARTITION}/runs", 404, "UNKNOWN_ROUTE"),
+        (f"/v1/routes/a->b{PARTITION}/runs?limit=1000000", 429, "LIMIT"),
+        (f"/v1/routes/a->b{PARTITION}/runs?start=-1", 400, "INVALID_NAME"),
+        (f"/v1/routes/a->b{PARTITION}/translation", 400, "INVALID_NAME"),
+        ("/v1/nothing", 404, "NOT_FOUND"),
+    ],
+)
+def test_errors_are_problems_with_the_codes_of_grpc(
+    http: httpx.Client, path: str, status: int, code: str
+) -> None:
+    response = http.get(path)
+
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert (response.status_code, problem["status"], problem["code"]) == (status, status, code)
+    assert problem["detail"]
+
+
+def test_what_is_missing_stands_in_readyz(
+    world: World, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert http.get("/livez").status_code == 200
+    assert _json(http.get("/readyz"))["dependencies"] == {"store": "ok", "aggregate-a": "ok"}
+
+    def away() -> None:
+        raise StoreUnavailableError("Cassandra did not answer")
+
+    monkeypatch.setattr(world.groups, "groups", away)
+    response = http.get("/readyz")
+
+    assert response.status_code == 503
+    assert response.json()["dependencies"]["store"] == "Cassandra did not answer"
+    assert http.get("/livez").status_code == 200
+
+
+def test_openapi_describes_every_route(http: httpx.Client) -> None:
+    described = _json(http.get("/openapi.json"))
+
+    assert len(described["paths"]) == 10
+    for path, methods in described["paths"].items():
+        operation = methods["get"]
+        assert operation["description"], path
+        for parameter in operation.get("parameters", []):
+            assert parameter["description"], (path, parameter["name"])
+    schema = described["paths"]["/v1/groups/{group}/topics/{topic}/partitions/{partition}/failover-offset"]
+    answer = schema["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert set(answer["properties"]) == {field.name for field in pb.FailoverOffset.DESCRIPTOR.fields}
+
+
+def test_metrics_count_requests_and_outcomes(http: httpx.Client) -> None:
+    http.get(f"/v1/groups/{GROUP}{PARTITION}/failover-offset", params={"to": "b"})
+    http.get("/v1/groups/nobody/positions")
+
+    text = http.get("/metrics").text
+
+    for line in (
+        'parallax_offsetsvc_requests_total{code="OK",method="GetFailoverOffset",transport="rest"}',
+        'parallax_offsetsvc_requests_total{code="UNKNOWN_GROUP",method="GroupPositions",transport="rest"}',
+        'parallax_offsetsvc_request_duration_seconds_bucket{le="0.001",method="GetFailoverOffset"',
+        'parallax_offsetsvc_outcomes_total{outcome="OK"}',
+        f'parallax_offsetsvc_freshness_ms{{route="a->b",topic="{TOPIC}"}}',
+        "parallax_offsetsvc_store_up 1.0",
+    ):
+        assert line in text
