@@ -50,6 +50,7 @@ class FakeConsumer:
         self.positions: dict[Key, int] = {}
         self.paused: set[Key] = set()
         self.commits: list[list[TopicPartition]] = []
+        self.commits_in_vain = 0
         self.closed = False
         self._callbacks: dict[str, Rebalance] = {}
         self._rebalances: list[tuple[str, list[Key]]] = []
@@ -129,6 +130,7 @@ class FakeConsumer:
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
         if self.cluster.dead:
+            self.commits_in_vain += 1
             if asynchronous:
                 return None
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))

@@ -150,7 +150,7 @@ class Engine:
         if self._task is not None:
             self._task.cancel()
         self._reporter.close()
-        self.site.leave()
+        self.site.leave(commit=True)
         self._leaving.leave(self.site.inner, self.site.region)
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
@@ -221,7 +221,7 @@ class Engine:
         except ParallaxError as error:
             if is_away(error) and self._policies.on_service_away == "metadata":
                 self._tell_service(away=True)
-                answer = MoveAnswer({})
+                answer = MoveAnswer({}, origin_reachable=False)
             else:
                 self._put(EventKind.MOVE_FAILED, task.request, str(error))
                 if is_away(error):
@@ -244,7 +244,7 @@ class Engine:
         old = self.site
         assigned = [TopicPartition(*key) for key in old.delivery.partitions]
         old.tell_leaving(lost=True)
-        old.leave()
+        old.leave(commit=answer.origin_reachable)
         self._leaving.leave(old.inner, old.region)
         generation = old.generation + 1
         self.site = Site(

@@ -64,11 +64,13 @@ class MoveAnswer:
         starts: by partition; without those that the group never committed on.
         commits: what to commit at the destination where that is not the start itself; None: nothing.
         index_complete: every record delivered at the origin was indexed.
+        origin_reachable: the service could ask the origin.
     """
 
     starts: Mapping[Key, Start]
     commits: Mapping[Key, Start | None] = field(default_factory=dict)
     index_complete: bool = True
+    origin_reachable: bool = True
 
 
 def is_away(error: ParallaxError) -> bool:
@@ -126,6 +128,7 @@ class Asker:
                 _is_indexed(item, answers.get(key)) or item.delivered_ago_s is None
                 for key, item in request.positions.items()
             ),
+            origin_reachable=any(_is_reachable(answer) for answer in answers.values()),
         )
 
     def ask_partitions(
@@ -188,9 +191,14 @@ class Asker:
         """Milliseconds for which it is worth asking again about a partition."""
         if position.delivered_ago_s is None or answer is None or _is_indexed(position, answer):
             return 0.0
-        reachable = getattr(answer, "from").HasField("high_watermark")
+        reachable = _is_reachable(answer)
         limit_ms = self._index_wait_ms if reachable else min(self._index_wait_ms, UNREACHABLE_INDEX_WAIT_MS)
         return limit_ms - (position.delivered_ago_s + self._clock() - asked_at_s) * 1_000
+
+
+def _is_reachable(answer: pb.FailoverOffset) -> bool:
+    origin: pb.ClusterPosition = getattr(answer, "from")
+    return origin.HasField("high_watermark")
 
 
 def _is_indexed(position: Position, answer: pb.FailoverOffset | None) -> bool:

@@ -147,10 +147,14 @@ class Site:
             self.inner.incremental_unassign(list(partitions))
             self._forget([key_of(item) for item in partitions])
 
-    def leave(self) -> None:
-        """Commit what is to be committed and watch nothing more; the inner consumer is the caller's to close."""
+    def leave(self, *, commit: bool) -> None:
+        """Watch nothing more, and ``commit`` what is to be committed; the inner consumer is the caller's to close.
+
+        A commit to a dead cluster would keep librdkafka's handle alive until the cluster is back.
+        """
         self._left = True
-        self.committer.flush()
+        if commit:
+            self.committer.flush()
         self._watcher.close()
 
     def tell_leaving(self, *, lost: bool) -> None:
