@@ -181,11 +181,15 @@ class ProgressBoard:
             found = leases.get(key)
             if found is None:
                 problems[key] = "has not reported yet"
-            elif (silent_ms := (self._clock() - found.heard_at_s) * 1_000) > SILENT_AFTER_MS:
+            elif (silent_ms := self.silent_ms(found)) > SILENT_AFTER_MS:
                 problems[key] = f"has been silent for {silent_ms / 1_000:.0f} s"
             elif found.epoch < newest[key.route]:
                 problems[key] = f"has not reported since epoch {newest[key.route]} began"
         return problems
+
+    def silent_ms(self, lease: LeaseTotals) -> float:
+        """How long ago the lease reported last."""
+        return (self._clock() - lease.heard_at_s) * 1_000
 
     def active(self) -> list[LeaseKey]:
         """The leases whose newest report was not their last."""

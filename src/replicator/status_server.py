@@ -172,6 +172,7 @@ def status_of(board: ProgressBoard) -> dict[str, Any]:
                 "epoch": lease.epoch,
                 "attempt": lease.report.attempt,
                 "ended": lease.report.ended,
+                "heard_ms_ago": round(board.silent_ms(lease)),
                 "transactions": lease.transactions.value,
                 "transaction_aborts": lease.transaction_aborts.value,
                 "index_lag_ms": lease.report.progress.index_lag_ms,
