@@ -25,6 +25,7 @@ from offsetsvc.group_positions import ClusterPositions, GroupPositions
 from offsetsvc.lineages import TopicLineages, topic_lineages
 from offsetsvc.mapping_views import MappingViews, WatermarkView
 from offsetsvc.places import Places
+from offsetsvc.row_memory import RowMemory
 from offsetsvc.translate import origin_of, source_to_target, target_to_source
 from offsetsvc.watching import Watching, WatchRequest
 from parallax.domain.errors import (
@@ -91,7 +92,7 @@ class OffsetService:
         self.config = config
         self.region = region
         self.places = Places(config)
-        self._index: MappingIndexReader = CachedIndex(index) if cache else index
+        self._index: MappingIndexReader = CachedIndex(RowMemory(index)) if cache else index
         self._groups = groups
         self._clusters = Clusters(clusters, retry_after_ms=config.service.cluster_timeout_ms)
         self._now_ms = now_ms

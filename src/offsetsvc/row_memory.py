@@ -1,0 +1,185 @@
+"""Rows of the index kept for a while, so that answers about the same stretch of a log share their reads.
+
+A row never changes once it is written. Only near the end of the log may one still be missing although a later one
+is there, because the replicator writes several at a time: what is younger than `SETTLED_AFTER_S` is always read
+anew. A row that settled without being seen makes answers earlier, never wrong, and only until its stretch is
+forgotten.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from parallax.adapters.row_order import around_source, around_target
+from parallax.domain.ids import (
+    Lineage,
+    Route,
+    RoutePartition,
+    SourceOffset,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.run import LostRange, Run
+from parallax.ports import LineageRecord, MappingIndexReader, RowPage, StampedRow
+
+SETTLED_AFTER_S = 5.0
+"""Many times as long as the replicator's writes overtake each other."""
+
+FORGET_AFTER_S = 60.0
+
+_PAGE_ROWS = 2_000
+_MOST_STRETCHES = 200
+_NEIGHBOURS = 3
+"""What `around_target` and `around_source` hand out on either side of a place between two rows, at most."""
+
+_Key = tuple[RoutePartition, Lineage]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Every indexed row of a lineage with ``low <= target_start < high``, in order."""
+
+    rows: Sequence[Run]
+    low: int
+    high: int
+    read_at_s: float
+
+    def surrounds(self, successor: int) -> bool:
+        """Whether all neighbours of a place in ``rows`` are here."""
+        return _NEIGHBOURS <= successor <= len(self.rows) - _NEIGHBOURS
+
+
+@dataclass(slots=True)
+class _Mark:
+    """How far a lineage was indexed some time ago (``settled``), and when ``newest`` was seen."""
+
+    settled: int
+    newest: int
+    seen_at_s: float
+
+
+class RowMemory:
+    """An index reader that remembers settled rows. Safe to use from several threads.
+
+    Args:
+        index: what is read.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, index: MappingIndexReader, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._index = index
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._stretches: OrderedDict[_Key, _Stretch] = OrderedDict()
+        self._marks: dict[_Key, _Mark] = {}
+
+    def topics(self, route: Route) -> Sequence[TopicName]:
+        """Topics with at least one lineage on the route."""
+        return self._index.topics(route)
+
+    def lineages(self, route: Route, topic: TopicName) -> Sequence[LineageRecord]:
+        """The lineages of every partition of the topic."""
+        return self._index.lineages(route, topic)
+
+    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
+        """Every lost range of the partition and lineage."""
+        return self._index.lost_ranges(partition, lineage)
+
+    def newest(self, route: Route, topic: TopicName) -> Mapping[tuple[int, Lineage], StampedRow]:
+        """The newest row of each partition and lineage."""
+        now_s = self._clock()
+        found = self._index.newest(route, topic)
+        with self._lock:
+            for (number, lineage), stamped in found.items():
+                key = (RoutePartition(route, TopicPartition(topic, number)), lineage)
+                start = int(stamped.row.target_start)
+                mark = self._marks.setdefault(key, _Mark(0, start, now_s))
+                if now_s - mark.seen_at_s >= SETTLED_AFTER_S:
+                    mark.settled, mark.newest, mark.seen_at_s = mark.newest, start, now_s
+        return found
+
+    def rows_at_target(
+        self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
+    ) -> Sequence[Run]:
+        """Rows around the last one with ``target_start <= target``."""
+        stretch = self._remembered((partition, lineage))
+        if stretch is not None and stretch.low <= target < stretch.high:
+            successor = bisect_right(stretch.rows, target, key=lambda row: row.target_start)
+            if stretch.surrounds(successor):
+                return around_target(stretch.rows, target)
+        rows = self._index.rows_at_target(partition, lineage, target)
+        self._learn((partition, lineage), rows)
+        return rows
+
+    def rows_at_source(
+        self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
+    ) -> Sequence[Run]:
+        """Rows around the last one with ``source_start <= source``."""
+        stretch = self._remembered((partition, lineage))
+        if stretch is not None:
+            successor = bisect_right(stretch.rows, source, key=lambda row: row.source_start)
+            if stretch.surrounds(successor):
+                return around_source(stretch.rows, source)
+        rows = self._index.rows_at_source(partition, lineage, source)
+        self._learn((partition, lineage), rows)
+        return rows
+
+    def rows_from_target(
+        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+    ) -> RowPage:
+        """Up to about ``limit`` rows with ``target_end > start``, in order."""
+        stretch = self._remembered((partition, lineage))
+        if stretch is not None and stretch.low <= start < stretch.high:
+            floor = bisect_right(stretch.rows, start, key=lambda row: row.target_start)
+            # Of the rows that start below, only the last ones can reach beyond.
+            if floor >= _NEIGHBOURS:
+                rows = stretch.rows[floor - _NEIGHBOURS : floor + limit]
+                last = floor + limit
+                end = stretch.rows[last].target_start if last < len(stretch.rows) else stretch.high
+                if end > start:
+                    beyond = tuple(row for row in rows if row.target_end > start and row.target_start < end)
+                    return RowPage(beyond, TargetOffset(end))
+        return self._index.rows_from_target(partition, lineage, start, limit)
+
+    def _remembered(self, key: _Key) -> _Stretch | None:
+        with self._lock:
+            stretch = self._stretches.get(key)
+            if stretch is None:
+                return None
+            if self._clock() - stretch.read_at_s > FORGET_AFTER_S:
+                del self._stretches[key]
+                return None
+            self._stretches.move_to_end(key)
+            return stretch
+
+    def _learn(self, key: _Key, rows: Sequence[Run]) -> None:
+        """Read the stretch that begins with some rows that were asked for, if it is settled and not known."""
+        if not rows:
+            return
+        before, now_s = rows[0].target_start, self._clock()
+        with self._lock:
+            mark, known = self._marks.get(key), self._stretches.get(key)
+            settled = 0 if mark is None else mark.settled
+            if settled <= rows[-1].target_start or (
+                known is not None and known.low <= before + 1 and known.high >= settled
+            ):
+                return
+        # A few rows further back, so that the same look-up finds its neighbours there.
+        before = self._index.rows_at_target(*key, before)[0].target_start
+        page = self._index.rows_from_target(*key, before, _PAGE_ROWS)
+        # A page lacks watermarks that stand where it begins; beyond that place it lacks nothing.
+        low, high = before + 1, min(int(page.complete_to), settled)
+        kept = tuple(row for row in page.rows if low <= row.target_start < high)
+        if not kept:
+            return
+        with self._lock:
+            self._stretches[key] = _Stretch(kept, low, high, now_s)
+            self._stretches.move_to_end(key)
+            while len(self._stretches) > _MOST_STRETCHES:
+                self._stretches.popitem(last=False)
