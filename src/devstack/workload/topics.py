@@ -65,12 +65,15 @@ class EndOffsets:
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._bootstrap_servers = bootstrap_servers
+        self._admin: AdminClient | None = None
         self._request = {TopicPartition(topic, partition): _LATEST for partition in range(partitions)}
 
     def ask(self, *, committed: bool = False, within_s: float = 2.0) -> dict[int, int] | None:
         """High watermarks, or last stable offsets, by partition; None: the cluster does not answer."""
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers, "log_level": 0})
         try:
             futures = self._admin.list_offsets(
                 self._request, isolation_level=isolation, request_timeout=within_s
@@ -80,6 +83,8 @@ class EndOffsets:
                 for place, future in futures.items()
             }
         except (KafkaException, TimeoutError):
+            # A client that has seen its cluster die takes long to see it return; a new one does not.
+            self._admin = None
             return None
 
 
