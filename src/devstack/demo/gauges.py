@@ -19,6 +19,7 @@ from offsetsvc.pb import offsets_pb2 as pb
 from parallax.domain.errors import ParallaxError
 
 _EVERY_S = 0.5
+_ASK_EVERY_S = 1.0
 _RATE_OVER = 8
 _ANSWER_MS = 2_000
 
@@ -98,7 +99,7 @@ def rate(seen: deque[tuple[float, int]]) -> float:
 
 
 class Gauges:
-    """Measures twice a second in threads of its own, until closed.
+    """Measures clusters twice and asks once a second, in threads of its own, until closed.
 
     Args:
         stack: where the clusters and services are.
@@ -119,9 +120,9 @@ class Gauges:
 
     def __enter__(self) -> Self:
         for cluster in self.clusters.values():
-            self._pool.submit(self._forever, partial(self._look_at, cluster))
+            self._pool.submit(self._forever, _EVERY_S, partial(self._look_at, cluster))
         for group in self.groups.values():
-            self._pool.submit(self._forever, partial(self._ask_for, group))
+            self._pool.submit(self._forever, _ASK_EVERY_S, partial(self._ask_for, group))
         return self
 
     def __exit__(
@@ -146,10 +147,10 @@ class Gauges:
             group, to=at_region(to), origin=at_region(origin), topics=[self._topic]
         )
 
-    def _forever(self, look: Callable[[], None]) -> None:
+    def _forever(self, every_s: float, look: Callable[[], None]) -> None:
         while not self._closing.is_set():
             look()
-            self._closing.wait(_EVERY_S)
+            self._closing.wait(every_s)
 
     def _look_at(self, gauge: ClusterGauge) -> None:
         gauge.update(self._ends[gauge.name].ask())

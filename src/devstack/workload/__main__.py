@@ -12,7 +12,6 @@ from pathlib import Path
 
 from devstack.workload.channel import Channel
 from devstack.workload.consuming import ConsumeError
-from devstack.workload.failover import consume_with_failover
 from devstack.workload.plain import consume_plainly
 from devstack.workload.plan import Plan
 from devstack.workload.producer import ProduceError, produce
@@ -70,6 +69,9 @@ def main() -> int:
                 channel=channel,
             )
         else:
+            # A plain consumer shall not wait for what only this one needs.
+            from devstack.workload.failover import consume_with_failover  # noqa: PLC0415
+
             consume_with_failover(
                 config=arguments.config,
                 region=arguments.region,
