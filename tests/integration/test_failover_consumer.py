@@ -40,9 +40,13 @@ class Traffic:
             )
             self._threads.append(threading.Thread(target=self._run, args=(region, producer), daemon=True))
 
-    def start(self) -> None:
+    def __enter__(self) -> Traffic:
         for thread in self._threads:
             thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def burst(self, stack: Stack, region: str, count: int) -> None:
         """Many records at once, on top of the stream."""
@@ -167,26 +171,24 @@ def test_failover_under_load_with_the_far_route_behind_and_back(
 ) -> None:
     stack = both_aggregates
     events: list[FailoverEvent] = []
-    traffic = Traffic(stack, topic_name)
-    traffic.start()
-    reader = reader_at(stack, "a", topic_name, events)
-    reader.poll_more(1_000)
+    with Traffic(stack, topic_name) as traffic:
+        reader = reader_at(stack, "a", topic_name, events)
+        reader.poll_more(1_000)
 
-    # Nothing reaches b for a while, so that b lacks records that were consumed in a.
-    stack.stop("aggregate-b")
-    traffic.burst(stack, "a", 3_000)
-    reader.poll_more(4_000)
-    stack.start("aggregate-b")
-    stack.kill("aggregate-a")
-    failover_s = reader.move("b")
-    reader.poll_more(2_000)
+        # Nothing reaches b for a while, so that b lacks records that were consumed in a.
+        stack.stop("aggregate-b")
+        traffic.burst(stack, "a", 3_000)
+        reader.poll_more(4_000)
+        stack.start("aggregate-b")
+        stack.kill("aggregate-a")
+        failover_s = reader.move("b")
+        reader.poll_more(2_000)
 
-    stack.start("aggregate-a")
-    reader.poll_more(1_000)
-    failback_s = reader.move("a")
-    reader.poll_more(1_000)
-
-    sent = traffic.stop()
+        stack.start("aggregate-a")
+        reader.poll_more(1_000)
+        failback_s = reader.move("a")
+        reader.poll_more(1_000)
+        sent = traffic.stop()
     reader.poll_until(lambda: len(reader.delivered) >= sum(sent.values()), "everything that was sent")
     settled_at = time.monotonic() + 2
     reader.poll_until(lambda: time.monotonic() > settled_at, "nothing more")
@@ -201,14 +203,13 @@ def test_failover_under_load_with_the_far_route_behind_and_back(
 
 def test_moves_to_and_fro_while_both_clusters_are_up(stack: Stack, topic_name: str) -> None:
     events: list[FailoverEvent] = []
-    traffic = Traffic(stack, topic_name)
-    traffic.start()
-    reader = reader_at(stack, "a", topic_name, events)
-    reader.poll_more(500)
-    for region in ("b", "a", "b"):
-        reader.move(region)
-        reader.poll_more(300)
-    sent = traffic.stop()
+    with Traffic(stack, topic_name) as traffic:
+        reader = reader_at(stack, "a", topic_name, events)
+        reader.poll_more(500)
+        for region in ("b", "a", "b"):
+            reader.move(region)
+            reader.poll_more(300)
+        sent = traffic.stop()
     reader.poll_until(lambda: len(reader.delivered) >= sum(sent.values()), "everything that was sent")
     reader.consumer.close()
     once_each_in_order(reader.delivered, sent)
