@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Self
 
 import pytest
 from confluent_kafka import Producer
@@ -40,7 +41,7 @@ class Traffic:
             )
             self._threads.append(threading.Thread(target=self._run, args=(region, producer), daemon=True))
 
-    def __enter__(self) -> Traffic:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
