@@ -66,6 +66,8 @@ class Ledger:
         self.states: dict[TopicPartition, PartitionState] = dict(states)
         self.counts = counts
         self.open: OpenTransaction | None = None
+        self.attempted: Entry | None = None
+        self._begun_at: float | None = None
         self.last_commit_at = clock.monotonic_ms()
         self._latency_ms: dict[TopicPartition, float] = {}
         self._row_at: dict[TopicPartition, float] = {}
@@ -80,10 +82,19 @@ class Ledger:
     def send(self, block: RecordBlock) -> None:
         """Send records in the open transaction, beginning one if there is none."""
         if self.open is None:
-            self._target.begin()
+            self._begin()
             self.open = OpenTransaction(self._clock.monotonic_ms())
         self._target.produce(block)
         self.open.add(block)
+
+    @property
+    def open_for_ms(self) -> float:
+        """Age of the transaction that was begun last and is not committed; 0 if there is none."""
+        return 0 if self._begun_at is None else self._clock.monotonic_ms() - self._begun_at
+
+    def _begin(self) -> None:
+        self._begun_at = self._clock.monotonic_ms()
+        self._target.begin()
 
     def full(self) -> bool:
         """Whether the open transaction has reached a bound."""
@@ -187,8 +198,10 @@ class Ledger:
             committed_at_ms=self._clock.now_ms(),
         )
         if opened is None:
-            self._target.begin()
+            self._begin()
+        self.attempted = entry
         offset = self._target.commit(entry)
+        self._begun_at = None
         self.states = after
         self.open = None
         self._entries_since_snapshot = 0 if snapshot else self._entries_since_snapshot + 1

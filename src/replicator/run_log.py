@@ -145,6 +145,10 @@ class KafkaRunLog:
         """The high watermark."""
         return self._offset(_LATEST)
 
+    def stable_end(self) -> int:
+        """The last stable offset."""
+        return self._offset(_LATEST, IsolationLevel.READ_COMMITTED)
+
     def start(self) -> int:
         """The first offset left."""
         return self._offset(_EARLIEST)
@@ -160,11 +164,9 @@ class KafkaRunLog:
     def close(self) -> None:
         """Nothing is held between calls."""
 
-    def _offset(self, spec: OffsetSpec) -> int:
+    def _offset(self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
         place = KafkaPartition(self._topic, self._shard)
-        futures = list_offsets(
-            self._admin, {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=5.0
-        )
+        futures = list_offsets(self._admin, {place: spec}, isolation_level=isolation, request_timeout=5.0)
         try:
             return int(futures[place].result(timeout=6.0).offset)
         except (KafkaException, TimeoutError) as error:

@@ -110,9 +110,13 @@ class ShardSession:
 
     @property
     def open_for_ms(self) -> float:
-        """Age of the open transaction; 0 if none is open."""
-        opened = self._ledger.open
-        return 0 if opened is None else self._clock.monotonic_ms() - opened.began_at_ms
+        """Age of the transaction that is not committed; 0 if none is open."""
+        return self._ledger.open_for_ms
+
+    @property
+    def attempted(self) -> Entry | None:
+        """The entry that was last to be committed, whether or not it was."""
+        return self._ledger.attempted
 
     def step(self) -> None:
         """Do what is to be done now; waits a little while there is nothing.

@@ -45,7 +45,9 @@ class _Memory:
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     cuts: dict[TopicPartition, TargetCut] = field(default_factory=dict)
     goal: Mapping[TopicPartition, SourceOffset] | None = None
-    last_own_entry: int = -1
+    known_to: int | None = None
+    """Up to here the run log's entries are those that were read or written by this lease."""
+    attempted: Entry | None = None
     waiting_for: str = ""
     partitions: tuple[PartitionProgress, ...] = ()
 
@@ -180,7 +182,6 @@ class _Holder:
         self._end_asked = end_asked
         self._retries = retries
         self._reported_at = -float("inf")
-        self._expired = False
 
     def run(self) -> None:
         """Hold the lease.
@@ -244,7 +245,8 @@ class _Holder:
         run_log = connector.run_log(lease)
         doors: list[TargetWriter | SourceReader | Surveyor | RunLogReader] = [run_log]
         try:
-            if self._expired and self._others_wrote(run_log):
+            # Before this owner fences others once more: has one taken over while this one could not reach the target?
+            if self._others_wrote(run_log):
                 raise FencedError(f"{lease}: another owner has written to the run log")
             # In this order: fence, look for a newer layout, read what is committed.
             target = connector.target(lease)
@@ -253,6 +255,7 @@ class _Holder:
             if layout is not None and layout.layout > lease.layout:
                 raise FencedError(f"{lease}: layout {layout.layout} has taken over")
             states, end = load_states(run_log, lease.layout)
+            memory.known_to = end
             if self._feed is not None:
                 self._feed.note_end(end)
             source = connector.source(lease)
@@ -297,17 +300,26 @@ class _Holder:
                 raise
             log.warning("transaction expired", lease=str(self._lease), open_for_ms=session.open_for_ms)
             self._clock.sleep_ms(2 * self._config.replicator.watermark_interval_ms)
-            self._expired = True
             return False
+        finally:
+            self._memory.attempted = session.attempted
         self.tell(session)
         return True
 
     def _note(self, offset: int, entry: Entry) -> None:
-        self._memory.last_own_entry = offset
-        self._expired = False
+        self._memory.known_to = offset + 1
         if self._feed is not None:
             self._feed.offer(offset, entry)
 
     def _others_wrote(self, run_log: RunLogReader) -> bool:
-        start = self._memory.last_own_entry + 1
-        return any(True for _ in run_log.read(max(start, run_log.start()), run_log.end()))
+        """Whether the run log has entries that this lease neither read nor wrote; one of unknown outcome is its own."""
+        known_to = self._memory.known_to
+        if known_to is None:
+            return False
+        end = run_log.stable_end()
+        found = (
+            [entry for _, entry in run_log.read(max(known_to, run_log.start()), end)]
+            if known_to < end
+            else []
+        )
+        return any(entry != self._memory.attempted for entry in found)

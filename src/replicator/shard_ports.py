@@ -219,6 +219,9 @@ class RunLogReader(Protocol):
     def end(self) -> int:
         """The next offset (high watermark, isolation level 0)."""
 
+    def stable_end(self) -> int:
+        """The next offset below which every transaction is decided."""
+
     def start(self) -> int:
         """The first offset that retention has left."""
 

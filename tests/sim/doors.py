@@ -201,6 +201,9 @@ class SimRunLog:
     def end(self) -> int:
         return self._log.end
 
+    def stable_end(self) -> int:
+        return self._log.stable_end
+
     def start(self) -> int:
         return self._log.start
 

@@ -196,12 +196,14 @@ class World:
         here = self.target.topics.get(TOPIC)
         if here is None:
             return False
-        positions = {}
-        for _, entry in self.entries():
+        positions, entries = {}, list(self.entries())
+        for _, entry in entries:
             for part in entry.partitions:
                 if part.source_topic_id == topic.topic_id and part.target_topic_id == here.topic_id:
                     positions[part.partition] = 0 if part.closed else part.source_next
-        return all(positions.get(number, -1) >= log.end for number, log in enumerate(topic.logs))
+        # What an owner committed in its last moment is indexed by the next one: wait until that has begun.
+        indexed = bool(entries) and self.index.indexed_up_to(ROUTE, 1, 0) > entries[-1][0]
+        return indexed and all(positions.get(number, -1) >= log.end for number, log in enumerate(topic.logs))
 
     def _something_happens(self) -> None:
         if self.schedule.calm or self.random.random() > 0.25:

@@ -58,6 +58,9 @@ class RunLog:
     def end(self) -> int:
         return 2 * len(self.entries)
 
+    def stable_end(self) -> int:
+        return self.end()
+
     def start(self) -> int:
         return 0
 
