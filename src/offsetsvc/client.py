@@ -5,51 +5,21 @@ It needs the base install only. A client is safe to share between threads; make 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
+from offsetsvc.calling import Targets
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.skip_watch import SkipWatch
-from offsetsvc.status import code_of, to_domain
-from parallax.domain.errors import (
-    DeadlineError,
-    InvalidNameError,
-    LimitError,
-    ParallaxError,
-    ServiceUnavailableError,
-)
-from parallax.runtime.deadline import Deadline
-from parallax.runtime.retry import RetryPolicy, retry
-
-SERVICE = "parallax.v1.OffsetService"
+from parallax.domain.errors import InvalidNameError
+from parallax.runtime.retry import RetryPolicy
 
 DEFAULT_TIMEOUT_MS = 10_000
 """A call with its retries; the servers' own default (`service.deadline_ms`) is the same."""
-
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""Largest answer taken: a group of 10,000 partitions with a few hundred skip ranges each."""
-
-MAX_REQUEST_BYTES = 16 * 1024 * 1024
-"""Largest question taken: positions of 10,000 partitions take less than 1 MiB, progress with epochs a few."""
-
-_SHORTEST_ATTEMPT_MS = 250.0
-"""Less than this and a healthy but distant target would be given up."""
-
-_CHANNEL_OPTIONS: Sequence[tuple[str, Any]] = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A service that comes back is found within a second, not after gRPC's two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-)
-
-_TRY_ELSEWHERE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -93,16 +63,9 @@ class OffsetClient:
         retry: RetryPolicy | None = None,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
-        if isinstance(targets, str) or not targets:
-            raise InvalidNameError("an offset client needs a list of targets, each 'host:port'")
-        self._targets = tuple(targets)
         self._timeout_ms = timeout_ms
         self._retry = retry if retry is not None else RetryPolicy()
-        self._credentials = credentials
-        self._channels: dict[str, grpc.Channel] = {}
-        self._lock = threading.Lock()
-        self._preferred = 0
-        self._closed = False
+        self._targets = Targets(targets, self._retry, credentials)
 
     def __enter__(self) -> Self:
         return self
@@ -114,11 +77,7 @@ class OffsetClient:
 
     def close(self) -> None:
         """Close the channels; calls under way end, later ones fail."""
-        with self._lock:
-            self._closed = True
-            channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            channel.close()
+        self._targets.close()
 
     def get_failover_offset(
         self,
@@ -222,7 +181,7 @@ class OffsetClient:
             start=start,
             **_from(origin),
         )
-        return SkipWatch(request, self._open_watch, self._retry)
+        return SkipWatch(request, self._targets.open_watch, self._retry)
 
     def translate_offset(
         self,
@@ -317,99 +276,9 @@ class OffsetClient:
         return self._call("ReportPositions", request, pb.ReportPositionsResponse, timeout_ms)
 
     def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:
-        if request.ByteSize() > MAX_REQUEST_BYTES:
-            raise LimitError(
-                f"{method}: a request of {request.ByteSize()} bytes; the limit is {MAX_REQUEST_BYTES}"
-            )
-        deadline = Deadline.after_ms(self._timeout_ms if timeout_ms is None else timeout_ms)
-        try:
-            return retry(
-                lambda: self._round(method, request, answer, deadline),
-                policy=self._retry,
-                deadline=deadline,
-                retriable=lambda error: isinstance(error, _AllAwayError),
-            )
-        except _AllAwayError as away:
-            raise away.final(method, deadline) from away.__cause__
-
-    def _round(self, method: str, request: Message, answer: type[Answer], deadline: Deadline) -> Answer:
-        """Ask each target once, the last good one first."""
-        failures: dict[str, grpc.RpcError] = {}
-        first = self._preferred
-        for turn in range(len(self._targets)):
-            index = (first + turn) % len(self._targets)
-            target = self._targets[index]
-            share_ms = deadline.remaining_ms / (len(self._targets) - turn)
-            budget_ms = min(deadline.remaining_ms, max(share_ms, _SHORTEST_ATTEMPT_MS))
-            call = self._channel(target).unary_unary(
-                f"/{SERVICE}/{method}",
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=answer.FromString,
-            )
-            try:
-                found = cast("Answer", call(request, timeout=budget_ms / 1_000))
-            except grpc.RpcError as error:
-                if not _worth_another_try(error):
-                    raise to_domain(error) from error
-                failures[target] = error
-            except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
-                raise ServiceUnavailableError(f"{method}: the offset client is closed") from error
-            else:
-                self._preferred = index
-                return found
-            if deadline.passed:
-                break
-        raise _AllAwayError(failures) from next(iter(failures.values()))
-
-    def _open_watch(self, request: pb.WatchSkipsRequest, attempt: int, timeout_ms: float) -> Any:
-        """A stream of skip updates from the preferred target, or from the next one at every later attempt."""
-        target = self._targets[(self._preferred + attempt) % len(self._targets)]
-        call = self._channel(target).unary_stream(
-            f"/{SERVICE}/WatchSkips",
-            request_serializer=pb.WatchSkipsRequest.SerializeToString,
-            response_deserializer=pb.SkipUpdate.FromString,
+        return self._targets.call(
+            method, request, answer, self._timeout_ms if timeout_ms is None else timeout_ms
         )
-        return call(request, timeout=timeout_ms / 1_000)
-
-    def _channel(self, target: str) -> grpc.Channel:
-        with self._lock:
-            if self._closed:
-                raise ServiceUnavailableError("the offset client is closed")
-            if target not in self._channels:
-                self._channels[target] = (
-                    grpc.insecure_channel(target, _CHANNEL_OPTIONS)
-                    if self._credentials is None
-                    else grpc.secure_channel(target, self._credentials, _CHANNEL_OPTIONS)
-                )
-            return self._channels[target]
-
-
-class _AllAwayError(Exception):
-    """One round found no target that answered."""
-
-    def __init__(self, failures: Mapping[str, grpc.RpcError]) -> None:
-        super().__init__("no target answered")
-        self._failures = failures
-
-    def final(self, method: str, deadline: Deadline) -> ParallaxError:
-        """What the caller gets when no further round fits into the deadline."""
-        told = [error for error in self._failures.values() if code_of(error) is not None]
-        if told:
-            return to_domain(told[0])
-        statuses = {cast("grpc.Call", error).code() for error in self._failures.values()}
-        if statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED}:
-            return LimitError(f"{method}: every offset service refused: too busy, or the answer too large")
-        story = "; ".join(f"{target}: {to_domain(error)}" for target, error in self._failures.items())
-        if deadline.passed:
-            return DeadlineError(f"{method}: the deadline passed before an offset service answered ({story})")
-        return ServiceUnavailableError(f"{method}: no offset service answered ({story})")
-
-
-def _worth_another_try(error: grpc.RpcError) -> bool:
-    """Whether another target, or the same one a little later, may answer."""
-    status = cast("grpc.Call", error).code()
-    busy = status is grpc.StatusCode.RESOURCE_EXHAUSTED and code_of(error) is None
-    return status in _TRY_ELSEWHERE or busy
 
 
 def _from(origin: pb.Place | None) -> dict[str, Any]:

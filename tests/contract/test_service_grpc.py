@@ -16,7 +16,8 @@ from tests.offset_world import GROUP, TOPIC, World
 from tests.support import poll_until
 
 from offsetsvc import convert
-from offsetsvc.client import SERVICE, OffsetClient, at_cluster, at_region
+from offsetsvc.calling import SERVICE
+from offsetsvc.client import OffsetClient, at_cluster, at_region
 from offsetsvc.pb import offsets_pb2 as pb
 from parallax.domain.errors import (
     DeadlineError,
@@ -274,7 +275,7 @@ def test_an_unexpected_error_tells_nothing_of_the_inside(
 def test_a_target_that_is_away_is_passed_over(served: Served) -> None:
     with OffsetClient([CLOSED_PORT, served.target], timeout_ms=5_000) as client:
         assert client.get_failover_offset(GROUP, TOPIC, 0, to=at_region("b")).resume_offset == 12
-        assert client._preferred == 1
+        assert client._targets._preferred == 1
 
 
 def test_a_target_that_is_silent_is_passed_over(served: Served) -> None:
