@@ -83,7 +83,7 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     metrics = ServiceMetrics()
     metrics.watch(service)
     grpc_server = GrpcServer(
-        service, metrics, address=listen.grpc, credentials=None if tls is None else _credentials(tls)
+        service, metrics, address=listen.grpc, credentials=None if tls is None else server_credentials(tls)
     )
     rest_server = RestServer(create_app(service, metrics), address=listen.rest, tls=tls)
     rest_server.start()
@@ -108,7 +108,12 @@ def _readers(settings: Config) -> dict[ClusterName, ClusterReader]:
     }
 
 
-def _credentials(tls: Tls) -> grpc.ServerCredentials:
+def server_credentials(tls: Tls) -> grpc.ServerCredentials:
+    """The certificates of the configuration.
+
+    Raises:
+        ConfigError: a file can't be read.
+    """
     pair = (_read(tls.private_key), _read(tls.certificate_chain))
     authority = None if tls.client_ca is None else _read(tls.client_ca)
     return grpc.ssl_server_credentials(

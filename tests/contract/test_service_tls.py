@@ -1,0 +1,97 @@
+"""gRPC and REST over TLS, with and without certificates of clients."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from tests.offset_world import World
+
+from offsetsvc.client import OffsetClient
+from offsetsvc.grpc_server import GrpcServer
+from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.rest import create_app
+from offsetsvc.rest_server import RestServer
+from parallax.cli.serve import server_credentials
+from parallax.domain.errors import ConfigError, ServiceUnavailableError
+from parallax.runtime.config import Tls
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+AUTHORITY = CERTIFICATES / "authority.pem"
+CHAIN, KEY = CERTIFICATES / "server.pem", CERTIFICATES / "server.key.pem"
+
+
+@pytest.fixture(params=[None, str(AUTHORITY)], ids=["tls", "mutual tls"])
+def addresses(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, bool]]:
+    """Addresses of gRPC and REST, and whether clients must show a certificate."""
+    tls = Tls(certificate_chain=str(CHAIN), private_key=str(KEY), client_ca=request.param)
+    with ExitStack() as stack:
+        service = stack.enter_context(World().service())
+        metrics = ServiceMetrics()
+        rest = RestServer(create_app(service, metrics), address="127.0.0.1:0", tls=tls)
+        rest.start()
+        stack.callback(rest.stop)
+        server = GrpcServer(service, metrics, address="127.0.0.1:0", credentials=server_credentials(tls))
+        server.start()
+        stack.callback(server.stop, 0.0)
+        yield f"127.0.0.1:{server.port}", f"https://127.0.0.1:{rest.port}", request.param is not None
+
+
+def _channel(*, with_certificate: bool) -> grpc.ChannelCredentials:
+    pair: dict[str, Any] = (
+        {"private_key": KEY.read_bytes(), "certificate_chain": CHAIN.read_bytes()} if with_certificate else {}
+    )
+    return grpc.ssl_channel_credentials(AUTHORITY.read_bytes(), **pair)
+
+
+def _context(*, with_certificate: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(AUTHORITY))
+    if with_certificate:
+        context.load_cert_chain(CHAIN, KEY)
+    return context
+
+
+def test_clients_that_trust_the_authority_are_answered(addresses: tuple[str, str, bool]) -> None:
+    target, url, mutual = addresses
+
+    with OffsetClient([target], credentials=_channel(with_certificate=mutual), timeout_ms=20_000) as client:
+        assert len(client.list_routes().routes) == 4
+    with httpx.Client(verify=_context(with_certificate=mutual), timeout=20) as http:
+        assert http.get(f"{url}/livez").status_code == 200
+
+
+def test_plain_text_is_refused(addresses: tuple[str, str, bool]) -> None:
+    target, _, _ = addresses
+
+    with OffsetClient([target], timeout_ms=1_000) as client, pytest.raises(ServiceUnavailableError):
+        client.list_routes()
+
+
+def test_without_its_certificate_a_client_is_refused_where_one_is_asked_for(
+    addresses: tuple[str, str, bool],
+) -> None:
+    target, url, mutual = addresses
+    credentials = _channel(with_certificate=False)
+    with OffsetClient([target], credentials=credentials, timeout_ms=2_000) as client:
+        if mutual:
+            with pytest.raises(ServiceUnavailableError):
+                client.list_routes()
+        else:
+            assert client.list_routes().routes
+    with httpx.Client(verify=_context(with_certificate=False), timeout=20) as http:
+        if mutual:
+            with pytest.raises(httpx.TransportError):
+                http.get(f"{url}/livez")
+        else:
+            assert http.get(f"{url}/livez").status_code == 200
+
+
+def test_a_certificate_that_is_not_there_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.pem"):
+        server_credentials(Tls(certificate_chain="nowhere.pem", private_key=str(KEY)))
