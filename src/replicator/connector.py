@@ -19,6 +19,7 @@ from replicator.record_source import KafkaSource
 from replicator.record_target import KafkaTarget, batch_limit
 from replicator.run_log import KafkaRunLog, SystemClock, run_log_topic
 from replicator.shard_ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
+from replicator.strangers import StrangerWatch
 from replicator.topics import TopicAdmin
 from replicator.topics import ensure_target_topic as create_or_grow
 
@@ -46,6 +47,9 @@ class Connector(Protocol):
 
     def layout(self, lease: Lease) -> LayoutRecord | None:
         """The route's layout, as the target has it now."""
+
+    def strangers(self, lease: Lease) -> StrangerWatch | None:
+        """Looks for records that no route wrote; None where nobody looks."""
 
 
 class KafkaConnector:
@@ -96,6 +100,10 @@ class KafkaConnector:
     def layout(self, lease: Lease) -> LayoutRecord | None:
         """The layout record."""
         return read_layout(self._config, lease.route)
+
+    def strangers(self, lease: Lease) -> StrangerWatch | None:
+        """A thread that looks now and then."""
+        return StrangerWatch(self._config, lease)
 
 
 def target_topic_creator(config: Config, lease: Lease) -> EnsureTargetTopic:

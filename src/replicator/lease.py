@@ -85,7 +85,8 @@ class LeaseProgress:
 
     Attributes:
         aborts: transactions given up; each was followed by a new start from the last committed position.
-        foreign_records: target records between our own that no run log of any route explains.
+        foreign_records: records on the target that no run log of any route explains, found in samples of what lies
+            between this shard's own.
         index_lag_ms: age of the oldest run-log entry that is not indexed yet; 0 if all are.
         index_lag_entries: committed entries not indexed yet, as far as known.
         waiting_for: what the lease waits for (a cluster that does not answer), or empty.

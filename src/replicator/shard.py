@@ -145,7 +145,10 @@ def copy_until_over(
     """
     memory = _Memory()
     holder = _Holder(lease, config, connector, memory, feed, report, end_asked, retries or RetryPolicy())
-    holder.run()
+    try:
+        holder.run()
+    finally:
+        holder.close()
     holder.tell()
     return LeaseResult(
         lease=lease,
@@ -181,6 +184,7 @@ class _Holder:
         self._report = report
         self._end_asked = end_asked
         self._retries = retries
+        self._strangers = connector.strangers(lease)
         self._reported_at = -float("inf")
 
     def run(self) -> None:
@@ -214,6 +218,11 @@ class _Holder:
                 waits = self._retries.waits_ms()
             self._clock.sleep_ms(min(next(waits), max(0.0, self._left_ms())))
 
+    def close(self) -> None:
+        """Let go of what outlives sessions."""
+        if self._strangers is not None:
+            self._strangers.close()
+
     def tell(self, session: ShardSession | None = None) -> None:
         """Report now; without a session, with the partitions as last reported."""
         if session is not None:
@@ -229,6 +238,7 @@ class _Holder:
                 aborts=counts.aborts,
                 index_lag_ms=0.0 if feed is None else feed.lag_ms(),
                 index_lag_entries=0 if feed is None else feed.lag_entries,
+                foreign_records=0 if self._strangers is None else self._strangers.found_records,
                 waiting_for=self._memory.waiting_for,
             )
         )
@@ -310,6 +320,8 @@ class _Holder:
         self._memory.known_to = offset + 1
         if self._feed is not None:
             self._feed.offer(offset, entry)
+        if self._strangers is not None:
+            self._strangers.note(entry)
 
     def _others_wrote(self, run_log: RunLogReader) -> bool:
         """Whether the run log has entries that this lease neither read nor wrote; one of unknown outcome is its own."""

@@ -15,6 +15,8 @@ from parallax.domain.errors import FencedError
 from parallax.domain.run import LostRange
 from replicator.layout import ensure_layout, read_layout
 from replicator.lease import shard_of
+from replicator.run_log import KafkaRunLog
+from replicator.strangers import StrangerWatch
 
 
 @pytest.fixture
@@ -190,3 +192,23 @@ def test_a_route_is_cut_anew_without_losing_or_repeating_a_record(harness: Harne
     found = read_layout(config, harness.route)
     assert found is not None
     assert (found.layout, found.shards, found.settled) == (2, 3, True)
+
+
+def test_records_that_someone_else_wrote_into_the_target_are_found(harness: Harness) -> None:
+    config = harness.config()
+    harness.create()
+    harness.produce(values("v", 5))
+    harness.copy_now(config)
+    stranger = Producer({"bootstrap.servers": harness.target})
+    for value in values("x", 3):
+        stranger.produce(harness.topic, value=value, partition=0)
+    assert stranger.flush(30) == 0
+    harness.produce(values("w", 5))
+    harness.copy_now(config)
+    watch = StrangerWatch(config, harness.lease(config), interval_ms=100)
+    reader = KafkaRunLog(config, harness.route, 0)
+    for _, entry in reader.read(reader.start(), reader.end()):
+        watch.note(entry)
+    until(lambda: watch.found_records, "the strangers' records are found")
+    watch.close()
+    assert watch.found_records == 3

@@ -309,6 +309,9 @@ class SimConnector:
     def run_log(self, lease: Lease) -> SimRunLog:
         return SimRunLog(self._schedule, self._target, lease.shard)
 
+    def strangers(self, lease: Lease) -> None:
+        del lease
+
     def layout(self, lease: Lease) -> LayoutRecord:
         self._schedule.step()
         return LayoutRecord(self.newest_layout, lease.shard_count, settled=True)
