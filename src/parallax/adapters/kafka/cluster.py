@@ -22,7 +22,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from parallax.adapters.kafka.errors import translated
 from parallax.adapters.kafka.offsets import list_offsets
 from parallax.adapters.kafka.settings import client_settings
-from parallax.domain.errors import NotFoundError
+from parallax.domain.errors import ClusterUnavailableError, NotFoundError
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
@@ -69,7 +69,8 @@ class KafkaCluster:
     ) -> None:
         self._cluster = cluster
         self._timeout_s = timeout_ms / 1_000
-        self._admin = AdminClient(client_settings(settings, client_id=f"parallax-{cluster}"))
+        self._admin_settings = client_settings(settings, client_id=f"parallax-{cluster}")
+        self._admin = AdminClient(self._admin_settings)
         self._cache_s = cache_ms / 1_000
         self._clock = clock
         self._topics: tuple[float, Mapping[TopicName, TopicInfo]] | None = None
@@ -198,7 +199,13 @@ class KafkaCluster:
         return found
 
     def _result(self, future: Future[T], doing: str) -> T:
-        return result_of(future, self._cluster, doing, self._timeout_s)
+        try:
+            return result_of(future, self._cluster, doing, self._timeout_s)
+        except ClusterUnavailableError:
+            # librdkafka's admin client never finds a group's coordinator again after its broker died and came
+            # back (seen with 2.16: every later read of committed offsets times out). A new client does.
+            self._admin = AdminClient(self._admin_settings)
+            raise
 
     def _fresh(self, asked_at: float) -> bool:
         return self._clock() - asked_at < self._cache_s
