@@ -29,7 +29,7 @@ _BACKLOG_S = 120.0
 _BEHIND_S = 90.0
 _IN_B_S = 15.0
 _CAUGHT_UP_S = 90.0
-_PUBLISHED_S = 30.0
+_PUBLISHED_S = 60.0
 _DRAINED_S = 60.0
 _QUIET_S = 2.0
 _LOOK_EVERY_S = 0.1
@@ -41,7 +41,8 @@ _NARROW_SHARE = 0.3
 """The far route gets this share of region a's rate in its busy stretches."""
 _SLOW_SHARE = 0.85
 """The groups are held to this share of the flow in busy stretches, so that they have a lag."""
-_LEAST_PENDING_RECORDS = 400
+_LEAST_PENDING_S = 1.0
+"""The kill waits until so many seconds' worth of region a's busy rate is pending: it must not have come by then."""
 _LEAST_LAG_OFFSETS = 200
 
 
@@ -165,7 +166,7 @@ class Scenario:
         def behind() -> bool:
             lags = [lag_of(group, gauges.clusters["aggregate-a"]) for group in self._groups]
             pending = [gauges.groups[group.name].pending_records for group in self._groups]
-            return min(lags) >= _LEAST_LAG_OFFSETS and min(pending) >= _LEAST_PENDING_RECORDS
+            return min(lags) >= _LEAST_LAG_OFFSETS and min(pending) >= busy_per_s_of_a * _LEAST_PENDING_S
 
         self._until(behind, _BEHIND_S, f"the far route did not fall behind in {_BEHIND_S:.0f} s")
 
