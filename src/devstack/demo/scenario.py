@@ -96,7 +96,9 @@ class Scenario:
             with self._journal.step("aggregate-a is killed; both groups go on in region b"):
                 lag_at_kill, ends = self._fail_over(gauges)
             with self._journal.step(f"they read in region b for {_IN_B_S:.0f} s"):
-                self._watch(_IN_B_S)
+                self._watch(_IN_B_S / 2)
+                self._link.widen()
+                self._watch(_IN_B_S / 2)
             with self._journal.step("aggregate-a returns and catches up"):
                 self._return(gauges)
             with self._journal.step("both groups go back to region a"):
@@ -202,7 +204,6 @@ class Scenario:
             time.sleep(_LOOK_EVERY_S)
 
     def _return(self, gauges: Gauges) -> None:
-        self._link.widen()
         self._stack.start("aggregate-a")
         for group in self._groups:
             group.limit(None)
@@ -274,7 +275,8 @@ class Scenario:
             now = sum(group.delivered for group in self._groups)
             if now != seen:
                 seen, since = now, time.monotonic()
-            self._check()
+            for group in self._groups:
+                group.check()
             time.sleep(_LOOK_EVERY_S)
 
     def _watch(self, seconds: float) -> None:
