@@ -21,7 +21,13 @@ TARGETS = {
 def generate(proto: str, out: Path) -> dict[str, str]:
     """The generated files of one .proto, flattened into one package, by name."""
     well_known = str(resources.files("grpc_tools") / "_proto")
-    arguments = ["protoc", f"-I{ROOT / 'proto'}", f"-I{well_known}", f"--python_out={out}", f"--pyi_out={out}"]
+    arguments = [
+        "protoc",
+        f"-I{ROOT / 'proto'}",
+        f"-I{well_known}",
+        f"--python_out={out}",
+        f"--pyi_out={out}",
+    ]
     if "service " in (ROOT / "proto" / proto).read_text(encoding="utf-8"):
         arguments.append(f"--grpc_python_out={out}")
     if protoc.main([*arguments, proto]) != 0:
@@ -30,7 +36,9 @@ def generate(proto: str, out: Path) -> dict[str, str]:
     files = {}
     for path in sorted(out.rglob("*.py*")):
         text = path.read_text(encoding="utf-8")
-        text = re.sub(rf"^from {re.escape(package)} import (\w+_pb2)", r"from . import \1", text, flags=re.M)
+        text = re.sub(
+            rf"^from {re.escape(package)} import (\w+_pb2)", r"from . import \1", text, flags=re.MULTILINE
+        )
         files[path.name] = text
     return files
 
@@ -38,7 +46,9 @@ def generate(proto: str, out: Path) -> dict[str, str]:
 def main() -> None:
     """Write the files, or compare them with those on disk."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail if a generated file differs; write nothing")
+    parser.add_argument(
+        "--check", action="store_true", help="fail if a generated file differs; write nothing"
+    )
     check = parser.parse_args().check
     drifted = []
     for proto, package in TARGETS.items():
