@@ -83,6 +83,17 @@ def test_inversions_are_all_pairs_in_opposite_order() -> None:
     assert count_inversions(log("aggregate-a", *left), log("aggregate-b", *right)) == expected
 
 
+def test_inversions_of_a_long_log() -> None:
+    # Two sources of 3,000 records; the first comes 1,000 records later over there.
+    first = [f"{region}{number}" for number in range(3_000) for region in "ab"]
+    second = [f"b{number}" for number in range(1_000)]
+    for number in range(2_000):
+        second += [f"a{number}", f"b{number + 1_000}"]
+    second += [f"a{number}" for number in range(2_000, 3_000)]
+    expected = sum(min(1_000, 3_000 - number) for number in range(3_000))
+    assert count_inversions(log("aggregate-a", *first), log("aggregate-b", *second)) == expected
+
+
 def test_partitions_are_counted_apart() -> None:
     first = log("aggregate-a", "a1", "b1", partition=0)
     second = log("aggregate-b", "b1", "a1", partition=1)

@@ -16,6 +16,7 @@ from rich.console import Console
 from devstack.demo.journal import Journal
 from devstack.demo.options import DemoOptions
 from devstack.demo.scenario import Scenario
+from devstack.demo.verdict import judge
 from devstack.demo.view import Stage, live, show_report
 from devstack.errors import DevstackError
 from devstack.spec import StackSpec
@@ -54,8 +55,14 @@ def _play(options: DemoOptions, console: Console) -> int:
                 stack = stack_up.enter_context(
                     running_stack(StackSpec(), options.directory / "stack", journal.remark, keep=options.keep)
                 )
-            report = Scenario(options, stack, journal, stage).run()
-            report["seconds"] = round(journal.elapsed_s, 1)
+            facts, logs = Scenario(options, stack, journal, stage).run()
+            stage.gauges = None
+            if not options.keep:
+                with journal.step("the stack stops"):
+                    stack_up.close()
+        with journal.step("the oracle counts"):
+            report = judge(facts, logs)
+        report["seconds"] = round(journal.elapsed_s, 1)
     (options.directory / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     show_report(console, report)
     console.print(f"{options.directory / 'report.json'} holds the figures; {report['seconds']:.0f} s in all.")

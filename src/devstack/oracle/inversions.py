@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from devstack.oracle.logs import TopicLog
+
+_BLOCK = 512
 
 
 def count_inversions(first: TopicLog, second: TopicLog) -> int:
@@ -25,19 +29,16 @@ def count_inversions(first: TopicLog, second: TopicLog) -> int:
 
 
 def _inversions(values: Sequence[int]) -> int:
-    """Pairs ``i < j`` with ``values[i] > values[j]``, counted in a Fenwick tree over the ranks."""
-    ranks = {value: rank for rank, value in enumerate(sorted(set(values)), start=1)}
-    tree = [0] * (len(ranks) + 1)
-    found = 0
-    for seen, value in enumerate(values):
-        rank = ranks[value]
-        not_greater, node = 0, rank
-        while node:
-            not_greater += tree[node]
-            node -= node & -node
-        found += seen - not_greater
-        node = rank
-        while node < len(tree):
-            tree[node] += 1
-            node += node & -node
+    """Pairs ``i < j`` with ``values[i] > values[j]``: counted within blocks, then while merging them."""
+    numbers = np.asarray(values, dtype=np.int64)
+    blocks = [numbers[start : start + _BLOCK] for start in range(0, len(numbers), _BLOCK)]
+    found = sum(int(np.count_nonzero(np.triu(block[:, None] > block[None, :], 1))) for block in blocks)
+    blocks = [np.sort(block) for block in blocks]
+    while len(blocks) > 1:
+        merged = []
+        for left, right in zip(blocks[::2], blocks[1::2], strict=False):
+            not_greater = int(np.searchsorted(left, right, side="right").sum())
+            found += len(left) * len(right) - not_greater
+            merged.append(np.sort(np.concatenate((left, right)), kind="stable"))
+        blocks = merged + blocks[2 * len(merged) :]
     return found
