@@ -55,6 +55,6 @@ class ProveOptions:
                 Phase(flowing, self.flow_s),
                 Phase(share - 2 * flowing - idle.records),
             ),
-            Transactions(records=max(2, share // 200), abort_every=6),
+            Transactions(records=max(2, share // 500), abort_every=6),
             at_most_s=300.0 + 3 * self.flow_s,
         )
