@@ -26,7 +26,9 @@ from tests.support import Stack, poll_until
 from devstack.ports import HOST
 from devstack.workload.topics import EndOffsets, create_topic
 
-PARTITIONS = 3
+PARTITIONS = 6
+"""With two shards, CRC-32 puts partitions 0 to 3 of a topic into one and the next four into the other."""
+
 PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 READY_WITHIN_S = 240.0
 STOP_WITHIN_S = 60.0

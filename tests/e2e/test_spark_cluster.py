@@ -28,7 +28,7 @@ from tests.replication import (
     running,
     write_config,
 )
-from tests.support import Stack, poll_until, unique_name
+from tests.support import Stack, poll_until
 
 from devstack.ports import HOST
 from devstack.workload.topics import create_topic
@@ -104,15 +104,6 @@ def two_workers(directory: Path) -> Iterator[tuple[str, list[psutil.Process]]]:
         yield address, workers
 
 
-def spread_topic() -> str:
-    """A new topic that gives every shard a partition."""
-    while True:
-        name = unique_name("spark-cluster")
-        places = [TopicPartition(TopicName(name), number) for number in range(PARTITIONS)]
-        if len({shard_of(place, SHARDS) for place in places}) == SHARDS:
-            return name
-
-
 def log_of(directory: Path, name: str) -> str:
     return (directory / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
@@ -160,9 +151,10 @@ def longest_gap_s(
 
 @pytest.mark.timeout(1200)
 def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
-    infrastructure: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    infrastructure: Stack, topic_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    topic_name = spread_topic()
+    places = [TopicPartition(TopicName(topic_name), number) for number in range(PARTITIONS)]
+    assert {shard_of(place, SHARDS) for place in places} == set(range(SHARDS))
     create_sources(infrastructure, topic_name)
     create_topic(infrastructure.bootstrap("aggregate-b"), topic_name, PARTITIONS)
     with two_workers(tmp_path) as (master, workers):
