@@ -67,14 +67,18 @@ def _play(options: DemoOptions, console: Console) -> int:
     show_report(console, report)
     console.print(f"{options.directory / 'report.json'} holds the figures; {report['seconds']:.0f} s in all.")
     if options.keep:
-        folder = options.directory / "stack"
-        console.print(
-            f"The stack is still up: `parallax stack status --dir {folder}`, `parallax routes --config "
-            f"{folder / 'parallax.yaml'}`, `parallax offsets plain --to b --config {folder / 'parallax.yaml'}`. "
-            f"End it with `parallax stack down --dir {folder}`.",
-            soft_wrap=True,
-        )
+        parallax, folder = _shortest(Path(sys.executable).with_name("parallax")), options.directory / "stack"
+        config = f"--config {folder / 'parallax.yaml'}"
+        console.print("The stack is still up. Look at it:")
+        for command in (f"stack status --dir {folder}", f"routes {config}", f"offsets plain --to b {config}"):
+            console.print(f"  {parallax} {command}", soft_wrap=True, highlight=False)
+        console.print(f"Take it down: {parallax} stack down --dir {folder}", soft_wrap=True, highlight=False)
     return 1 if report["failures"] else 0
+
+
+def _shortest(path: Path) -> Path:
+    """The path as one would type it here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 class _Lines:
