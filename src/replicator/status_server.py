@@ -16,6 +16,7 @@ import hmac
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -150,11 +151,13 @@ class StatusServer:
 
             def _reply(self, answer: Answer) -> None:
                 status, content_type, body = answer
-                self.send_response(status)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                # Who has gone without waiting for the answer will ask again.
+                with suppress(ConnectionError):
+                    self.send_response(status)
+                    self.send_header("Content-Type", content_type)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
 
         return Handler
 
