@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,40 @@ from devstack.spec import StackSpec
 from devstack.stack import LocalStack
 from devstack.versions import load_versions
 
-_STACK_FIXTURES = {"infrastructure", "stack"}
+_TURN = {"infrastructure": 1, "stack": 2}
+_OWN_STACK_TURN = 3
+_running: dict[str, LocalStack] = {}
+
+
+def _turn(item: pytest.Item) -> int:
+    """Tests without a stack come first, then those that share one, last those that start their own."""
+    turns = [_TURN[name] for name in getattr(item, "fixturenames", ()) if name in _TURN]
+    if turns:
+        return max(turns)
+    return _OWN_STACK_TURN if item.get_closest_marker("stack") else 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the stack, so that `-m "not stack"` is a run without it."""
+    """Mark every test that uses the stack, so that `-m "not stack"` is a run without it, and take turns."""
     for item in items:
-        if _STACK_FIXTURES & set(getattr(item, "fixturenames", ())):
+        if _TURN.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stack)
+    items.sort(key=_turn)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End a shared stack with its turn: an idle one takes processor time from the tests that follow."""
+    for name in list(_running):
+        if nextitem is not None and _turn(nextitem) > _TURN[name]:
+            _running.pop(name).close()
+
+
+@contextmanager
+def _shared(name: str, running: LocalStack) -> Iterator[LocalStack]:
+    with running:
+        _running[name] = running
+        yield running
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
@@ -51,7 +78,8 @@ def infrastructure(
         yield StackClient(Path(running))
         return
     directory = tmp_path_factory.mktemp("infrastructure")
-    with LocalStack(StackSpec(services=False), directory, _reporter(request.config)) as running_stack:
+    local = LocalStack(StackSpec(services=False), directory, _reporter(request.config))
+    with _shared("infrastructure", local) as running_stack:
         yield running_stack
 
 
@@ -64,9 +92,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     if running := os.environ.get("PARALLAX_TEST_STACK"):
         yield StackClient(Path(running))
         return
-    with LocalStack(
-        StackSpec(), tmp_path_factory.mktemp("stack"), _reporter(request.config)
-    ) as running_stack:
+    local = LocalStack(StackSpec(), tmp_path_factory.mktemp("stack"), _reporter(request.config))
+    with _shared("stack", local) as running_stack:
         yield running_stack
 
 
