@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from tests.integration.shard_harness import Harness, create, until
 from tests.support import Stack
 
-from parallax.domain.errors import FencedError
+from parallax.domain.errors import ConfigError, FencedError
 from parallax.domain.run import LostRange
-from replicator.layout import ensure_layout, read_layout
+from replicator.layout import LAYOUTS_TOPIC, ensure_layout, read_layout
 from replicator.lease import shard_of
 from replicator.run_log import KafkaRunLog
 from replicator.strangers import StrangerWatch
@@ -176,6 +176,18 @@ def test_a_route_is_cut_anew_without_losing_or_repeating_a_record(harness: Harne
     found = read_layout(config, harness.route)
     assert found is not None
     assert (found.layout, found.shards, found.settled) == (2, 3, True)
+
+
+def test_another_run_log_is_refused_until_a_tombstone_lets_the_route_begin_anew(harness: Harness) -> None:
+    moved = harness.config(run_log_topic_prefix=f"moved.{harness.topic}")
+    assert ensure_layout(harness.config(), harness.route, 2).layout == 1
+    with pytest.raises(ConfigError, match="everything would be copied again"):
+        ensure_layout(moved, harness.route, 2)
+    producer = Producer({"bootstrap.servers": harness.target})
+    producer.produce(LAYOUTS_TOPIC, value=None, key=str(harness.route), partition=0)
+    assert producer.flush(30) == 0
+    assert read_layout(moved, harness.route) is None
+    assert ensure_layout(moved, harness.route, 1).layout == 1
 
 
 def test_records_that_someone_else_wrote_into_the_target_are_found(harness: Harness) -> None:
