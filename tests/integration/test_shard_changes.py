@@ -7,6 +7,7 @@ import random
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.cimpl import NewPartitions
 from tests.integration.shard_harness import Harness, create, until
 from tests.support import Stack
 
@@ -96,6 +97,21 @@ def test_a_topic_with_too_few_partitions_stops_alone(harness: Harness) -> None:
     until(lambda: "PARTITION_MISMATCH" in owner.reason(f"{short}-0"), "the mismatch is reported")
     owner.finish()
     assert harness.copied(short) == {}
+
+
+def test_source_partitions_added_later_are_copied_too(harness: Harness) -> None:
+    harness.create(1)
+    harness.produce(["first"])
+    owner = harness.own()
+    harness.wait_for({0: ["first"]})
+    harness.source_admin.create_partitions([NewPartitions(harness.topic, 3)])[harness.topic].result()
+    until(
+        lambda: len(harness.source_admin.list_topics(harness.topic).topics[harness.topic].partitions) == 3,
+        "growth",
+    )
+    harness.produce(["second"], partition=2)
+    harness.wait_for({0: ["first"], 2: ["second"]})
+    owner.finish()
 
 
 def test_a_record_that_the_target_refuses_stops_its_partition_alone(harness: Harness) -> None:
