@@ -31,9 +31,16 @@ class RealWorld:
             admin = AdminClient({"bootstrap.servers": self.bootstrap(region)})
             for future in admin.create_topics([NewTopic(topic, PARTITIONS)]).values():
                 future.result(timeout=WITHIN_S)
+            self._ask_coordinator(region)
 
     def bootstrap(self, region: str) -> str:
         return self.stack.bootstrap(f"aggregate-{region}")
+
+    def _ask_coordinator(self, region: str) -> None:
+        """A cluster that never had a group creates its topic of offsets first, which takes seconds."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap(region), "group.id": unique_name("first")})
+        consumer.committed([TopicPartition(self.topic, 0)], timeout=WITHIN_S)
+        consumer.close()
 
     def write(self, region: str, partition: int, records: Sequence[Record]) -> None:
         """One transaction: its marker takes an offset that holds no record."""
