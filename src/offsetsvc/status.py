@@ -41,6 +41,7 @@ STATUSES: Mapping[type[ParallaxError], Status] = {
     errors.ServiceUnavailableError: Status(grpc.StatusCode.UNAVAILABLE, 503),
     errors.DeadlineError: Status(grpc.StatusCode.DEADLINE_EXCEEDED, 504),
     errors.FencedError: Status(grpc.StatusCode.ABORTED, 409),
+    errors.RefusedError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.PreflightError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.PartitionStoppedError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.MetadataError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),

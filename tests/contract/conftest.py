@@ -12,8 +12,9 @@ from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.memory.groups import MemoryGroupStore
 from parallax.adapters.memory.index import MemoryMappingIndex
+from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
-from parallax.ports import GroupStore, MappingIndex
+from parallax.ports import GroupStore, MappingIndex, PrimaryStore
 from parallax.runtime.config import Cassandra, Index
 
 STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]
@@ -52,6 +53,14 @@ def groups(request: pytest.FixtureRequest) -> GroupStore:
         return MemoryGroupStore()
     stores: CassandraStores = request.getfixturevalue("cassandra_stores")
     return stores.groups
+
+
+@pytest.fixture(params=STORES)
+def primaries(request: pytest.FixtureRequest) -> PrimaryStore:
+    if request.param == "memory":
+        return MemoryPrimaryStore()
+    stores: CassandraStores = request.getfixturevalue("cassandra_stores")
+    return stores.primaries
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@
     │   └── ServiceUnavailableError  no offset service answered in time
     ├── DeadlineError                the caller's deadline passed first
     ├── FencedError                  another owner has taken over; this one stops
+    ├── RefusedError                 it could be done, and would do harm or contradict what was decided
     ├── PreflightError               source and target don't fit; nothing was copied
     ├── PartitionStoppedError        one partition can't go on; the others do
     └── LimitError                   a request beyond a configured bound
@@ -136,6 +137,12 @@ class FencedError(ParallaxError):
     """Another owner has taken over this shard or group; this one must stop, and its work is void."""
 
     code = "FENCED"
+
+
+class RefusedError(ParallaxError):
+    """What was asked for would do harm or contradicts what was decided; the message says what to do instead."""
+
+    code = "REFUSED"
 
 
 class PreflightError(ParallaxError):

@@ -143,6 +143,26 @@ class CassandraConnection:
         except FOREIGN as error:
             raise translated(error, f"{len(queued)} request(s)") from error
 
+    def run_at(
+        self, cql: str, values: Sequence[object], *, level: int, serial_level: int | None = None
+    ) -> list[Row]:
+        """Run one statement at a consistency of its own: serial reads, lightweight transactions.
+
+        A lightweight transaction that was not answered may have been carried out: it is not tried again here.
+
+        Raises:
+            StoreUnavailableError: too few copies answered in time.
+        """
+        bound = self.prepare(cql).bind(values)
+        bound.is_idempotent = False
+        bound.consistency_level = level
+        bound.serial_consistency_level = serial_level
+        session = self._connected()
+        try:
+            return list(session.execute(bound))
+        except FOREIGN as error:
+            raise translated(error, "a request with a consistency of its own") from error
+
     def run_plain(self, cql: str, values: Sequence[object] | None = None) -> list[Row]:
         """Run a statement that is not worth preparing: schema work.
 

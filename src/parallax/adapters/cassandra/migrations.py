@@ -106,6 +106,19 @@ MIGRATIONS: tuple[Migration, ...] = (
             ),
         ),
     ),
+    Migration(
+        2,
+        "primaries",
+        (
+            _table(
+                "primary_decisions",
+                "group_id text, latest bigint static, fencing_number bigint, decided_in text, body text",
+                "group_id, fencing_number, decided_in",
+                f"CLUSTERING ORDER BY (fencing_number DESC, decided_in ASC) AND {_UNIFIED}",
+            ),
+            _table("assigned_groups", "bucket int, group_id text", "bucket, group_id", _UNIFIED),
+        ),
+    ),
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version

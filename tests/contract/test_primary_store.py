@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support import unique_name
+
+from parallax.domain.ids import ClusterName, GroupName, RegionName
+from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, decide
+from parallax.ports import PrimaryStore, Reach
+
+A, B = RegionName("a"), RegionName("b")
+SITE = Site(frozenset({A, B}), frozenset({ClusterName("aggregate-a"), ClusterName("aggregate-b")}), A)
+
+
+@pytest.fixture
+def group() -> GroupName:
+    return GroupName(unique_name("group"))
+
+
+@pytest.fixture(params=list(Reach))
+def reach(request: pytest.FixtureRequest) -> Reach:
+    found: Reach = request.param
+    return found
+
+
+def append(primaries: PrimaryStore, change: Change, reach: Reach) -> PrimaryDecision:
+    log = primaries.read_log(change.group, reach)
+    decision = decide(change, log.decisions, SITE, decided_at_ms=1_700_000_000_000)
+    assert primaries.append(decision, after=log.latest, reach=reach)
+    return decision
+
+
+def test_a_group_without_decisions_has_an_empty_log(
+    primaries: PrimaryStore, group: GroupName, reach: Reach
+) -> None:
+    log = primaries.read_log(group, reach)
+    assert (log.decisions, log.latest) == ((), 0)
+    assert primaries.decisions([group]) == {}
+    assert group not in primaries.assigned_groups()
+
+
+def test_decisions_are_returned_as_they_were_appended_the_newest_first(
+    primaries: PrimaryStore, group: GroupName, reach: Reach
+) -> None:
+    made = [
+        append(primaries, Change(group, A, reason='for "tests": ünïcode'), reach),
+        append(primaries, Change(group, B, stage=Stage.MOVING), reach),
+        append(primaries, Change(group, B, cluster=ClusterName("aggregate-a"), disaster=True), reach),
+        append(primaries, Change(group, A, mode=Mode.ACTIVE_ACTIVE), reach),
+    ]
+
+    log = primaries.read_log(group, reach)
+    assert list(log.decisions) == made[::-1]
+    assert log.latest == made[-1].fencing_number
+    assert list(primaries.decisions([group])[group]) == made[::-1]
+    assert group in primaries.assigned_groups()
+
+
+def test_of_two_that_read_the_same_log_one_appends(
+    primaries: PrimaryStore, group: GroupName, reach: Reach
+) -> None:
+    append(primaries, Change(group, A), reach)
+    log = primaries.read_log(group, reach)
+    first = decide(Change(group, B), log.decisions, SITE, 1)
+    second = decide(Change(group, B, mode=Mode.ACTIVE_ACTIVE), log.decisions, SITE, 2)
+
+    assert primaries.append(first, after=log.latest, reach=reach)
+    assert not primaries.append(second, after=log.latest, reach=reach)
+
+    assert primaries.read_log(group, reach).decisions[0] == first
+
+
+def test_of_many_at_once_one_appends_first(primaries: PrimaryStore, group: GroupName) -> None:
+    def attempt(turn: int) -> bool:
+        change = Change(group, A if turn % 2 else B, reason=str(turn))
+        return primaries.append(decide(change, [], SITE, turn), after=0, reach=Reach.HERE)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(attempt, range(8))) == 1
+    assert len(primaries.read_log(group, Reach.HERE).decisions) == 1
+
+
+def test_groups_are_read_side_by_side(primaries: PrimaryStore) -> None:
+    groups = [GroupName(unique_name("group")) for _ in range(20)]
+    made = {group: append(primaries, Change(group, A), Reach.HERE) for group in groups[:15]}
+
+    found = primaries.decisions(groups)
+
+    assert {group: list(items) for group, items in found.items()} == {
+        group: [decision] for group, decision in made.items()
+    }
+    assert set(groups[:15]) <= set(primaries.assigned_groups())
+    assert primaries.decisions([]) == {}
+
+
+def test_nothing_of_one_group_is_another_groups(primaries: PrimaryStore, group: GroupName) -> None:
+    append(primaries, Change(group, A), Reach.HERE)
+    other = GroupName(unique_name("group"))
+    assert primaries.read_log(other, Reach.HERE).decisions == ()
