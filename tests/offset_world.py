@@ -12,6 +12,7 @@ from offsetsvc.failover import FailoverRequest
 from offsetsvc.service import OffsetService
 from parallax.adapters.memory.groups import MemoryGroupStore
 from parallax.adapters.memory.index import MemoryMappingIndex
+from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import (
     ClusterName,
@@ -141,6 +142,7 @@ class World:
         )
         self.index = MemoryMappingIndex()
         self.groups = MemoryGroupStore()
+        self.primaries = MemoryPrimaryStore()
         self.clusters = {
             aggregate_cluster(region): FakeCluster(aggregate_cluster(region)) for region in self.regions
         }
@@ -262,6 +264,7 @@ class World:
             SparseIndex(self.index) if options.pop("sparse", False) else self.index,
             self.groups,
             self.clusters,
+            self.primaries,
             now_ms=lambda: self.now_ms,
             cache=options.pop("cache", False),
         )

@@ -14,6 +14,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = {
     "parallax/v1/offsets.proto": ROOT / "src/offsetsvc/pb",
+    "parallax/v1/primaries.proto": ROOT / "src/offsetsvc/pb",
     "parallax/runlog/v1/runlog.proto": ROOT / "src/replicator/pb",
 }
 
@@ -54,7 +55,7 @@ def main() -> None:
     for proto, package in TARGETS.items():
         with tempfile.TemporaryDirectory() as scratch:
             files = generate(proto, Path(scratch))
-        files["__init__.py"] = f'"""Generated from proto/{proto} by tools/gen_protos.py; do not edit."""\n'
+        files["__init__.py"] = f'"""Generated from proto/{Path(proto).parent} by tools/gen_protos.py; do not edit."""\n'
         for name, text in files.items():
             path = package / name
             if check and (not path.exists() or path.read_text(encoding="utf-8") != text):

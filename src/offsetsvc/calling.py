@@ -10,6 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from offsetsvc.pb import offsets_pb2 as pb
+from offsetsvc.pb import primaries_pb2
 from offsetsvc.status import code_of, to_domain
 from parallax.domain.errors import (
     DeadlineError,
@@ -22,6 +23,15 @@ from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy, retry
 
 SERVICE = "parallax.v1.OffsetService"
+PRIMARY_SERVICE = "parallax.v1.PrimaryService"
+
+_PATHS = {
+    method.name: f"/{service.full_name}/{method.name}"
+    for file in (pb.DESCRIPTOR, primaries_pb2.DESCRIPTOR)
+    for service in file.services_by_name.values()
+    for method in service.methods
+}
+"""Of every method of both services; their names are distinct."""
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest answer taken: a group of 10,000 partitions with a few hundred skip ranges each."""
@@ -101,7 +111,7 @@ class Targets:
             share_ms = deadline.remaining_ms / (len(self._targets) - turn)
             budget_ms = min(deadline.remaining_ms, max(share_ms, _SHORTEST_ATTEMPT_MS))
             call = self._channel(target).unary_unary(
-                f"/{SERVICE}/{method}",
+                _PATHS[method],
                 request_serializer=type(request).SerializeToString,
                 response_deserializer=answer.FromString,
             )
@@ -121,12 +131,18 @@ class Targets:
         raise _AllAwayError(failures) from next(iter(failures.values()))
 
     def open_watch(self, request: pb.WatchSkipsRequest, attempt: int, timeout_ms: float) -> Any:
-        """A stream of skip updates from the preferred target, or from the next one at every later attempt."""
+        """A stream of skip updates; see `open_stream`."""
+        return self.open_stream("WatchSkips", request, pb.SkipUpdate, attempt, timeout_ms)
+
+    def open_stream(
+        self, method: str, request: Message, answer: type[Message], attempt: int, timeout_ms: float
+    ) -> Any:
+        """A stream from the preferred target, or from the next one at every later attempt."""
         target = self._targets[(self._preferred + attempt) % len(self._targets)]
         call = self._channel(target).unary_stream(
-            f"/{SERVICE}/WatchSkips",
-            request_serializer=pb.WatchSkipsRequest.SerializeToString,
-            response_deserializer=pb.SkipUpdate.FromString,
+            _PATHS[method],
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,
         )
         return call(request, timeout=timeout_ms / 1_000)
 

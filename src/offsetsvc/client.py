@@ -14,6 +14,8 @@ from google.protobuf.message import Message
 
 from offsetsvc.calling import Targets
 from offsetsvc.pb import offsets_pb2 as pb
+from offsetsvc.pb import primaries_pb2
+from offsetsvc.primary_client import PrimaryCalls
 from offsetsvc.skip_watch import SkipWatch
 from parallax.domain.errors import InvalidNameError
 from parallax.runtime.retry import RetryPolicy
@@ -34,7 +36,7 @@ def at_cluster(name: str) -> pb.Place:
     return pb.Place(cluster=name)
 
 
-class OffsetClient:
+class OffsetClient(PrimaryCalls):
     """Asks the offset services, the last good one first.
 
     A call that finds a service away, busy or silent goes to the next target, and round again with growing
@@ -279,6 +281,11 @@ class OffsetClient:
         return self._targets.call(
             method, request, answer, self._timeout_ms if timeout_ms is None else timeout_ms
         )
+
+    def _open_primary_watch(
+        self, request: primaries_pb2.WatchPrimaryRequest, attempt: int, timeout_ms: float
+    ) -> Any:
+        return self._targets.open_stream("WatchPrimary", request, primaries_pb2.Primary, attempt, timeout_ms)
 
 
 def _from(origin: pb.Place | None) -> dict[str, Any]:

@@ -5,39 +5,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar
 
 import grpc
-import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc import convert
-from offsetsvc.calling import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, SERVICE
+from offsetsvc.calling import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
 from offsetsvc.failover import FailoverRequest
+from offsetsvc.grpc_calls import WATCH_MS, Errors, deadline_of
+from offsetsvc.grpc_primaries import PrimaryServicer
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb
-from offsetsvc.pb import offsets_pb2_grpc
+from offsetsvc.pb import offsets_pb2_grpc, primaries_pb2_grpc
 from offsetsvc.places import group_named
 from offsetsvc.service import OffsetService
-from offsetsvc.status import CODE_KEY, status_of
 from offsetsvc.watching import WatchRequest
-from parallax.domain.errors import ConfigError, ParallaxError
+from parallax.domain.errors import ConfigError
 from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicId, TopicName
 from parallax.runtime.deadline import Deadline
 
 Answer = TypeVar("Answer")
 
-_WATCH_MS = 15_000
-"""A watch ends after this time and its client asks again: a lost client costs a thread no longer."""
-
 _HEALTH_EVERY_S = 1.0
 _HEALTH_THREADS = 4
-_LONGEST_DETAILS = 2_000
-"""Errors travel in HTTP/2 headers, of which many proxies take 8 KiB in all."""
-
-_log = structlog.get_logger(__name__)
 
 
 class GrpcServer:
@@ -60,11 +52,12 @@ class GrpcServer:
     ) -> None:
         calls = service.config.service.max_concurrent_calls
         self._stopping = threading.Event()
-        # Watches hold a thread each, so they have as many of their own as calls have.
-        self._executor = ThreadPoolExecutor(2 * calls + _HEALTH_THREADS, "offsetsvc-grpc")
+        # Watches hold a thread each, so each kind has as many of its own as calls have.
+        threads = 3 * calls + _HEALTH_THREADS
+        self._executor = ThreadPoolExecutor(threads, "offsetsvc-grpc")
         self._server = grpc.server(
             self._executor,
-            maximum_concurrent_rpcs=2 * calls + _HEALTH_THREADS,
+            maximum_concurrent_rpcs=threads,
             options=[
                 ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -73,10 +66,13 @@ class GrpcServer:
         )
         servicer = Servicer(service, metrics, self._stopping, calls)
         offsets_pb2_grpc.add_OffsetServiceServicer_to_server(servicer, self._server)  # type: ignore[no-untyped-call] # generated
+        primaries_pb2_grpc.add_PrimaryServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
+            PrimaryServicer(service, metrics, self._stopping, calls), self._server
+        )
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
-            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+            (SERVICE, PRIMARY_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
         self._monitor = threading.Thread(
             target=_watch_health,
@@ -180,7 +176,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
                     TargetOffset(request.start),
                     self._cluster(getattr(request, "from"), "from") if request.HasField("from") else None,
                 )
-                deadline = self._deadline(context).at_most_ms(_WATCH_MS)
+                deadline = self._deadline(context).at_most_ms(WATCH_MS)
                 for page in self._service.watch_skips(asked, deadline, wait):
                     yield convert.page_to_pb(page)
         finally:
@@ -270,14 +266,11 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
         with self._errors(method, context), self._metrics.request("grpc", method):
             return use_case(self._deadline(context))
 
-    def _errors(self, method: str, context: grpc.ServicerContext) -> _Errors:
-        return _Errors(method, context)
+    def _errors(self, method: str, context: grpc.ServicerContext) -> Errors:
+        return Errors(method, context)
 
     def _deadline(self, context: grpc.ServicerContext) -> Deadline:
-        remaining_s = cast("float | None", context.time_remaining())  # None: the call has no deadline
-        if remaining_s is None:
-            return Deadline.after_ms(self._service.config.service.deadline_ms)
-        return Deadline.after_ms(remaining_s * 1_000)
+        return deadline_of(context, self._service.config.service.deadline_ms)
 
     def _move(
         self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest
@@ -291,32 +284,6 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
         return self._service.places.cluster(region=place.region, cluster=place.cluster, what=what)
 
 
-class _Errors:
-    """Turns errors into statuses: ours by the table, all else into INTERNAL with the story in the log."""
-
-    def __init__(self, method: str, context: grpc.ServicerContext) -> None:
-        self._method = method
-        self._context = context
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, ParallaxError):
-            self._abort(status_of(error).grpc, error.code, str(error))
-        if isinstance(error, Exception):
-            _log.error("offsetsvc.internal_error", method=self._method, exc_info=error)
-            self._abort(
-                grpc.StatusCode.INTERNAL, ParallaxError.code, "internal error; the server's log has it"
-            )
-
-    def _abort(self, status: grpc.StatusCode, code: str, details: str) -> NoReturn:
-        self._context.set_trailing_metadata(((CODE_KEY, code),))
-        self._context.abort(status, details[:_LONGEST_DETAILS])
-
-
 def _watch_health(service: OffsetService, servicer: Any, stopping: threading.Event) -> None:
     """Keep the health of each dependency current. Without its aggregate cluster the service still answers."""
     serving, not_serving = (
@@ -327,7 +294,7 @@ def _watch_health(service: OffsetService, servicer: Any, stopping: threading.Eve
         missing = service.missing()
         for name in service.dependencies():
             servicer.set(name, not_serving if name in missing else serving)
-        for name in ("", SERVICE):
+        for name in ("", SERVICE, PRIMARY_SERVICE):
             servicer.set(name, not_serving if "store" in missing else serving)
         if stopping.wait(_HEALTH_EVERY_S):
             return

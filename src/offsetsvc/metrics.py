@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter as Counts
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from prometheus_client.registry import Collector
 from offsetsvc.answers import FailoverAnswer
 from offsetsvc.service import OffsetService
 from parallax.domain.errors import ParallaxError
+from parallax.domain.primary import Stage
 from parallax.runtime.deadline import Deadline
 
 _SCRAPE_MS = 2_000
@@ -49,6 +51,7 @@ class ServiceMetrics:
     def watch(self, service: OffsetService) -> None:
         """Add the gauges that are read from the service at each scrape."""
         self.registry.register(_Freshness(service))
+        self.registry.register(_Primaries(service))
 
     @contextmanager
     def request(self, transport: str, method: str) -> Iterator[None]:
@@ -106,5 +109,48 @@ class _Freshness(Collector):
             ),
             GaugeMetricFamily(
                 "parallax_offsetsvc_store_up", "1 if the store answered this scrape.", labels=[]
+            ),
+        ]
+
+
+class _Primaries(Collector):
+    def __init__(self, service: OffsetService) -> None:
+        self._service = service
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Names only: registering must not ask the store."""
+        return self._families()
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        primary, dual, moving = families = self._families()
+        try:
+            assignments = self._service.primaries.all()
+        except ParallaxError:  # parallax_offsetsvc_store_up says so
+            return families
+        counts = Counts((item.decision.primary, item.decision.mode.value) for item in assignments.values())
+        for (region, mode), groups in sorted(counts.items()):
+            primary.add_metric([region, mode], groups)
+        for group, item in assignments.items():
+            if item.dual_active:
+                dual.add_metric([group], item.decision.fencing_number)
+        moving.add_metric([], sum(item.decision.stage is Stage.MOVING for item in assignments.values()))
+        return families
+
+    @staticmethod
+    def _families() -> list[GaugeMetricFamily]:
+        return [
+            GaugeMetricFamily(
+                "parallax_offsetsvc_primary_groups",
+                "Groups with a recorded primary, by its region and their mode.",
+                labels=["region", "mode"],
+            ),
+            GaugeMetricFamily(
+                "parallax_offsetsvc_dual_active",
+                "A group for which regions decided differently without seeing each other; the value is the "
+                "fencing number that wins. Nothing is synced for it until somebody decides knowing all.",
+                labels=["group"],
+            ),
+            GaugeMetricFamily(
+                "parallax_offsetsvc_moving_groups", "Groups whose move has begun and not ended.", labels=[]
             ),
         ]

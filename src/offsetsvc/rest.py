@@ -8,16 +8,16 @@ import structlog
 from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from google.protobuf.message import Message
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from offsetsvc import convert
 from offsetsvc.failover import FailoverRequest
-from offsetsvc.json_form import schema_of, to_json
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.places import group_named
+from offsetsvc.rest_answers import described, json_answer, with_schema
+from offsetsvc.rest_primaries import primaries_router
 from offsetsvc.rest_views import POSITIONS_SCHEMA, WATERMARKS_SCHEMA, positions_json, watermark_json
 from offsetsvc.service import OffsetService
 from offsetsvc.status import status_of
@@ -72,6 +72,7 @@ def create_app(service: OffsetService, metrics: ServiceMetrics) -> FastAPI:
             for code, text in (
                 (400, "Something in the request can't be."),
                 (404, "Something named in the request does not exist."),
+                (409, "It would do harm, or somebody else has decided meanwhile."),
                 (503, "The store, or a cluster that is needed, did not answer."),
                 (504, "The deadline passed first."),
             )
@@ -80,6 +81,7 @@ def create_app(service: OffsetService, metrics: ServiceMetrics) -> FastAPI:
     _Errors().attach(app)
     app.include_router(_failover(service, metrics))
     app.include_router(_mapping(service, metrics))
+    app.include_router(primaries_router(service, metrics))
     app.include_router(_operation(service, metrics))
     return app
 
@@ -96,7 +98,7 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
     def deadline() -> Deadline:
         return Deadline.after_ms(service.config.service.deadline_ms)
 
-    @router.get("/groups/{group}/failover-offsets", **_described(pb.GetGroupFailoverOffsetsResponse))
+    @router.get("/groups/{group}/failover-offsets", **described(pb.GetGroupFailoverOffsetsResponse))
     def group_failover_offsets(
         group: Group,
         to: PlaceText,
@@ -110,11 +112,11 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
             asked = FailoverRequest(group_named(group), source, destination, topics=topics)
             found = service.failover_offsets(asked, deadline())
             metrics.answered(found)
-            return _json(convert.group_to_pb(found))
+            return json_answer(convert.group_to_pb(found))
 
     @router.get(
         "/groups/{group}/topics/{topic}/partitions/{partition}/failover-offset",
-        **_described(pb.FailoverOffset),
+        **described(pb.FailoverOffset),
     )
     def failover_offset(
         group: Group,
@@ -134,9 +136,9 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
             asked = FailoverRequest(group_named(group), source, destination, own, only=item)
             found = service.failover_offsets(asked, deadline())
             metrics.answered(found)
-            return _json(convert.failover_to_pb(found[0]))
+            return json_answer(convert.failover_to_pb(found[0]))
 
-    @router.get("/groups/{group}/positions", **_with_schema(POSITIONS_SCHEMA))
+    @router.get("/groups/{group}/positions", **with_schema(POSITIONS_SCHEMA))
     def group_positions(group: Group) -> Response:
         """The group's positions on every aggregate cluster, and what was published for it there."""
         with metrics.request("rest", "GroupPositions"):
@@ -149,15 +151,15 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
 def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["mapping"])
 
-    @router.get("/routes", **_described(pb.ListRoutesResponse))
+    @router.get("/routes", **described(pb.ListRoutesResponse))
     def routes() -> Response:
         """Every route with the topics that it has copied."""
         with metrics.request("rest", "ListRoutes"):
             deadline = Deadline.after_ms(service.config.service.deadline_ms)
-            return _json(convert.routes_to_pb(service.routes(deadline)))
+            return json_answer(convert.routes_to_pb(service.routes(deadline)))
 
     @router.get(
-        "/routes/{route}/topics/{topic}/partitions/{partition}/runs", **_described(pb.ListRunsResponse)
+        "/routes/{route}/topics/{topic}/partitions/{partition}/runs", **described(pb.ListRunsResponse)
     )
     def runs(
         route: RouteText,
@@ -169,14 +171,14 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         """Runs and watermarks (count 0) of a partition of a route."""
         with metrics.request("rest", "ListRuns"):
             item = convert.partition_from(topic, partition)
-            return _json(
+            return json_answer(
                 convert.runs_to_pb(
                     service.runs(service.places.route(route), item, TargetOffset(start), limit)
                 )
             )
 
     @router.get(
-        "/routes/{route}/topics/{topic}/partitions/{partition}/watermarks", **_with_schema(WATERMARKS_SCHEMA)
+        "/routes/{route}/topics/{topic}/partitions/{partition}/watermarks", **with_schema(WATERMARKS_SCHEMA)
     )
     def watermarks(route: RouteText, topic: Topic, partition: Partition) -> Response:
         """How far each lineage of a partition has come: its newest row and that row's age."""
@@ -187,7 +189,7 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
 
     @router.get(
         "/routes/{route}/topics/{topic}/partitions/{partition}/translation",
-        **_described(pb.TranslateOffsetResponse),
+        **described(pb.TranslateOffsetResponse),
     )
     def translation(
         route: RouteText,
@@ -204,11 +206,11 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
                 source_next=None if source_next_offset is None else SourceOffset(source_next_offset),
                 target_next=None if target_next_offset is None else TargetOffset(target_next_offset),
             )
-            return _json(convert.translation_to_pb(found))
+            return json_answer(convert.translation_to_pb(found))
 
     @router.get(
         "/clusters/{cluster}/topics/{topic}/partitions/{partition}/records/{record_offset}/origin",
-        **_described(pb.LookupOriginResponse),
+        **described(pb.LookupOriginResponse),
     )
     def origin(
         cluster: Annotated[str, Path(description="An aggregate cluster, or its region.")],
@@ -220,7 +222,7 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         with metrics.request("rest", "LookupOrigin"):
             name = _place(service, cluster, "cluster")
             item = convert.partition_from(topic, partition)
-            return _json(convert.origin_to_pb(service.lookup_origin(name, item, record_offset)))
+            return json_answer(convert.origin_to_pb(service.lookup_origin(name, item, record_offset)))
 
     return router
 
@@ -303,19 +305,3 @@ def _place(service: OffsetService, text: str, what: str) -> ClusterName:
     if text.startswith(("aggregate-", "regional-")):
         return service.places.cluster(cluster=text, what=what)
     return service.places.cluster(region=text, what=what)
-
-
-def _json(message: Message) -> Response:
-    return JSONResponse(to_json(message))
-
-
-def _described(answer: type[Message]) -> dict[str, Any]:
-    return _with_schema(schema_of(answer.DESCRIPTOR))
-
-
-def _with_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": schema}}
-    return {
-        "response_class": JSONResponse,
-        "responses": {200: {"description": "The answer.", "content": content}},
-    }

@@ -25,6 +25,8 @@ from offsetsvc.group_positions import ClusterPositions, GroupPositions
 from offsetsvc.lineages import TopicLineages, topic_lineages
 from offsetsvc.mapping_views import MappingViews, WatermarkView
 from offsetsvc.places import Places
+from offsetsvc.primaries import Primaries
+from offsetsvc.regions import RegionView, describe_regions
 from offsetsvc.row_memory import RowMemory
 from offsetsvc.translate import origin_of, source_to_target, target_to_source
 from offsetsvc.watching import Watching, WatchRequest
@@ -47,7 +49,7 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.progress import Progress
-from parallax.ports import ClusterReader, GroupStore, MappingIndexReader
+from parallax.ports import ClusterReader, GroupStore, MappingIndexReader, PrimaryStore
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 
@@ -75,6 +77,7 @@ class OffsetService:
         index: the mapping index.
         groups: what is remembered of groups.
         clusters: a reader for every aggregate cluster.
+        primaries: decisions about primaries.
         now_ms: the wall clock.
         cache: whether the first reads about a topic may be `cached_index.MAX_AGE_MS` old.
     """
@@ -86,6 +89,7 @@ class OffsetService:
         index: MappingIndexReader,
         groups: GroupStore,
         clusters: Mapping[ClusterName, ClusterReader],
+        primaries: PrimaryStore,
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         cache: bool = True,
@@ -103,6 +107,7 @@ class OffsetService:
         self._watching = Watching(config, self._index, self._clusters)
         self._views = MappingViews(config, self._index, self._executor, now_ms)
         self._positions = GroupPositions(config, self._index, groups, self._clusters, now_ms)
+        self.primaries = Primaries(config, region, primaries, now_ms)
 
     def __enter__(self) -> Self:
         return self
@@ -222,6 +227,10 @@ class OffsetService:
     def group_positions(self, group: GroupName) -> list[ClusterPositions]:
         """The group's positions on every aggregate cluster."""
         return self._positions.show(group, self.places.aggregate_clusters())
+
+    def describe_regions(self, deadline: Deadline) -> list[RegionView]:
+        """Every region with its clusters and whether they answer; see `regions.describe_regions`."""
+        return describe_regions(self.config, self._clusters, self._executor, deadline)
 
     def dependencies(self) -> list[str]:
         """What readiness looks at: the store, and the region's aggregate cluster if it has one."""

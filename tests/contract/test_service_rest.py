@@ -146,7 +146,7 @@ def test_what_is_missing_stands_in_readyz(
 def test_openapi_describes_every_route(http: httpx.Client) -> None:
     described = _json(http.get("/openapi.json"))
 
-    assert len(described["paths"]) == 10
+    assert len(described["paths"]) == 13
     for path, methods in described["paths"].items():
         operation = methods["get"]
         assert operation["description"], path

@@ -71,6 +71,16 @@ def test_the_expected_number_guards_against_somebody_else() -> None:
     assert decide(Change(GROUP, B, expected_number=3), known, SITE, 1).primary == B
 
 
+@pytest.mark.parametrize("renew", [False, True])
+def test_a_change_whose_answer_was_lost_may_be_asked_for_again(*, renew: bool) -> None:
+    change = Change(GROUP, B, expected_number=3, renew=renew, reason="drill")
+    known = made(Change(GROUP, A), change)
+
+    assert decide(change, known, SITE, 9) is known[1]
+    with pytest.raises(FencedError):
+        decide(replace(change, reason="another"), known, SITE, 9)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [

@@ -1,1 +1,1 @@
-"""Generated from proto/parallax/v1/offsets.proto by tools/gen_protos.py; do not edit."""
+"""Generated from proto/parallax/v1 by tools/gen_protos.py; do not edit."""

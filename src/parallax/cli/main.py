@@ -64,6 +64,8 @@ _mount_command("serve", _optional("serve", "serve", "server"))
 _mount_command("sync", _optional("sync", "sync", "replicator"))
 for _name in ("offsets", "explain", "routes", "runs"):
     _mount_command(_name, _optional(_name, "offsets", "services"))
+for _name in ("primary", "regions"):
+    _mount_command(_name, _optional(_name, "primary", "services"))
 
 
 def run() -> None:

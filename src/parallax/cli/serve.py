@@ -79,7 +79,9 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     listen = settings.region(region).offsetsvc or OffsetService()
     tls = settings.service.tls
     stores = stack.enter_context(CassandraStores(settings.cassandra, settings.index))
-    service = stack.enter_context(UseCases(settings, region, stores.index, stores.groups, _readers(settings)))
+    service = stack.enter_context(
+        UseCases(settings, region, stores.index, stores.groups, _readers(settings), stores.primaries)
+    )
     metrics = ServiceMetrics()
     metrics.watch(service)
     grpc_server = GrpcServer(

@@ -203,9 +203,10 @@ def decide(
     """
     standing = assignment_of(known)
     number = NO_NUMBER if standing is None else standing.decision.fencing_number
-    if change.expected_number is not None and change.expected_number != number:
+    expected = change.expected_number
+    if expected is not None and expected != number and not _carried_out(change, standing):
         raise FencedError(
-            f"group {change.group!r} has fencing number {number}, not {change.expected_number}: somebody else "
+            f"group {change.group!r} has fencing number {number}, not {expected}: somebody else "
             "has decided meanwhile; look again with `parallax primary`"
         )
     mode, cluster = _mode(change, standing), _cluster(change, standing, site)
@@ -224,7 +225,8 @@ def decide(
         disaster=change.disaster,
         reason=change.reason,
     )
-    if standing is not None and not standing.dual_active and not change.renew:
+    renew = change.renew and expected in {None, number}
+    if standing is not None and not standing.dual_active and not renew:
         before = standing.decision
         if made.agrees_with(before) and (made.stage, made.moving_from) == (before.stage, before.moving_from):
             return before
@@ -237,6 +239,19 @@ def _heads(decisions: Collection[PrimaryDecision]) -> list[PrimaryDecision]:
     replaced = {number for item in decisions for number in item.supersedes}
     heads = [item for item in decisions if item.fencing_number not in replaced]
     return sorted(heads, key=lambda item: item.fencing_number, reverse=True)
+
+
+def _carried_out(change: Change, standing: Assignment | None) -> bool:
+    """Whether the standing decision is this very change, asked for again because its answer was lost."""
+    if standing is None or standing.dual_active:
+        return False
+    before = standing.decision
+    replaced = max(before.supersedes, default=NO_NUMBER)
+    return replaced == change.expected_number and (before.primary, before.stage, before.reason) == (
+        change.primary,
+        change.stage,
+        change.reason,
+    )
 
 
 def _mode(change: Change, standing: Assignment | None) -> Mode:

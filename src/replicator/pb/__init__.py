@@ -1,1 +1,1 @@
-"""Generated from proto/parallax/runlog/v1/runlog.proto by tools/gen_protos.py; do not edit."""
+"""Generated from proto/parallax/runlog/v1 by tools/gen_protos.py; do not edit."""
