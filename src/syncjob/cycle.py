@@ -11,15 +11,16 @@ from typing import Protocol
 
 import structlog
 
-from parallax.domain.errors import ParallaxError
+from parallax.domain.errors import FencedError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.primary import Assignment, assignment_of
 from parallax.domain.progress import Progress
-from parallax.ports import ClusterWriter, GroupCommit, GroupStore, ObservedCommit
+from parallax.ports import ClusterWriter, GroupCommit, GroupStore, ObservedCommit, PrimaryStore
 from parallax.runtime.config import Config
 from syncjob.direction import pairs_to_ask
 from syncjob.facts import Answer, GroupFacts, Pair, Seen, Side
 from syncjob.moves import find_moves, find_rewinds
-from syncjob.plan import Decision, Reason, Rules, decide, writes
+from syncjob.plan import Decision, Reason, Rules, decide, needs_answers, writes
 from syncjob.publish import publish
 from syncjob.watch import ClusterWatch, Snapshot
 
@@ -74,6 +75,7 @@ class Syncer:
         config: groups, rules, time-outs.
         writers: every aggregate cluster.
         store: what is remembered of groups.
+        primaries: where groups are primary.
         ask: asks the offset service.
         dry_run: decide and tell, write nothing anywhere.
         now_ms: the wall clock.
@@ -84,6 +86,7 @@ class Syncer:
         config: Config,
         writers: Iterable[ClusterWriter],
         store: GroupStore,
+        primaries: PrimaryStore,
         ask: Asker,
         *,
         dry_run: bool = False,
@@ -94,6 +97,7 @@ class Syncer:
             writer.cluster: ClusterWatch(writer, config.service.cluster_timeout_ms) for writer in writers
         }
         self._store = store
+        self._primaries = primaries
         self._ask = ask
         self._dry_run = dry_run
         self._now_ms = now_ms
@@ -119,7 +123,13 @@ class Syncer:
             watch.begin(self._config.groups.chosen, known)
         snapshots = {name: watch.result() for name, watch in self._watches.items()}
         groups = {group for snapshot in snapshots.values() if snapshot for group in snapshot.commits} | known
-        reports = list(self._threads.map(lambda group: self._group(group, snapshots), sorted(groups)))
+        decided = self._primaries.decisions(groups)
+        reports = list(
+            self._threads.map(
+                lambda group: self._group(group, snapshots, assignment_of(decided.get(group, ()))),
+                sorted(groups),
+            )
+        )
         report = CycleReport(
             decisions=tuple(decision for part in reports for decision in part.decisions),
             failures={group: problem for part in reports for group, problem in part.failures.items()},
@@ -130,9 +140,14 @@ class Syncer:
         self._tell(report)
         return report
 
-    def _group(self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None]) -> CycleReport:
+    def _group(
+        self,
+        group: GroupName,
+        snapshots: Mapping[ClusterName, Snapshot | None],
+        assignment: Assignment | None,
+    ) -> CycleReport:
         try:
-            facts = self._facts(group, snapshots)
+            facts = replace(self._facts(group, snapshots), assignment=assignment)
             moves, rewinds = self._note_moves(facts)
             return CycleReport(tuple(self._serve(facts)), moves=moves, rewinds=rewinds)
         except ParallaxError as error:
@@ -218,7 +233,7 @@ class Syncer:
 
     def _serve(self, facts: GroupFacts) -> list[Decision]:
         answers: dict[Pair, Mapping[TopicPartition, Answer]] = {}
-        for pair, topics in pairs_to_ask(facts).items():
+        for pair, topics in pairs_to_ask(facts).items() if needs_answers(facts.assignment) else ():
             try:
                 answers[pair] = self._ask(facts.group, pair, topics)
             except ParallaxError as error:
@@ -234,13 +249,21 @@ class Syncer:
         if self._dry_run:
             return decisions
         done = [decision for decision in decisions if decision.commit is None]
-        for cluster, wanted in writes(decisions).items():
+        to_write = writes(decisions)
+        if to_write:
+            self._require_same(facts)
+        for cluster, wanted in to_write.items():
             expected = {item: seen.commit for item, seen in facts.sides[cluster].commits.items()}
             published = publish(self._watches[cluster].writer, self._store, facts.group, expected, wanted)
             if published.commits is not None:
                 self._before[facts.group, cluster] = published.commits
             done += published.decisions
         return sorted(done, key=lambda decision: (decision.topic_partition, decision.target))
+
+    def _require_same(self, facts: GroupFacts) -> None:
+        decided = self._primaries.decisions([facts.group])
+        if assignment_of(decided.get(facts.group, ())) != facts.assignment:
+            raise FencedError("its primary was decided anew during the cycle; the next one goes by that")
 
     def _tell(self, report: CycleReport) -> None:
         """Log decisions whose reason is another than in the cycle before."""

@@ -1,4 +1,7 @@
-"""Which cluster a group is active on: the one whose progress vector holds all that the others hold. Pure."""
+"""Which cluster a group is active on: the recorded primary, else the one that dominates. Pure.
+
+A cluster dominates if its progress vector holds all that the others hold.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, TopicName, TopicPartition
 from parallax.domain.progress import START, SourcePosition
-from syncjob.facts import Answers, GroupFacts, Pair, is_own
+from syncjob.facts import Answers, GroupFacts, Pair, has_begun, is_own
 
 Vector = Mapping[SourceId, SourcePosition]
 
@@ -19,10 +22,12 @@ class Active:
     Attributes:
         cluster: None: it can't be told.
         dual: the group has progress of its own in several clusters, none of which holds that of the others.
+        unbegun: a primary is recorded, and the group has not begun to consume there yet.
     """
 
     cluster: ClusterName | None
     dual: bool = False
+    unbegun: bool = False
 
 
 def owners(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:
@@ -30,15 +35,36 @@ def owners(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:
     return sorted(cluster for cluster in facts.sides if is_own(facts, cluster, item))
 
 
+def by_record(facts: GroupFacts, item: TopicPartition) -> Active | None:
+    """Where the recorded primary says that the partition is consumed; None: the record does not tell.
+
+    What is committed elsewhere counts for nothing then: a client that still believes in a former primary is never
+    taken for the truth. Only where the primary has no commit at all, the others' progress is what there is.
+    """
+    primary = facts.primary
+    if primary is None or primary not in facts.sides or item not in facts.sides[primary].commits:
+        return None
+    return Active(primary) if has_begun(facts, primary, item) else Active(None, unbegun=True)
+
+
+def _origins(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:
+    recorded = by_record(facts, item)
+    if recorded is None:
+        return owners(facts, item)
+    return [] if recorded.cluster is None else [recorded.cluster]
+
+
 def pairs_to_ask(facts: GroupFacts) -> dict[Pair, list[TopicName]]:
     """The questions that this cycle needs: from each cluster with own commits to every other one that answers.
+
+    Where a primary is recorded, from there alone.
 
     With own commits on several clusters both directions are asked, for their vectors; a cluster that is away can
     then be a destination too.
     """
     found: dict[Pair, set[TopicName]] = {}
     for item in facts.partitions():
-        own = owners(facts, item)
+        own = _origins(facts, item)
         for origin in own:
             for target, side in facts.sides.items():
                 wanted = side.reachable or target in own
@@ -49,6 +75,9 @@ def pairs_to_ask(facts: GroupFacts) -> dict[Pair, list[TopicName]]:
 
 def active_on(facts: GroupFacts, answers: Answers, item: TopicPartition) -> Active:
     """Where the partition is consumed."""
+    recorded = by_record(facts, item)
+    if recorded is not None:
+        return recorded
     own = owners(facts, item)
     if len(own) <= 1:
         return Active(own[0] if own else None)

@@ -17,6 +17,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.outcome import Outcome
+from parallax.domain.primary import Assignment
 from parallax.domain.progress import Progress, SourcePosition
 from parallax.domain.skips import SkipRange
 from parallax.ports import GroupCommit, PublishedOffset
@@ -59,11 +60,17 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group on all aggregate clusters, and what its last moves left."""
+    """A group on all aggregate clusters, what its last moves left, and where it is recorded as primary."""
 
     group: GroupName
     sides: Mapping[ClusterName, Side]
     progress: Mapping[TopicPartition, Progress]
+    assignment: Assignment | None = None
+
+    @property
+    def primary(self) -> ClusterName | None:
+        """The cluster recorded as the one on which the group's commits are the truth; None: no single one."""
+        return None if self.assignment is None else self.assignment.consumed_cluster
 
     def partitions(self) -> list[TopicPartition]:
         """Every partition with a commit anywhere, in order."""
@@ -123,6 +130,19 @@ def is_own(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> boo
     except MetadataError:
         return True
     return (metadata.target_topic_id, metadata.resume_offset) != (topic_id, commit.next_offset)
+
+
+def has_begun(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> bool:
+    """Whether the group's commit there says how far it is: its own, or where a recorded move left it."""
+    if is_own(facts, cluster, item):
+        return True
+    side, progress = facts.sides[cluster], facts.progress.get(item)
+    return (
+        item in side.commits
+        and progress is not None
+        and progress.cluster == cluster
+        and progress.topic_id == side.topic_ids.get(item.topic)
+    )
 
 
 def standing_offer(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> PublishedOffset | None:

@@ -1,4 +1,7 @@
-"""Moves and rewinds of groups that tell nobody: plain consumers that start from a published offset. Pure."""
+"""Moves and rewinds of groups that tell nobody: plain consumers that start from a published offset. Pure.
+
+Where a primary is recorded, only what happens there counts.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def find_moves(facts: GroupFacts) -> list[Move]:
     found = []
     for cluster, side in facts.sides.items():
         for item, seen in side.commits.items():
-            if not side.reachable or not is_own(facts, cluster, item):
+            if not side.reachable or not _counts(facts, cluster) or not is_own(facts, cluster, item):
                 continue
             told = standing_offer(facts, cluster, item)
             if told is None or seen.commit.next_offset < told.progress.resume_offset:
@@ -45,12 +48,18 @@ def find_rewinds(facts: GroupFacts) -> list[Rewind]:
     found = []
     for item, progress in facts.progress.items():
         side = facts.sides.get(progress.cluster)
-        if side is None or not side.reachable or not is_own(facts, side.cluster, item):
+        if side is None or not side.reachable or not _counts(facts, side.cluster):
+            continue
+        if not is_own(facts, side.cluster, item):
             continue
         same_topic = progress.topic_id == side.topic_ids.get(item.topic)
         if same_topic and side.commits[item].commit.next_offset < progress.resume_offset:
             found.append(Rewind(item, side.cluster))
     return found
+
+
+def _counts(facts: GroupFacts, cluster: ClusterName) -> bool:
+    return facts.assignment is None or facts.primary == cluster
 
 
 def _holds(progress: Progress | None, side: Side, item: TopicPartition) -> bool:

@@ -2,7 +2,8 @@
 
 The rules, each with its `Reason`:
 
-* A group is active where its progress vector holds what the others hold; its offsets are published to the others.
+* A group is active on its recorded primary, else where its progress vector holds what the others hold; its
+  offsets are published to the others. Active/active groups and groups that are moving are left alone.
 * A commit is replaced only if two consecutive reads agree on it and it is ours or dominated: somebody who commits
   now is at work there, whether or not the group has members.
 * What was published is not made worse unasked: without a rewind the offset does not go back.
@@ -19,6 +20,7 @@ from parallax.domain.errors import LimitError
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, GroupName, TargetOffset, TopicPartition
 from parallax.domain.metadata import CommittedMetadata, encode
 from parallax.domain.outcome import Outcome
+from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.domain.progress import Progress
 from parallax.ports import GroupCommit, PublishedOffset
 from syncjob.direction import Active, active_by_topic, active_on
@@ -43,6 +45,12 @@ class Reason(Enum):
     """Somebody commits at the target, or has joined the group there."""
     DUAL_ACTIVE = "dual_active"
     """The group makes progress in several clusters, each on its own."""
+    ACTIVE_ACTIVE = "active_active"
+    """The group is declared to consume in every region: each keeps its own offsets."""
+    MOVING = "moving"
+    """A move is under way: whoever moves the group writes its offsets."""
+    UNBEGUN = "unbegun"
+    """The group has not begun to consume at its recorded primary, so there is nothing to publish yet."""
     UNDECIDED = "undecided"
     """Where the group is active can't be told: an answer is missing."""
     TARGET_AWAY = "target_away"
@@ -93,6 +101,13 @@ class Rules:
 def decide(facts: GroupFacts, answers: Answers, rules: Rules, now_ms: int) -> list[Decision]:
     """One decision for each partition of the group's topics and each cluster on which it is not active."""
     items = sorted({*facts.partitions(), *(item for found in answers.values() for item in found)})
+    standstill = _standstill(facts.assignment)
+    if standstill is not None:
+        return [
+            Decision(facts.group, item, None, target, standstill[0], _offset(side, item), standstill[1])
+            for item in items
+            for target, side in facts.sides.items()
+        ]
     actives = {item: active_on(facts, answers, item) for item in items}
     by_topic = active_by_topic(actives)
     return [
@@ -104,6 +119,22 @@ def decide(facts: GroupFacts, answers: Answers, rules: Rules, now_ms: int) -> li
     ]
 
 
+def _standstill(assignment: Assignment | None) -> tuple[Reason, Outcome] | None:
+    """Why nothing at all is published for a group, by what was decided about its primary."""
+    if assignment is None:
+        return None
+    if assignment.dual_active:
+        return Reason.DUAL_ACTIVE, Outcome.DUAL_ACTIVE
+    if assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+        return Reason.ACTIVE_ACTIVE, Outcome.OK
+    return (Reason.MOVING, Outcome.OK) if assignment.decision.stage is Stage.MOVING else None
+
+
+def needs_answers(assignment: Assignment | None) -> bool:
+    """Whether `decide` looks at answers at all."""
+    return _standstill(assignment) is None
+
+
 def _or_topic(active: Active, of_topic: ClusterName | None) -> Active:
     return Active(of_topic) if active == Active(None) else active
 
@@ -113,7 +144,8 @@ def _for_partition(
 ) -> Iterable[Decision]:
     for target, side in facts.sides.items():
         if active.cluster is None:
-            reason = Reason.DUAL_ACTIVE if active.dual else Reason.UNDECIDED
+            reason = Reason.UNBEGUN if active.unbegun else Reason.UNDECIDED
+            reason = Reason.DUAL_ACTIVE if active.dual else reason
             outcome = Outcome.DUAL_ACTIVE if active.dual else Outcome.OK
             yield Decision(facts.group, item, None, target, reason, _offset(side, item), outcome)
         elif target != active.cluster:

@@ -45,7 +45,9 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
         targets, timeout_ms=config.service.deadline_ms, credentials=_credentials(config.service.tls)
     )
     with CassandraStores(config.cassandra, config.index) as stores, client:
-        syncer = Syncer(config, writers, stores.groups, partial(ask, client), dry_run=dry_run)
+        syncer = Syncer(
+            config, writers, stores.groups, stores.primaries, partial(ask, client), dry_run=dry_run
+        )
         try:
             yield syncer
         finally:

@@ -17,18 +17,20 @@ from parallax.domain.errors import FencedError, StoreUnavailableError, UnknownTo
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
+    RegionName,
     TargetOffset,
     TopicName,
     TopicPartition,
 )
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
-from parallax.ports import GroupCommit, GroupState, TopicInfo
+from parallax.domain.primary import Change, Mode, Site, Stage, decide
+from parallax.ports import GroupCommit, GroupState, Reach, TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.facts import Answer, Pair
-from syncjob.plan import Decision, Reason
+from syncjob.plan import Decision, Reason, metadata_for
 
 P0 = TopicPartition(TOPIC, 0)
 DAY_MS = 86_400_000
@@ -123,7 +125,13 @@ def bench() -> Iterator[Callable[..., Bench]]:
 
             writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
             syncer = Syncer(
-                world.config, writers, world.groups, ask, dry_run=dry_run, now_ms=lambda: world.now_ms
+                world.config,
+                writers,
+                world.groups,
+                world.primaries,
+                ask,
+                dry_run=dry_run,
+                now_ms=lambda: world.now_ms,
             )
             stack.callback(syncer.close)
             return Bench(world, syncer, asked)
@@ -576,6 +584,158 @@ class TestFaults:
         assert decision.reason is Reason.PUBLISHED
         told = it.world.groups.published(GROUP, ClusterName("aggregate-b"))
         assert [item.progress.topic_id for item in told] == ["aggregate-b-2"]
+
+
+def decide_primary(world: World, change: Change, decided_in: str = "a") -> None:
+    site = Site(frozenset(world.regions), frozenset(world.clusters), RegionName(decided_in))
+    log = world.primaries.read_log(change.group, Reach.HERE)
+    decision = decide(change, log.decisions, site, world.now_ms)
+    assert world.primaries.append(decision, after=log.latest, reach=Reach.HERE)
+
+
+def move(it: Bench, origin: str, target: str) -> None:
+    """What a failover leaves: offsets at the target, and the move recorded."""
+    with it.world.service() as service:
+        request = FailoverRequest(
+            GROUP, ClusterName(f"aggregate-{origin}"), ClusterName(f"aggregate-{target}")
+        )
+        (found,) = service.failover_offsets(request, Deadline.after_ms(10_000), record_move=True)
+    metadata = metadata_for(answer_from_pb(group_to_pb([found]).offsets[0]))
+    commit = GroupCommit(found.resume_offset, -1, metadata)
+    it.writer(target).commits.setdefault(GROUP, {})[P0] = commit
+
+
+class TestPrimaries:
+    def test_progress_on_both_sides_goes_by_the_recorded_primary(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 7)  # a0..6
+        it.world.commit("b", 7)  # b0..6
+        it.cycle()
+        assert it.decision("b").reason is Reason.DUAL_ACTIVE
+        decide_primary(it.world, Change(GROUP, RegionName("a")))
+        decision = it.decision("b")
+        assert (decision.reason, decision.origin, decision.offset) == (
+            Reason.PUBLISHED,
+            "aggregate-a",
+            0,
+        )
+        assert it.commit("a").next_offset == 7  # type: ignore[union-attr]
+
+    def test_a_move_is_followed_at_once_and_its_way_back_is_exact(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        move(it, "a", "b")
+        decide_primary(it.world, Change(GROUP, RegionName("b")))
+        it.cycle()
+        decision = it.decision("a")
+        assert decision.origin == "aggregate-b"
+        assert it.commit("a").next_offset == 15  # type: ignore[union-attr]
+        assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+
+    def test_a_stale_client_at_the_former_primary_is_never_taken_for_the_truth(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        move(it, "a", "b")
+        decide_primary(it.world, Change(GROUP, RegionName("b")))
+        it.cycle()
+        it.world.commit("a", 18)
+        assert it.decision("a").reason is Reason.ACTIVE_AT_TARGET
+        it.cycle()
+        assert it.commit("a").next_offset == 15  # type: ignore[union-attr]
+        assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+        assert it.world.groups.progress(GROUP, TOPIC)[0].cluster == "aggregate-b"
+
+    def test_a_primary_that_has_not_begun_publishes_nothing(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        decide_primary(it.world, Change(GROUP, RegionName("b")))
+        it.asked.clear()
+        assert it.decision("a").reason is Reason.UNBEGUN
+        assert it.asked == []
+        assert it.commit("a").next_offset == 15  # type: ignore[union-attr]
+
+    def test_a_primary_without_any_commit_is_still_given_offsets(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        decide_primary(it.world, Change(GROUP, RegionName("b")))
+        assert it.decision("b").reason is Reason.PUBLISHED
+        assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize(
+        ("changes", "reason", "outcome"),
+        [
+            (
+                [Change(GROUP, RegionName("a"), mode=Mode.ACTIVE_ACTIVE)],
+                Reason.ACTIVE_ACTIVE,
+                Outcome.OK,
+            ),
+            (
+                [
+                    Change(GROUP, RegionName("a")),
+                    Change(GROUP, RegionName("b"), stage=Stage.MOVING),
+                ],
+                Reason.MOVING,
+                Outcome.OK,
+            ),
+        ],
+    )
+    def test_groups_that_nobody_publishes_for(
+        self, bench: Callable[..., Bench], changes: list[Change], reason: Reason, outcome: Outcome
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        for change in changes:
+            decide_primary(it.world, change)
+        decision = it.decision("b")
+        assert (decision.reason, decision.outcome) == (reason, outcome)
+        assert it.asked == []
+        assert it.writer("a").written == it.writer("b").written == []
+
+    def test_decisions_made_apart_stop_publishing_until_one_knows_both(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        decide_primary(it.world, Change(GROUP, RegionName("a"), disaster=True))
+        other = World()
+        decide_primary(other, Change(GROUP, RegionName("b"), disaster=True), "b")
+        it.world.primaries.absorb(other.primaries)
+        report = it.cycle()
+        assert {item.reason for item in report.decisions} == {Reason.DUAL_ACTIVE}
+        assert report.counts["dual_active"] == 2
+        assert it.writer("b").written == []
+        decide_primary(it.world, Change(GROUP, RegionName("a")))
+        assert it.decision("b").reason is Reason.PUBLISHED
+
+    def test_a_decision_during_the_cycle_stops_its_writes(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        read = it.world.groups.groups
+
+        def decide_meanwhile(group: GroupName, cluster: ClusterName) -> Any:
+            decide_primary(it.world, Change(GROUP, RegionName("b"), renew=True))
+            return published(group, cluster)
+
+        published = it.world.groups.published
+        it.world.groups.published = decide_meanwhile  # type: ignore[method-assign] # at the right moment
+        report = it.cycle()
+        assert list(report.failures) == [GROUP]
+        assert "decided anew" in report.failures[GROUP]
+        assert it.writer("b").written == []
+        assert read() == [GROUP]
 
 
 def test_groups_and_topics_are_chosen_by_configuration(bench: Callable[..., Bench]) -> None:
