@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from offsetsvc.service import OffsetService
 from parallax.adapters.memory.groups import MemoryGroupStore
 from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
-from parallax.domain.errors import ClusterUnavailableError
+from parallax.domain.errors import ClusterUnavailableError, FencedError
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -72,6 +72,32 @@ class FakeCluster:
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         self._answer()
         return self.commits.get(group, {})
+
+
+@dataclass
+class Writer(FakeCluster):
+    """A cluster that can be written to; what happens around a write is the test's."""
+
+    members: dict[GroupName, int] = field(default_factory=dict)
+    written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)
+    after_write: Callable[[], None] = lambda: None
+
+    def groups(self) -> Sequence[GroupState]:
+        self._answer()
+        return [GroupState(group, "Stable", self.members.get(group, 0)) for group in self.commits]
+
+    def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+        return dict(super().committed(group))
+
+    def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        self._answer()
+        if not commits:
+            return
+        if self.members.get(group):
+            raise FencedError(f"{group} has members")
+        self.commits.setdefault(group, {}).update(commits)
+        self.written.append(dict(commits))
+        self.after_write()
 
 
 class SparseIndex:

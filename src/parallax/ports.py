@@ -319,3 +319,32 @@ class PrimaryStore(Protocol):
         Raises:
             StoreUnavailableError: it is not known whether it was appended; read the log again.
         """
+
+
+# --- operations ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OperationNote:
+    """What an operator's command has done to a group so far: enough to go on after an interruption.
+
+    Attributes:
+        version: grows with every note of the operation.
+        body: JSON, whose meaning is the operation's own.
+    """
+
+    group: GroupName
+    started_at_ms: int
+    operation_id: str
+    version: int
+    body: str
+
+
+class OperationJournal(Protocol):
+    """Operators' commands, kept for going on, going back and for the record."""
+
+    def operations(self, group: GroupName) -> Sequence[OperationNote]:
+        """The newest note of each of the group's newest operations, the newest operation first."""
+
+    def save_operation(self, note: OperationNote) -> None:
+        """Keep a note; one with a smaller version than the stored one is ignored."""

@@ -289,10 +289,15 @@ def _same_commit(first: GroupCommit, second: GroupCommit) -> bool:
     return (first.next_offset, first.metadata) == (second.next_offset, second.metadata)
 
 
-def metadata_for(answer: Answer) -> str:
-    """What goes beside the offset; empty where even the positions alone are too long for Kafka."""
+def metadata_for(answer: Answer, fencing_number: int = 0) -> str:
+    """What goes beside the offset; empty where even the positions alone are too long for Kafka.
+
+    Args:
+        answer: the offset's answer.
+        fencing_number: of the decision that moves the group there; 0: it is passive there.
+    """
     metadata = CommittedMetadata(
-        fencing_number=0,
+        fencing_number=fencing_number,
         target_topic_id=answer.target_topic_id,
         resume_offset=answer.resume_offset,
         positions=answer.vector,

@@ -42,7 +42,7 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
         if name.startswith("aggregate-")
     ]
     client = OffsetClient(
-        targets, timeout_ms=config.service.deadline_ms, credentials=_credentials(config.service.tls)
+        targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)
     )
     with CassandraStores(config.cassandra, config.index) as stores, client:
         syncer = Syncer(
@@ -119,8 +119,12 @@ def merged(first: CycleReport, second: CycleReport) -> CycleReport:
     )
 
 
-def _credentials(tls: Tls | None) -> grpc.ChannelCredentials | None:
-    """The services' own certificate is what this job trusts, and shows where they ask for one."""
+def client_credentials(tls: Tls | None) -> grpc.ChannelCredentials | None:
+    """The services' own certificate is what their clients here trust, and show where they are asked for one.
+
+    Raises:
+        ConfigError: a file can't be read.
+    """
     if tls is None:
         return None
     try:

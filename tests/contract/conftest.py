@@ -12,9 +12,10 @@ from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.memory.groups import MemoryGroupStore
 from parallax.adapters.memory.index import MemoryMappingIndex
+from parallax.adapters.memory.operations import MemoryOperationJournal
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
-from parallax.ports import GroupStore, MappingIndex, PrimaryStore
+from parallax.ports import GroupStore, MappingIndex, OperationJournal, PrimaryStore
 from parallax.runtime.config import Cassandra, Index
 
 STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]
@@ -61,6 +62,14 @@ def primaries(request: pytest.FixtureRequest) -> PrimaryStore:
         return MemoryPrimaryStore()
     stores: CassandraStores = request.getfixturevalue("cassandra_stores")
     return stores.primaries
+
+
+@pytest.fixture(params=STORES)
+def journal(request: pytest.FixtureRequest) -> OperationJournal:
+    if request.param == "memory":
+        return MemoryOperationJournal()
+    stores: CassandraStores = request.getfixturevalue("cassandra_stores")
+    return stores.operations
 
 
 @pytest.fixture

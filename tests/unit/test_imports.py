@@ -10,7 +10,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 TESTS = Path(__file__).parents[1]
-PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "devstack"}
+PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "failover", "devstack"}
 MAX_LINES = 350
 
 LAYERS = {
@@ -21,13 +21,17 @@ LAYERS = {
     "replicator": {"parallax.domain", "parallax.ports", "parallax.adapters", "parallax.runtime"},
     "offsetsvc": {"parallax.domain", "parallax.ports", "parallax.adapters", "parallax.runtime"},
     "syncjob": {"parallax.domain", "parallax.ports", "parallax.adapters", "parallax.runtime"},
+    "failover": {"parallax.domain", "parallax.ports", "parallax.adapters", "parallax.runtime"},
     # The seams: syncjob asks like any other client.
     "parallax.cli": PACKAGES,
     "devstack": PACKAGES,
 }
 """What each layer may import besides itself."""
 
-CROSSINGS = {"syncjob": {"offsetsvc.client", "offsetsvc.pb"}}
+CROSSINGS = {
+    "syncjob": {"offsetsvc.client", "offsetsvc.pb"},
+    "failover": {"offsetsvc.client", "offsetsvc.pb", "offsetsvc.primary_convert", "syncjob"},
+}
 """What a service may import of another."""
 
 CONSUMER_MODULES = ["offsetsvc.client", "offsetsvc.failover_consumer"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.offset_world import GROUP, TOPIC, FakeCluster, World
+from tests.offset_world import GROUP, TOPIC, World, Writer
 from tests.support import poll_until
 
 from offsetsvc.convert import group_to_pb
 from offsetsvc.failover import FailoverRequest
-from parallax.domain.errors import FencedError, StoreUnavailableError, UnknownTopicError
+from parallax.domain.errors import StoreUnavailableError, UnknownTopicError
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -25,7 +25,7 @@ from parallax.domain.ids import (
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Mode, Site, Stage, decide
-from parallax.ports import GroupCommit, GroupState, Reach, TopicInfo
+from parallax.ports import GroupCommit, Reach, TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
@@ -34,32 +34,6 @@ from syncjob.plan import Decision, Reason, metadata_for
 
 P0 = TopicPartition(TOPIC, 0)
 DAY_MS = 86_400_000
-
-
-@dataclass
-class Writer(FakeCluster):
-    """A cluster that can be written to; what happens around a write is the test's."""
-
-    members: dict[GroupName, int] = field(default_factory=dict)
-    written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)
-    after_write: Callable[[], None] = lambda: None
-
-    def groups(self) -> Sequence[GroupState]:
-        self._answer()
-        return [GroupState(group, "Stable", self.members.get(group, 0)) for group in self.commits]
-
-    def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
-        return dict(super().committed(group))
-
-    def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        self._answer()
-        if not commits:
-            return
-        if self.members.get(group):
-            raise FencedError(f"{group} has members")
-        self.commits.setdefault(group, {}).update(commits)
-        self.written.append(dict(commits))
-        self.after_write()
 
 
 @dataclass

@@ -19,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "devstack"}
+OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "failover", "devstack"}
 
 
 def _optional(name: str, module: str, extra: str) -> Any:
@@ -66,6 +66,8 @@ for _name in ("offsets", "explain", "routes", "runs"):
     _mount_command(_name, _optional(_name, "offsets", "services"))
 for _name in ("primary", "regions"):
     _mount_command(_name, _optional(_name, "primary", "services"))
+_mount_group("failover", "failover", "services")
+_mount_command("failback", _optional("failback", "failover", "services"))
 
 
 def run() -> None:

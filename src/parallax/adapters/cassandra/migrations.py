@@ -119,6 +119,18 @@ MIGRATIONS: tuple[Migration, ...] = (
             _table("assigned_groups", "bucket int, group_id text", "bucket, group_id", _UNIFIED),
         ),
     ),
+    Migration(
+        3,
+        "operations",
+        (
+            _table(
+                "operations",
+                "group_id text, started_at_ms bigint, operation_id text, version bigint, body text",
+                "group_id, started_at_ms, operation_id",
+                f"CLUSTERING ORDER BY (started_at_ms DESC, operation_id ASC) AND {_UNIFIED}",
+            ),
+        ),
+    ),
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version

@@ -9,6 +9,7 @@ from parallax.adapters.cassandra.connection import CassandraConnection
 from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.adapters.cassandra.index_reader import IndexReader
 from parallax.adapters.cassandra.index_writer import IndexWriter
+from parallax.adapters.cassandra.operations import CassandraOperationJournal
 from parallax.adapters.cassandra.primaries import CassandraPrimaryStore
 from parallax.adapters.cassandra.schema import keyspace_of, require_schema
 from parallax.runtime.config import Cassandra, Index
@@ -23,7 +24,7 @@ class CassandraMappingIndex(IndexWriter, IndexReader):
 
 
 class CassandraStores:
-    """The mapping index and the stores of groups and primaries over one connection, which opens at the first call.
+    """The mapping index and the stores of groups, primaries and operations over one connection, which opens at the first call.
 
     A process can therefore start while Cassandra is away: calls raise `StoreUnavailableError` until it is back, and
     `ConfigError` while its keyspace lacks the schema. Not to be carried across a fork.
@@ -39,6 +40,7 @@ class CassandraStores:
         self._connection = CassandraConnection(cassandra, lambda session: require_schema(session, keyspace))
         self.index = CassandraMappingIndex(self._connection, keyspace, index)
         self.groups = CassandraGroupStore(self._connection, keyspace)
+        self.operations = CassandraOperationJournal(self._connection, keyspace)
         self.primaries = CassandraPrimaryStore(self._connection, keyspace)
 
     def connect(self) -> None:

@@ -1,0 +1,1 @@
+"""Moves groups between aggregate clusters on an operator's word."""

@@ -1,0 +1,139 @@
+"""What is known of a group before it is moved, as plain values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from offsetsvc.pb import offsets_pb2 as pb
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TopicPartition, region_of
+from parallax.domain.primary import Assignment
+from syncjob.asking import answer_from_pb
+from syncjob.facts import Answer
+
+
+class Kind(Enum):
+    """What is left of the side that the group leaves."""
+
+    PLANNED = "planned"
+    """It lives: the group stops there first, and nothing is read twice that can be known."""
+    DISASTER = "disaster"
+    """It may be wholly gone: nothing of it is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A group that goes from one aggregate cluster to another.
+
+    Attributes:
+        region: who is primary afterwards; another region than the target's own if only a cluster was given up.
+    """
+
+    group: GroupName
+    origin: ClusterName
+    target: ClusterName
+    region: RegionName
+    kind: Kind
+
+    def reversed(self, region: RegionName | None = None) -> Move:
+        """The way back.
+
+        Args:
+            region: who shall be primary; None: the region of the cluster that the group came from.
+        """
+        back_to = region_of(self.origin) if region is None else region
+        return replace(self, origin=self.target, target=self.origin, region=back_to)
+
+
+@dataclass(frozen=True, slots=True)
+class LostSource:
+    """Source records that retention took before they were copied: ``[start, end)``."""
+
+    region: RegionName
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """The offset service's answer for one partition of a move.
+
+    Attributes:
+        basis: whose word the position at the origin is: committed, observed, policy.
+        observed_at_ms: when the position was seen, if not just now.
+        origin_indexed_to: the index tells of all records of the origin below; None: some source has no row.
+        origin_answers: whether the origin's cluster told its log's end.
+        skips_cut: more skip ranges exist than the answer holds.
+    """
+
+    answer: Answer
+    basis: str
+    observed_at_ms: int | None
+    origin_indexed_to: int | None
+    origin_answers: bool
+    pending_records: int
+    redelivery_records: int
+    freshness_ms: int | None
+    lost: tuple[LostSource, ...] = ()
+    skips_cut: bool = False
+    explanation: str = ""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition it is."""
+        return self.answer.topic_partition
+
+    @property
+    def settled(self) -> bool:
+        """Whether asking again later can't give a better answer: all that was consumed is at the target."""
+        position = self.answer.origin_next_offset
+        if position is None:
+            return True
+        indexed = self.origin_indexed_to is not None and self.origin_indexed_to >= position
+        return indexed and self.pending_records == 0
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFacts:
+    """All that a plan is made of.
+
+    Attributes:
+        members: of the group at the origin; None: the cluster can't be asked.
+        members_at_target: likewise at the target.
+        problem: why the offset service could not answer; empty otherwise.
+    """
+
+    move: Move
+    partitions: tuple[PartitionFacts, ...] = ()
+    assignment: Assignment | None = None
+    members: int | None = None
+    members_at_target: int | None = None
+    problem: str = ""
+    now_ms: int = field(default=0, compare=False)
+
+
+def facts_from_pb(offsets: Sequence[pb.FailoverOffset]) -> tuple[PartitionFacts, ...]:
+    """Answers as values, by topic and partition."""
+    return tuple(sorted((_fact(item) for item in offsets), key=lambda fact: fact.topic_partition))
+
+
+def _fact(offset: pb.FailoverOffset) -> PartitionFacts:
+    origin = getattr(offset, "from")
+    return PartitionFacts(
+        answer=answer_from_pb(offset),
+        basis=origin.basis,
+        observed_at_ms=origin.observed_at_ms if origin.HasField("observed_at_ms") else None,
+        origin_indexed_to=origin.indexed_to if origin.HasField("indexed_to") else None,
+        origin_answers=origin.HasField("high_watermark"),
+        pending_records=offset.pending_records,
+        redelivery_records=offset.redelivery_records,
+        freshness_ms=offset.freshness_ms if offset.HasField("freshness_ms") else None,
+        lost=tuple(
+            LostSource(RegionName(source.region), gap.start, gap.end)
+            for source in offset.sources
+            for gap in source.never_delivered
+        ),
+        skips_cut=offset.HasField("skip_ranges_continue_at"),
+        explanation=offset.explanation,
+    )

@@ -1,0 +1,239 @@
+"""What a move asks of the outside, each question in one place: services, clusters, store."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from failover.facts import Kind, Move, MoveFacts, PartitionFacts, facts_from_pb
+from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record_of
+from offsetsvc.client import OffsetClient, at_cluster
+from offsetsvc.primary_convert import primary_from_pb
+from parallax.domain.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
+from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.primary import Assignment, Change, Stage
+from parallax.domain.progress import Progress
+from parallax.ports import ClusterWriter, GroupStore, OperationJournal
+
+_MEMBERS_S = 0.5
+"""Groups that move side by side share one listing of a cluster's groups."""
+
+_AWAY_S = 5.0
+"""A cluster that did not answer is not asked again for so long: a dead one costs a time-out per question."""
+
+T = TypeVar("T")
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Membership:
+    """Members of a cluster's groups, listed at most twice a second."""
+
+    def __init__(self, writer: ClusterWriter, clock: Callable[[], float] = time.monotonic) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._listed: tuple[float, Mapping[GroupName, int]] | None = None
+
+    def of(self, group: GroupName) -> int:
+        """How many members the group has.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        with self._lock:
+            now_s = self._clock()
+            if self._listed is None or now_s - self._listed[0] >= _MEMBERS_S:
+                self._listed = (now_s, {state.group: state.members for state in self._writer.groups()})
+            return self._listed[1].get(group, 0)
+
+
+@dataclass
+class Outside:
+    """Everything that a move touches.
+
+    Attributes:
+        client: asks the offset services.
+        writers: every aggregate cluster.
+        groups: what is remembered of groups.
+        journal: keeps what moves have done.
+        wait: waits so many seconds.
+    """
+
+    client: OffsetClient
+    writers: Mapping[ClusterName, ClusterWriter]
+    groups: GroupStore
+    journal: OperationJournal
+    now_ms: Callable[[], int] = wall_clock_ms
+    wait: Callable[[float], object] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    _members: dict[ClusterName, Membership] = field(default_factory=dict)
+    _away: dict[ClusterName, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._members = {name: Membership(writer, self.clock) for name, writer in self.writers.items()}
+
+    def writer(self, cluster: ClusterName) -> ClusterWriter:
+        """The cluster's writer.
+
+        Raises:
+            UnknownRegionError: there is no such aggregate cluster.
+        """
+        if cluster not in self.writers:
+            raise UnknownRegionError(
+                f"unknown aggregate cluster {cluster!r}; known: {', '.join(sorted(self.writers)) or 'none'}"
+            )
+        return self.writers[cluster]
+
+    def members(self, group: GroupName, cluster: ClusterName) -> int | None:
+        """How many members the group has there; None if the cluster does not answer."""
+        return self._ask(cluster, lambda _: self._members[cluster].of(group))
+
+    def commits(self, group: GroupName, cluster: ClusterName) -> Commits | None:
+        """The group's commits there; None if the cluster does not answer."""
+        return self._ask(cluster, lambda writer: dict(writer.committed(group)))
+
+    def _ask(self, cluster: ClusterName, question: Callable[[ClusterWriter], T]) -> T | None:
+        """The cluster's answer; None if it does not answer, or did not a moment ago."""
+        writer = self.writer(cluster)
+        if self.clock() < self._away.get(cluster, 0.0):
+            return None
+        try:
+            return question(writer)
+        except ClusterUnavailableError:
+            self._away[cluster] = self.clock() + _AWAY_S
+            return None
+
+    def assignment(self, group: GroupName) -> Assignment | None:
+        """Where the group is recorded as primary."""
+        return primary_from_pb(self.client.get_primary(group))
+
+    def offsets(self, move: Move) -> tuple[PartitionFacts, ...]:
+        """The services' answers for a move.
+
+        Raises:
+            ParallaxError: as `OffsetClient.get_group_failover_offsets` says.
+        """
+        answer = self.client.get_group_failover_offsets(
+            move.group, origin=at_cluster(move.origin), to=at_cluster(move.target)
+        )
+        return facts_from_pb(answer.offsets)
+
+    def facts(self, move: Move) -> MoveFacts:
+        """All that a plan of the move is made of; an answer that is missing is said, not raised.
+
+        Raises:
+            UnavailableError: the services can't say where the group is primary.
+        """
+        partitions: tuple[PartitionFacts, ...] = ()
+        problem = ""
+        try:
+            partitions = self.offsets(move)
+        except ParallaxError as error:
+            problem = f"[{error.code}] {error}"
+        return MoveFacts(
+            move=move,
+            partitions=partitions,
+            assignment=self.assignment(move.group),
+            members=self.members(move.group, move.origin),
+            members_at_target=self.members(move.group, move.target),
+            problem=problem,
+            now_ms=self.now_ms(),
+        )
+
+    def fence(self, move: Move, reason: str) -> int:
+        """Record that the group moves: nobody consumes, nobody else publishes. The fencing number that holds then."""
+        return self._decide(
+            Change(
+                move.group,
+                move.region,
+                cluster=move.target,
+                stage=Stage.MOVING,
+                moving_from=move.origin,
+                disaster=move.kind is Kind.DISASTER,
+                reason=reason,
+            )
+        )
+
+    def settle(self, move: Move, reason: str, expected_number: int | None = None) -> int:
+        """Record that the group has arrived; the fencing number that holds then.
+
+        Raises:
+            FencedError: another number than the expected one holds.
+        """
+        return self._decide(
+            Change(
+                move.group,
+                move.region,
+                cluster=move.target,
+                expected_number=expected_number,
+                disaster=move.kind is Kind.DISASTER,
+                reason=reason,
+            )
+        )
+
+    def _decide(self, change: Change) -> int:
+        return self.client.set_primary(change).decision.fencing_number
+
+    def save_progress(self, move: Move, partitions: Iterable[PartitionFacts]) -> None:
+        """Remember what the move leaves at the target: what the next move starts from."""
+        by_topic: dict[TopicName, dict[int, Progress]] = {}
+        for item in partitions:
+            answer, partition = item.answer, item.topic_partition
+            by_topic.setdefault(partition.topic, {})[partition.partition] = Progress(
+                move.target, answer.target_topic_id, answer.resume_offset, answer.vector
+            )
+        for topic, found in by_topic.items():
+            self.groups.save_progress(move.group, topic, found, moved_at_ms=self.now_ms())
+
+    def restore_progress(self, group: GroupName, snapshot: Snapshot, topics: Iterable[TopicName]) -> None:
+        """Remember what the group's moves had left before the snapshot."""
+        for topic in sorted(set(topics)):
+            before = {
+                item.partition: stored for item, stored in snapshot.progress.items() if item.topic == topic
+            }
+            since = [number for number in self.groups.progress(group, topic) if number not in before]
+            self.groups.void_progress(group, topic, since)
+            self.groups.save_progress(group, topic, before, moved_at_ms=self.now_ms())
+
+    def snapshot(self, move: Move, assignment: Assignment | None) -> Snapshot:
+        """The group as it is now, as far as clusters answer."""
+        commits = {
+            cluster: found
+            for cluster in (move.origin, move.target)
+            if (found := self.commits(move.group, cluster)) is not None
+        }
+        topics = sorted({item.topic for found in commits.values() for item in found})
+        progress: dict[TopicPartition, Progress] = {
+            TopicPartition(topic, partition): stored
+            for topic in topics
+            for partition, stored in self.groups.progress(move.group, topic).items()
+        }
+        return Snapshot(
+            commits,
+            progress,
+            0 if assignment is None else assignment.decision.fencing_number,
+            None if assignment is None else assignment.decision.primary,
+        )
+
+    def begin(self, move: Move, snapshot: Snapshot) -> MoveRecord:
+        """A new operation, kept before anything is changed."""
+        now_ms = self.now_ms()
+        return self.keep(MoveRecord(move, uuid.uuid4().hex, now_ms, now_ms * 1_000, Step.BEGUN, snapshot))
+
+    def keep(self, record: MoveRecord) -> MoveRecord:
+        """Keep how far a move is; returns it with its new version."""
+        newer = replace(record, version=max(record.version + 1, self.now_ms() * 1_000))
+        self.journal.save_operation(note_of(newer))
+        return newer
+
+    def records(self, group: GroupName) -> Sequence[MoveRecord]:
+        """The group's moves, the newest first."""
+        return [record_of(note) for note in self.journal.operations(group)]

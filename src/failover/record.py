@@ -1,0 +1,161 @@
+"""What a move has done so far, as kept in the journal: enough to go on, and to go back. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from failover.facts import Kind, Move
+from parallax.adapters.cassandra.group_codec import progress_from_text, progress_to_text
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.progress import Progress
+from parallax.ports import GroupCommit, OperationNote
+
+Commits = Mapping[TopicPartition, GroupCommit]
+
+
+class Step(Enum):
+    """How far a move is; each step may be taken again."""
+
+    BEGUN = "begun"
+    """The snapshot is kept; nothing was changed."""
+    FENCED = "fenced"
+    """The group is recorded as moving: nobody consumes, nobody else publishes."""
+    WRITTEN = "written"
+    """The final offsets stand at the target."""
+    DONE = "done"
+    """The target is primary."""
+    ABANDONED = "abandoned"
+    """The fence was lifted before anything was written; the group goes on where it was."""
+    ROLLED_BACK = "rolled_back"
+    """The snapshot was put back."""
+
+
+ENDED = {Step.DONE, Step.ABANDONED, Step.ROLLED_BACK}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A group before a move.
+
+    Attributes:
+        commits: by cluster, of those that answered.
+        progress: what its last moves had left.
+        fencing_number: 0 if no primary was recorded.
+        primary: the region that was primary; None if none was recorded.
+    """
+
+    commits: Mapping[ClusterName, Commits]
+    progress: Mapping[TopicPartition, Progress]
+    fencing_number: int
+    primary: RegionName | None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """A move as far as it has come.
+
+    Attributes:
+        version: grows with each note.
+        fencing_number: of its latest decision.
+        written: the commits put at the target.
+        problem: what stopped it last; empty otherwise.
+    """
+
+    move: Move
+    operation_id: str
+    started_at_ms: int
+    version: int
+    step: Step
+    snapshot: Snapshot
+    fencing_number: int = 0
+    written: Commits = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to go on with."""
+        return self.step in ENDED
+
+
+def note_of(record: MoveRecord) -> OperationNote:
+    """The record for the journal."""
+    move, snapshot = record.move, record.snapshot
+    body = {
+        "origin": move.origin,
+        "target": move.target,
+        "region": move.region,
+        "kind": move.kind.value,
+        "step": record.step.value,
+        "fencing_number": record.fencing_number,
+        "problem": record.problem,
+        "written": _commits_values(record.written),
+        "snapshot": {
+            "fencing_number": snapshot.fencing_number,
+            "primary": snapshot.primary,
+            "commits": {cluster: _commits_values(items) for cluster, items in snapshot.commits.items()},
+            "progress": [
+                [item.topic, item.partition, progress_to_text(progress)]
+                for item, progress in snapshot.progress.items()
+            ],
+        },
+    }
+    return OperationNote(
+        move.group, record.started_at_ms, record.operation_id, record.version, json.dumps(body)
+    )
+
+
+def record_of(note: OperationNote) -> MoveRecord:
+    """The record written by `note_of`."""
+    body = json.loads(note.body)
+    snapshot = body["snapshot"]
+    primary = snapshot["primary"]
+    return MoveRecord(
+        move=Move(
+            GroupName(note.group),
+            ClusterName(body["origin"]),
+            ClusterName(body["target"]),
+            RegionName(body["region"]),
+            Kind(body["kind"]),
+        ),
+        operation_id=note.operation_id,
+        started_at_ms=note.started_at_ms,
+        version=note.version,
+        step=Step(body["step"]),
+        snapshot=Snapshot(
+            commits={ClusterName(cluster): _commits(items) for cluster, items in snapshot["commits"].items()},
+            progress={
+                TopicPartition(TopicName(topic), partition): progress_from_text(text)
+                for topic, partition, text in snapshot["progress"]
+            },
+            fencing_number=snapshot["fencing_number"],
+            primary=None if primary is None else RegionName(primary),
+        ),
+        fencing_number=body["fencing_number"],
+        written=_commits(body["written"]),
+        problem=body["problem"],
+    )
+
+
+def _commits_values(commits: Commits) -> list[list[Any]]:
+    return [
+        [item.topic, item.partition, commit.next_offset, commit.leader_epoch, commit.metadata]
+        for item, commit in commits.items()
+    ]
+
+
+def _commits(values: list[list[Any]]) -> Commits:
+    return {
+        TopicPartition(TopicName(topic), partition): GroupCommit(TargetOffset(offset), epoch, metadata)
+        for topic, partition, offset, epoch, metadata in values
+    }

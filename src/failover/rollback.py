@@ -1,0 +1,144 @@
+"""Puts a group back to the snapshot of its last move, as long as nobody has consumed since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from failover.facts import Kind, Move
+from failover.outside import Outside
+from failover.record import Commits, MoveRecord, Step
+from parallax.domain.errors import ClusterUnavailableError, NotFoundError, RefusedError
+from parallax.domain.ids import ClusterName, GroupName, TopicPartition
+from parallax.ports import GroupCommit
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """What going back would do.
+
+    Attributes:
+        restore: commits to put back, by cluster.
+        kept: commits that the move made at its target where there had been none: they can't be taken back, and
+            hold a safe offset.
+        obstacles: what forbids it, one sentence each with what to do.
+    """
+
+    record: MoveRecord
+    restore: dict[ClusterName, Commits]
+    kept: tuple[TopicPartition, ...]
+    obstacles: tuple[str, ...]
+
+    @property
+    def move(self) -> Move:
+        """The move that is undone."""
+        return self.record.move
+
+
+def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False) -> RollbackPlan:
+    """What a rollback of the group's last move would do.
+
+    Args:
+        outside: services, clusters, store.
+        group: the group.
+        disaster: other regions of the store are gone: decide without them.
+
+    Raises:
+        NotFoundError: no move of the group is recorded.
+        UnavailableError: store or services do not answer.
+    """
+    record = next(iter(outside.records(group)), None)
+    if record is None:
+        raise NotFoundError(
+            f"group {group!r} was never moved by `parallax failover`: there is nothing to roll back"
+        )
+    record = replace(record, move=replace(record.move, kind=Kind.DISASTER if disaster else Kind.PLANNED))
+    move, snapshot = record.move, record.snapshot
+    now = {cluster: outside.commits(group, cluster) for cluster in (move.origin, move.target)}
+    restore: dict[ClusterName, Commits] = {}
+    for cluster, before in snapshot.commits.items():
+        present = now.get(cluster)
+        differing = {
+            item: commit
+            for item, commit in before.items()
+            if present is not None and present.get(item) != commit
+        }
+        if differing:
+            restore[cluster] = differing
+    kept = tuple(sorted(item for item in record.written if item not in snapshot.commits.get(move.target, {})))
+    return RollbackPlan(record, restore, kept, tuple(_obstacles(outside, record, now)))
+
+
+def _obstacles(outside: Outside, record: MoveRecord, now: dict[ClusterName, Commits | None]) -> Iterable[str]:
+    move, group = record.move, record.move.group
+    if record.step in {Step.ABANDONED, Step.ROLLED_BACK}:
+        yield f"the last move of group {group} was {record.step.value.replace('_', ' ')}: there is nothing to undo"
+        return
+    assignment = outside.assignment(group)
+    number = 0 if assignment is None else assignment.decision.fencing_number
+    going_back = assignment is not None and assignment.decision.reason == reason_of(record)
+    if record.step is Step.DONE and number != record.fencing_number and not going_back:
+        yield (
+            f"group {group} has fencing number {number}, its last move left {record.fencing_number}: somebody has "
+            "decided about it since; move it with `parallax failover`"
+        )
+    for cluster in (move.origin, move.target):
+        if now[cluster] is None:
+            yield f"{cluster} does not answer: the group can't be put back as it was"
+    present = now[move.target]
+    if present is not None:
+        gone_on = [item for item, commit in record.written.items() if not _same(present.get(item), commit)]
+        if gone_on:
+            yield (
+                f"group {group} has committed in {move.target} since ({', '.join(map(str, sorted(gone_on)[:5]))}): "
+                "to go back without losing that, use `parallax failback`"
+            )
+    members = outside.members(group, move.target)
+    if members:
+        yield f"group {group} has {members} member(s) in {move.target}: stop them first"
+
+
+def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
+    """Put the snapshot back; the record then.
+
+    Raises:
+        RefusedError: an obstacle is in the way, or the group has committed at the last moment.
+        FencedError: the group has members where commits are to be put back; run it again once they have left.
+        UnavailableError: something did not answer; run it again.
+    """
+    if plan.obstacles:
+        raise RefusedError("; ".join(plan.obstacles))
+    record, move = plan.record, plan.move
+    back = move.reversed(record.snapshot.primary)
+    reason = reason_of(record)
+    if record.step is Step.DONE:
+        outside.fence(back, reason)
+    present = _present(outside, move)
+    if any(not _same(present.get(item), commit) for item, commit in record.written.items()):
+        number = outside.settle(move, f"{reason} given up")
+        outside.keep(replace(record, fencing_number=number))
+        raise RefusedError(
+            f"group {move.group} has just committed in {move.target}: it stays there; use `parallax failback`"
+        )
+    for cluster, commits in plan.restore.items():
+        outside.writer(cluster).commit_for(move.group, commits)
+    topics = {item.topic for item in (*record.written, *record.snapshot.progress)}
+    outside.restore_progress(move.group, record.snapshot, topics)
+    number = outside.settle(back, reason)
+    return outside.keep(replace(record, step=Step.ROLLED_BACK, fencing_number=number))
+
+
+def reason_of(record: MoveRecord) -> str:
+    """The reason kept with the decisions of a rollback, by which an interrupted one is known again."""
+    return f"rollback {record.operation_id}"
+
+
+def _present(outside: Outside, move: Move) -> Commits:
+    found = outside.commits(move.group, move.target)
+    if found is None:
+        raise ClusterUnavailableError(f"{move.target} stopped answering; run the rollback again")
+    return found
+
+
+def _same(found: GroupCommit | None, wanted: GroupCommit) -> bool:
+    return found is not None and (found.next_offset, found.metadata) == (wanted.next_offset, wanted.metadata)

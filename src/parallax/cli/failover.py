@@ -1,0 +1,353 @@
+"""`parallax failover`, `failback` and `failover rollback`: groups move, go back, and are put back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+from failover.chosen import one_move, region_moves, way_back, ways_back
+from failover.execute import Ending, Limits, Mover, Result
+from failover.facts import Kind, Move
+from failover.many import in_order, side_by_side
+from failover.outside import Outside
+from failover.plan import MovePlan, make_plan
+from failover.rollback import plan_rollback, roll_back
+from failover.run import open_outside
+from parallax.cli.failover_story import (
+    plan_values,
+    result_values,
+    rollback_values,
+    show_plan,
+    show_plans,
+    show_results,
+    show_rollback,
+)
+from parallax.cli.offset_story import console
+from parallax.domain.errors import InvalidNameError
+from parallax.domain.ids import GroupName, RegionName
+from parallax.runtime.config import load
+from parallax.runtime.logs import configure_logging
+
+_AT_ONCE = 8
+_WAIT_S = 60.0
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
+]
+GroupArgument = Annotated[
+    str | None, typer.Argument(help="A consumer group. Or name a region with --region.")
+]
+ExecuteOption = Annotated[
+    bool, typer.Option("--execute", help="Carry the plan out. Without it the plan is only shown.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show the plan and change nothing: the default.")
+]
+DisasterOption = Annotated[
+    bool,
+    typer.Option(
+        "--disaster", help="The side that is left may be gone: nothing of it is needed or waited for."
+    ),
+]
+GapsOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-gaps", help="Go on although records will never be delivered; the plan names them."
+    ),
+]
+FirstOption = Annotated[
+    list[str] | None, typer.Option("--first", help="With --region: this group first; may be repeated.")
+]
+AtOnceOption = Annotated[int, typer.Option("--at-once", min=1, max=64, help="Groups that move side by side.")]
+DrainOption = Annotated[
+    float, typer.Option("--drain-timeout-s", min=0, help="Planned: how long a group may take to leave.")
+]
+CatchUpOption = Annotated[
+    float,
+    typer.Option(
+        "--catch-up-timeout-s", min=0, help="Planned: how long consumed records may take to arrive."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class _MoveByDefault(TyperGroup):
+    """``failover GROUP ...`` means ``failover move GROUP ...``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = ["move", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_MoveByDefault, no_args_is_help=True, help="Move groups to another region or cluster, and back."
+)
+
+
+@app.command("move")
+def move(
+    config: ConfigOption,
+    group: GroupArgument = None,
+    to: Annotated[str | None, typer.Option("--to", help="The region that shall be primary.")] = None,
+    to_cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--to-cluster", help="Another aggregate cluster for the same region: only its own is down."
+        ),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option("--from", help="Where the group consumes. Default: its recorded primary."),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", help="Move every group that consumes this region's cluster.")
+    ] = None,
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    disaster: DisasterOption = False,
+    accept_gaps: GapsOption = False,
+    first: FirstOption = None,
+    at_once: AtOnceOption = _AT_ONCE,
+    drain_timeout_s: DrainOption = _WAIT_S,
+    catch_up_timeout_s: CatchUpOption = _WAIT_S,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how a group (or a region's groups) would move; with --execute move it. The default command.
+
+    An interrupted command is simply run again: it goes on where it was.
+    """
+    kind = Kind.DISASTER if disaster else Kind.PLANNED
+    _require_one(group, region)
+    if region is not None and (to is None or to_cluster is not None or origin is not None):
+        raise InvalidNameError("--region goes with --to REGION, and without --to-cluster and --from")
+
+    def moves(outside: Outside, chosen: Callable[[GroupName], bool]) -> dict[GroupName, Move]:
+        if region is not None:
+            return region_moves(outside, region, to or "", chosen, kind)
+        name = GroupName(group or "")
+        found = one_move(outside, name, to_region=to, to_cluster=to_cluster, origin=origin, kind=kind)
+        return {name: found}
+
+    command = _Command(
+        config,
+        execute,
+        dry_run,
+        accept_gaps,
+        first or [],
+        at_once,
+        drain_timeout_s,
+        catch_up_timeout_s,
+        as_json,
+    )
+    target = to if to is not None else region_of_name(to_cluster)
+    command.run(moves, target=target, origin=region, many=region is not None)
+
+
+def failback(
+    config: ConfigOption,
+    group: GroupArgument = None,
+    region: Annotated[
+        str | None,
+        typer.Option("--region", help="Take back every group whose last move left this region's cluster."),
+    ] = None,
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    disaster: DisasterOption = False,
+    accept_gaps: GapsOption = False,
+    first: FirstOption = None,
+    at_once: AtOnceOption = _AT_ONCE,
+    drain_timeout_s: DrainOption = _WAIT_S,
+    catch_up_timeout_s: CatchUpOption = _WAIT_S,
+    as_json: JsonOption = False,
+) -> None:
+    """Move a group back to where its last move came from: the same rule the other way."""
+    kind = Kind.DISASTER if disaster else Kind.PLANNED
+    _require_one(group, region)
+
+    def moves(outside: Outside, chosen: Callable[[GroupName], bool]) -> dict[GroupName, Move]:
+        if region is not None:
+            return ways_back(outside, region, chosen, kind)
+        name = GroupName(group or "")
+        return {name: way_back(outside, name, kind)}
+
+    command = _Command(
+        config,
+        execute,
+        dry_run,
+        accept_gaps,
+        first or [],
+        at_once,
+        drain_timeout_s,
+        catch_up_timeout_s,
+        as_json,
+    )
+    command.run(moves, target=region, origin=None, many=region is not None)
+
+
+@app.command("rollback")
+def rollback(
+    group: Annotated[str, typer.Argument(help="A consumer group.")],
+    config: ConfigOption,
+    execute: ExecuteOption = False,
+    disaster: Annotated[
+        bool, typer.Option("--disaster", help="Decide without regions of the store that are gone.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a group back as it was before its last move, as long as it has not committed since."""
+    configure_logging(json=as_json or None)
+    with open_outside(load(config)) as outside:
+        plan = plan_rollback(outside, GroupName(group), disaster=disaster)
+        record = roll_back(outside, plan) if execute else None
+    if as_json:
+        values = rollback_values(plan)
+        values["done"] = record is not None
+        values["fencing_number"] = None if record is None else record.fencing_number
+        _print_json(values)
+    else:
+        out = console()
+        show_rollback(plan, out)
+        out.print(
+            "nothing was changed: --execute puts it back"
+            if record is None
+            else f"put back; fencing number {record.fencing_number}"
+        )
+    if record is None and plan.obstacles:
+        raise typer.Exit(1)
+
+
+def region_of_name(cluster: str | None) -> str | None:
+    """The region in a cluster's name, if one is named."""
+    return None if cluster is None else cluster.partition("-")[2]
+
+
+def _require_one(group: str | None, region: str | None) -> None:
+    if (group is None) == (region is None):
+        raise InvalidNameError("name one group, or a region's groups with --region")
+
+
+class _Command:
+    """Plans moves, shows them, carries them out."""
+
+    def __init__(
+        self,
+        config: Path,
+        execute: bool,
+        dry_run: bool,
+        accept_gaps: bool,
+        first: list[str],
+        at_once: int,
+        drain_s: float,
+        catch_up_s: float,
+        as_json: bool,
+    ) -> None:
+        if execute and dry_run:
+            raise InvalidNameError("--execute and --dry-run contradict each other")
+        configure_logging(json=as_json or None)
+        self._config = load(config)
+        self._execute = execute
+        self._limits = Limits(drain_s * 1_000, catch_up_s * 1_000, accept_gaps)
+        self._first = [GroupName(name) for name in first]
+        self._at_once = at_once
+        self._as_json = as_json
+
+    def run(
+        self,
+        moves: Callable[[Outside, Callable[[GroupName], bool]], dict[GroupName, Move]],
+        *,
+        target: str | None,
+        origin: str | None,
+        many: bool,
+    ) -> None:
+        """Find the moves, then plan or execute them; exit code 1 if one was refused or did not end well."""
+        near = None if target is None else RegionName(target)
+        far = None if origin is None else RegionName(origin)
+        with open_outside(self._config, target=near, origin=far) as outside:
+            found = moves(outside, self._config.groups.chosen)
+            groups = in_order(found, self._first)
+            if self._execute:
+                self._carry_out(outside, found, groups, many=many)
+            else:
+                self._plan(outside, found, groups, many=many)
+
+    def _plan(
+        self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
+    ) -> None:
+        plans = list(
+            side_by_side(
+                groups, lambda group: make_plan(outside.facts(moves[group])), at_once=self._at_once
+            ).values()
+        )
+        accept = self._limits.accept_gaps
+        if self._as_json:
+            values: Any = [plan_values(plan, accept_gaps=accept) for plan in plans]
+            _print_json(values if many else values[0])
+        else:
+            self._show_plans(plans, many=many)
+        if any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans):
+            raise typer.Exit(1)
+
+    def _show_plans(self, plans: list[MovePlan], *, many: bool) -> None:
+        out = console()
+        accept = self._limits.accept_gaps
+        if not plans:
+            out.print("no group has to move")
+            return
+        if many:
+            show_plans(plans, out, accept_gaps=accept)
+        else:
+            show_plan(plans[0], out, accept_gaps=accept)
+        out.print("nothing was changed: --execute carries this out")
+
+    def _carry_out(
+        self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
+    ) -> None:
+        mover = Mover(outside, self._limits)
+        with _bar(shown=not self._as_json) as bar:
+            task = bar.add_task("moving", total=len(groups))
+
+            def one(group: GroupName) -> Result:
+                return mover.move(
+                    moves[group], lambda words: bar.update(task, description=f"{group}: {words}")
+                )
+
+            results = list(
+                side_by_side(
+                    groups, one, at_once=self._at_once, done=lambda _group, _result: bar.advance(task)
+                ).values()
+            )
+        if self._as_json:
+            values: Any = [result_values(item, accept_gaps=self._limits.accept_gaps) for item in results]
+            _print_json(values if many else values[0])
+        elif results:
+            show_results(results, console())
+        else:
+            console().print("no group has to move")
+        if any(item.ending not in {Ending.MOVED, Ending.ALREADY_THERE} for item in results):
+            raise typer.Exit(1)
+
+
+def _bar(*, shown: bool) -> Progress:
+    """On standard error, so that standard output is the result alone."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        disable=not shown,
+        transient=True,
+    )
+
+
+def _print_json(values: Any) -> None:
+    sys.stdout.write(json.dumps(values, indent=2) + "\n")

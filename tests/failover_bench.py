@@ -1,0 +1,144 @@
+"""A world whose groups can be moved: real use cases, rule and executor over clusters and stores in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from tests.offset_world import GROUP, TOPIC, World, Writer
+
+from failover.execute import Limits, Mover, Result
+from failover.facts import Kind, Move
+from failover.outside import Outside
+from offsetsvc.client import OffsetClient
+from offsetsvc.convert import group_to_pb
+from offsetsvc.failover import FailoverRequest
+from offsetsvc.pb import offsets_pb2 as pb
+from offsetsvc.pb import primaries_pb2
+from offsetsvc.primary_convert import primaries_to_pb, primary_to_pb
+from offsetsvc.service import OffsetService
+from parallax.adapters.memory.operations import MemoryOperationJournal
+from parallax.domain.errors import ParallaxError
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicPartition
+from parallax.domain.primary import Assignment, Change
+from parallax.ports import GroupCommit
+from parallax.runtime.deadline import Deadline
+
+P0 = TopicPartition(TOPIC, 0)
+_BUDGET_MS = 10_000
+
+
+@dataclass
+class DirectClient:
+    """An `OffsetClient` without a wire; a test may make any call fail."""
+
+    service: OffsetService
+    failing: dict[str, ParallaxError] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    def _begin(self, method: str) -> None:
+        self.calls.append(method)
+        if method in self.failing:
+            raise self.failing[method]
+
+    def get_group_failover_offsets(
+        self, group: str, *, to: pb.Place, origin: pb.Place
+    ) -> pb.GetGroupFailoverOffsetsResponse:
+        self._begin("offsets")
+        request = FailoverRequest(GroupName(group), ClusterName(origin.cluster), ClusterName(to.cluster))
+        return group_to_pb(self.service.failover_offsets(request, Deadline.after_ms(_BUDGET_MS)))
+
+    def get_primary(self, group: str) -> primaries_pb2.Primary:
+        self._begin("get_primary")
+        return primary_to_pb(GroupName(group), self.service.primaries.get(GroupName(group)))
+
+    def list_primaries(self) -> primaries_pb2.ListPrimariesResponse:
+        return primaries_to_pb(self.service.primaries.all().items())
+
+    def set_primary(self, change: Change) -> primaries_pb2.Primary:
+        self._begin(f"set_primary {change.stage.value}")
+        found = self.service.primaries.set(change, Deadline.after_ms(_BUDGET_MS))
+        return primary_to_pb(change.group, found)
+
+
+@dataclass
+class Bench:
+    """A world with everything that moves groups."""
+
+    world: World
+    client: DirectClient
+    outside: Outside
+    waits: int = 0
+    while_waiting: Callable[[int], None] = lambda _turn: None
+
+    def wait(self, _seconds: float) -> None:
+        """Time passes: the world's clock goes on, and the test may change the world."""
+        self.world.now_ms += 250
+        self.waits += 1
+        self.while_waiting(self.waits)
+
+    def writer(self, region: str) -> Writer:
+        found = self.world.cluster(region)
+        assert isinstance(found, Writer)
+        return found
+
+    def commit(self, region: str, partition: int = 0, group: GroupName = GROUP) -> int | None:
+        found = self.writer(region).commits.get(group, {}).get(TopicPartition(TOPIC, partition))
+        return None if found is None else found.next_offset
+
+    def put(self, region: str, next_offset: int, group: GroupName, partition: int = 0) -> None:
+        """Another group commits."""
+        commits = self.writer(region).commits.setdefault(group, {})
+        commits[TopicPartition(TOPIC, partition)] = GroupCommit(TargetOffset(next_offset), -1, "")
+
+    def assignment(self, group: GroupName = GROUP) -> Assignment:
+        found = self.client.service.primaries.get(group)
+        assert found is not None
+        return found
+
+    def mover(self, **limits: Any) -> Mover:
+        return Mover(self.outside, Limits(**{"drain_ms": 0, "catch_up_ms": 0, **limits}))
+
+    def move(
+        self, origin: str, target: str, kind: Kind = Kind.PLANNED, group: GroupName = GROUP, **limits: Any
+    ) -> Result:
+        self.world.now_ms += 1_000
+        return self.mover(**limits).move(a_move(origin, target, kind, group))
+
+
+def a_move(origin: str, target: str, kind: Kind = Kind.PLANNED, group: GroupName = GROUP) -> Move:
+    names = ClusterName(f"aggregate-{origin}"), ClusterName(f"aggregate-{target}")
+    return Move(group, *names, RegionName(target), kind)
+
+
+def two_sources(world: World, partitions: Iterable[int] = (0,)) -> None:
+    """On a: a0..9 b0..9. On b: b0..9 a0..9. All indexed, nothing pending."""
+    for partition in partitions:
+        for source, target in (("a", "a"), ("b", "a"), ("b", "b"), ("a", "b")):
+            world.copy(source, target, 10, partition)
+        world.watermarks(partition)
+
+
+@contextmanager
+def failover_bench(regions: Sequence[str] = ("a", "b"), **options: Any) -> Iterator[Bench]:
+    """A bench over a new world."""
+    world = World(regions, **options)
+    for name, cluster in list(world.clusters.items()):
+        world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+    writers = {name: item for name, item in world.clusters.items() if isinstance(item, Writer)}
+    with world.service() as service:
+        client = DirectClient(service)
+        ticking = iter(range(10**9))
+        outside = Outside(
+            cast("OffsetClient", client),
+            writers,
+            world.groups,
+            MemoryOperationJournal(),
+            now_ms=lambda: world.now_ms,
+            clock=lambda: float(next(ticking)),
+        )
+        bench = Bench(world, client, outside)
+        outside.wait = bench.wait
+        yield bench

@@ -1,0 +1,542 @@
+"""Moves of groups, step by step, over the real rule and use cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tests.failover_bench import P0, Bench, a_move, failover_bench, two_sources
+from tests.offset_world import GROUP, TOPIC
+from tests.support import poll_until
+
+from failover.execute import Ending
+from failover.facts import Kind
+from failover.plan import make_plan
+from failover.record import Step, note_of, record_of
+from failover.rollback import plan_rollback, roll_back
+from parallax.adapters.memory.primaries import MemoryPrimaryStore
+from parallax.domain.errors import (
+    ClusterUnavailableError,
+    NotFoundError,
+    RefusedError,
+    StoreUnavailableError,
+)
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
+from parallax.domain.metadata import decode
+from parallax.domain.outcome import Outcome
+from parallax.domain.primary import Change, Mode, Stage, decide
+from parallax.ports import GroupCommit, ObservedCommit, Reach
+from parallax.runtime.deadline import Deadline
+
+ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """The group has consumed a0..9 and b0..4 on a."""
+    with failover_bench() as made:
+        two_sources(made.world)
+        made.world.commit("a", 15)
+        yield made
+
+
+def decided(bench: Bench, change: Change) -> None:
+    bench.client.service.primaries.set(change, Deadline.after_ms(1_000))
+
+
+class TestPlan:
+    def test_it_foretells_every_partition(self, bench: Bench) -> None:
+        plan = make_plan(bench.outside.facts(a_move("a", "b")))
+
+        (item,) = plan.partitions
+        assert (item.origin_next_offset, item.basis, item.resume_offset) == (15, "committed", 5)
+        assert (item.skip_ranges, item.skip_records, item.redelivery_records) == (1, 10, 10)
+        assert (item.pending_records, item.settled, item.freshness_ms) == (0, True, 0)
+        assert plan.refusals(accept_gaps=False) == ()
+        assert (plan.outcome, plan.redelivery_records, plan.unknown) == (Outcome.OK, 10, ())
+
+    def test_what_is_pending_is_waited_for(self, bench: Bench) -> None:
+        bench.world.copy("a", "a", 5)
+        bench.world.watermark("b", "a")
+        bench.world.commit("a", 25)
+
+        plan = make_plan(bench.outside.facts(a_move("a", "b")))
+
+        assert plan.pending_records == 5
+        assert not plan.settled
+        assert any("5 consumed record(s) have reached aggregate-b" in text for text in plan.waits_for)
+
+    def test_a_trimmed_target_is_a_gap_that_must_be_accepted(self, bench: Bench) -> None:
+        bench.world.trim("b", 8)
+
+        plan = make_plan(bench.outside.facts(a_move("a", "b")))
+
+        assert len(plan.gaps) == 1
+        assert "retention at aggregate-b" in plan.gaps[0]
+        assert "--accept-gaps" in plan.refusals(accept_gaps=False)[0]
+        assert plan.refusals(accept_gaps=True) == ()
+
+    def test_a_lost_range_that_the_move_crosses_is_a_gap(self, bench: Bench) -> None:
+        bench.world.copy("a", "a", 3)
+        bench.world.lose("a", "b", 3)
+        bench.world.copy("a", "b", 2)
+        bench.world.watermarks()
+
+        plan = make_plan(bench.outside.facts(a_move("a", "b")))
+
+        assert any("[10, 13) of region a were lost to retention" in gap for gap in plan.gaps)
+
+    def test_a_partition_that_the_target_lacks_is_a_gap(self, bench: Bench) -> None:
+        del bench.writer("b").infos[TOPIC]
+
+        plan = make_plan(bench.outside.facts(a_move("a", "b")))
+
+        assert any("aggregate-b has no such partition" in gap for gap in plan.gaps)
+
+    def test_a_dead_origin_is_for_disasters_alone(self, bench: Bench) -> None:
+        bench.world.groups.save_observed(list(_observed(bench)))
+        bench.writer("a").away = True
+
+        planned = make_plan(bench.outside.facts(a_move("a", "b")))
+        disaster = make_plan(bench.outside.facts(a_move("a", "b", Kind.DISASTER)))
+
+        assert any("with --disaster" in text for text in planned.obstacles)
+        assert disaster.obstacles == ()
+        assert any("the position 15 was seen" in text for text in disaster.unknown)
+        assert disaster.partitions[0].resume_offset == 5
+
+    def test_a_dead_target_can_not_be_moved_to(self, bench: Bench) -> None:
+        bench.writer("b").away = True
+
+        plan = make_plan(bench.outside.facts(a_move("a", "b")))
+
+        assert any("aggregate-b does not answer" in text for text in plan.obstacles)
+
+    def test_members_at_the_target_are_an_obstacle(self, bench: Bench) -> None:
+        bench.writer("b").commits[GROUP] = {}
+        bench.writer("b").members[GROUP] = 2
+
+        plan = make_plan(bench.outside.facts(a_move("a", "b")))
+
+        assert any("2 member(s) in aggregate-b already" in text for text in plan.obstacles)
+
+    def test_a_group_that_nobody_knows_has_a_problem_not_a_plan(self, bench: Bench) -> None:
+        plan = make_plan(bench.outside.facts(a_move("a", "b", group=GroupName("nobody"))))
+
+        assert plan.partitions == ()
+        assert any("UNKNOWN_GROUP" in text for text in plan.obstacles)
+
+    @pytest.mark.parametrize(
+        ("changes", "says"),
+        [
+            ([Change(GROUP, RegionName("a"), mode=Mode.ACTIVE_ACTIVE)], "active/active"),
+            ([Change(GROUP, RegionName("a"), cluster=ClusterName("aggregate-c"))], "consumes aggregate-c"),
+            (
+                [
+                    Change(GROUP, RegionName("a")),
+                    Change(GROUP, RegionName("c"), stage=Stage.MOVING),
+                ],
+                "on its way from aggregate-a to aggregate-c",
+            ),
+        ],
+    )
+    def test_what_was_decided_stands(self, changes: list[Change], says: str) -> None:
+        with failover_bench(("a", "b", "c")) as bench:
+            bench.world.commit("a", 0)
+            for change in changes:
+                decided(bench, change)
+            plan = make_plan(bench.outside.facts(a_move("a", "b")))
+            assert any(says in text for text in plan.obstacles)
+
+
+class TestPlanned:
+    def test_a_group_moves_with_exact_offsets(self, bench: Bench) -> None:
+        result = bench.move("a", "b", drain_ms=1_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("b") == 5
+        metadata = decode(bench.writer("b").commits[GROUP][P0].metadata)
+        assert [(item.start, item.end) for item in metadata.skips] == [(10, 20)]
+        assert 0 < metadata.fencing_number < result.fencing_number
+        assert bench.assignment().consumed_cluster == ON_B
+        assert bench.assignment().decision.fencing_number == result.fencing_number
+        assert bench.world.groups.progress(GROUP, TOPIC)[0].cluster == ON_B
+        (record,) = bench.outside.records(GROUP)
+        assert (record.step, record.snapshot.commits[ON_A][P0].next_offset) == (Step.DONE, 15)
+
+    def test_it_waits_for_members_to_leave(self, bench: Bench) -> None:
+        bench.writer("a").members[GROUP] = 3
+
+        def leave(turn: int) -> None:
+            assert not bench.assignment().is_primary(RegionName("a"))
+            if turn == 4:
+                bench.world.commit("a", 18)
+                bench.writer("a").members[GROUP] = 0
+
+        bench.while_waiting = leave
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("b") == 8
+
+    def test_members_that_stay_lift_the_fence(self, bench: Bench) -> None:
+        bench.writer("a").members[GROUP] = 3
+
+        result = bench.move("a", "b")
+
+        assert result.ending is Ending.ABANDONED
+        assert "3 member(s) in aggregate-a: stop them" in result.problem
+        assert bench.commit("b") is None
+        assert bench.assignment().consumed_cluster == ON_A
+        assert bench.outside.records(GROUP)[0].step is Step.ABANDONED
+
+    def test_commits_without_members_keep_it_waiting(self, bench: Bench) -> None:
+        def commit(turn: int) -> None:
+            if turn < 4:
+                bench.world.commit("a", 15 + turn)
+
+        bench.while_waiting = commit
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("b") == 8
+
+    def test_it_waits_until_the_target_has_all_that_was_consumed(self, bench: Bench) -> None:
+        bench.world.copy("a", "a", 5)
+        bench.world.watermark("b", "a")
+        bench.world.commit("a", 25)
+
+        def arrive(turn: int) -> None:
+            if turn == 3:
+                bench.world.copy("a", "b", 5)
+                bench.world.watermark("b", "b")
+
+        bench.while_waiting = arrive
+        result = bench.move("a", "b", drain_ms=10_000, catch_up_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert result.plan is not None
+        assert (result.plan.pending_records, result.plan.redelivery_records) == (0, 0)
+        assert bench.commit("b") == 25
+
+    def test_what_never_arrives_lifts_the_fence(self, bench: Bench) -> None:
+        bench.world.copy("a", "a", 5)
+        bench.world.watermark("b", "a")
+        bench.world.commit("a", 25)
+
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.ABANDONED
+        assert "look whether replication runs" in result.problem
+        assert bench.assignment().consumed_cluster == ON_A
+
+    def test_a_group_that_is_there_already_is_left_alone(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        written = len(bench.writer("b").written)
+
+        assert bench.move("a", "b").ending is Ending.ALREADY_THERE
+        assert len(bench.writer("b").written) == written
+
+    def test_a_refused_move_changes_nothing(self, bench: Bench) -> None:
+        bench.world.trim("b", 8)
+
+        result = bench.move("a", "b")
+
+        assert result.ending is Ending.REFUSED
+        assert bench.client.service.primaries.get(GROUP) is None
+        assert list(bench.outside.records(GROUP)) == []
+        assert bench.move("a", "b", drain_ms=1_000, accept_gaps=True).ending is Ending.MOVED
+
+    def test_somebody_who_joins_at_the_target_meanwhile_lifts_the_fence(self, bench: Bench) -> None:
+        def join(turn: int) -> None:
+            bench.writer("b").commits.setdefault(GROUP, {})
+            bench.writer("b").members[GROUP] = turn
+
+        bench.while_waiting = join
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.ABANDONED
+        assert "has joined in aggregate-b meanwhile" in result.problem
+        assert bench.assignment().consumed_cluster == ON_A
+        assert bench.world.groups.progress(GROUP, TOPIC) == {}
+
+    def test_somebody_who_keeps_committing_at_the_target_stops_it(self, bench: Bench) -> None:
+        writer = bench.writer("b")
+
+        def overwrite() -> None:
+            writer.commits[GROUP][P0] = GroupCommit(TargetOffset(19), -1, "mine")
+
+        writer.after_write = overwrite
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.INTERRUPTED
+        assert "somebody else commits" in result.problem
+
+    def test_only_a_cluster_may_be_given_up(self, bench: Bench) -> None:
+        decided(bench, Change(GROUP, RegionName("a")))
+        here = replace(a_move("a", "b"), region=RegionName("a"))
+
+        result = bench.mover(drain_ms=1_000).move(here)
+
+        assert result.ending is Ending.MOVED, result.problem
+        decision = bench.assignment().decision
+        assert (decision.primary, decision.cluster) == ("a", ON_B)
+
+
+class TestDisaster:
+    def test_nothing_of_the_dead_side_is_needed(self, bench: Bench) -> None:
+        bench.world.groups.save_observed(list(_observed(bench)))
+        bench.writer("a").away = True
+
+        result = bench.move("a", "b", Kind.DISASTER)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("b") == 5
+        assert bench.assignment().decision.disaster
+        assert ON_A not in bench.outside.records(GROUP)[0].snapshot.commits
+
+    def test_pending_records_do_not_hold_it_up(self, bench: Bench) -> None:
+        bench.world.copy("a", "a", 5)
+        bench.world.watermark("b", "a")
+        bench.world.commit("a", 25)
+
+        result = bench.move("a", "b", Kind.DISASTER)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert result.plan is not None
+        assert result.plan.pending_records == 5
+        assert decode(bench.writer("b").commits[GROUP][P0].metadata).complete_to is not None
+
+    def test_a_dual_group_is_settled_by_it(self, bench: Bench) -> None:
+        decided(bench, Change(GROUP, RegionName("a"), disaster=True))
+        elsewhere = MemoryPrimaryStore()
+        site = replace(bench.client.service.primaries.site, decided_in=RegionName("b"))
+        decision = decide(Change(GROUP, RegionName("b"), disaster=True), [], site, 1)
+        assert elsewhere.append(decision, after=0, reach=Reach.HERE)
+        bench.world.primaries.absorb(elsewhere)
+        assert bench.assignment().dual_active
+        assert bench.move("a", "b").ending is Ending.REFUSED
+        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        assert not bench.assignment().dual_active
+
+
+class TestThereAndBack:
+    def test_failback_right_after_is_exact(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+
+        result = bench.move("b", "a", drain_ms=1_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("a") == 15
+
+    def test_unconsumed_records_that_never_left_the_origin_are_consumed_after_failback(
+        self, bench: Bench
+    ) -> None:
+        bench.world.copy("a", "a", 5)  # on a at 20..24, never copied to b before the disaster
+        bench.world.watermark("b", "a")
+        bench.world.groups.save_observed(list(_observed(bench)))
+        bench.writer("a").away = True
+        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        bench.world.copy("b", "b", 4)
+        bench.world.watermark("b", "b")
+        bench.world.commit("b", 24)
+        bench.writer("a").away = False
+        bench.world.copy("a", "b", 5)  # the replicator is back: a10..14 at b 24..28
+        bench.world.copy("b", "a", 4)
+        bench.world.watermarks()
+
+        # The service looks every half second whether a cluster is back; until then the move is refused.
+        def moved_back() -> bool:
+            result = bench.move("b", "a", drain_ms=1_000, catch_up_ms=1_000)
+            assert result.ending is Ending.MOVED or "do not reach aggregate-a" in result.problem
+            return result.ending is Ending.MOVED
+
+        poll_until(moved_back, within_s=20, what="the way back")
+        assert bench.commit("a") == 20  # a10..14 were consumed nowhere
+
+    def test_three_regions_in_a_circle(self) -> None:
+        with failover_bench(("a", "b", "c")) as bench:
+            for target, order in (("a", "abc"), ("b", "cab"), ("c", "bca")):
+                for source in order:
+                    bench.world.copy(source, target, 10)
+            bench.world.watermarks()
+            bench.world.commit("a", 15)  # a0..9 b0..4
+            for origin, target in (("a", "b"), ("b", "c"), ("c", "a")):
+                assert bench.move(origin, target, drain_ms=1_000).ending is Ending.MOVED
+            assert bench.commit("a") == 15
+
+
+class TestInterruption:
+    @pytest.mark.parametrize(
+        "method", ["offsets", "get_primary", "set_primary moving", "set_primary settled"]
+    )
+    def test_it_goes_on_where_a_service_did_not_answer(self, bench: Bench, method: str) -> None:
+        bench.client.failing[method] = StoreUnavailableError("store: away")
+        first = bench.move("a", "b", drain_ms=1_000)
+        assert first.ending in {Ending.INTERRUPTED, Ending.REFUSED}
+        bench.client.failing.clear()
+        bench.world.now_ms += 5_000
+
+        second = bench.move("a", "b", drain_ms=1_000)
+
+        assert second.ending is Ending.MOVED, second.problem
+        assert bench.commit("b") == 5
+        newest = bench.outside.records(GROUP)[0]
+        assert (newest.step, newest.problem) == (Step.DONE, "")
+
+    def test_the_snapshot_is_that_of_the_beginning(self, bench: Bench) -> None:
+        bench.writer("b").commits[GROUP] = {P0: GroupCommit(TargetOffset(2), -1, "before")}
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+
+        (record,) = bench.outside.records(GROUP)
+        assert record.snapshot.commits[ON_B][P0].metadata == "before"
+
+    def test_a_planned_move_may_be_finished_as_a_disaster(self, bench: Bench) -> None:
+        bench.world.groups.save_observed(list(_observed(bench)))
+
+        def die(_turn: int) -> None:
+            bench.writer("a").away = True
+            bench.client.failing["set_primary settled"] = StoreUnavailableError("store: no majority")
+
+        bench.while_waiting = die
+        assert bench.move("a", "b", drain_ms=500).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+
+        result = bench.move("a", "b", Kind.DISASTER)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert len(bench.outside.records(GROUP)) == 1
+
+    def test_a_move_that_died_before_its_last_note_is_noted_as_done(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        (record,) = bench.outside.records(GROUP)
+        bench.outside.keep(replace(record, step=Step.WRITTEN))
+
+        assert bench.move("a", "b").ending is Ending.ALREADY_THERE
+        assert bench.outside.records(GROUP)[0].step is Step.DONE
+
+
+class TestRollback:
+    def test_it_puts_back_what_was(self, bench: Bench) -> None:
+        bench.writer("b").commits[GROUP] = {P0: GroupCommit(TargetOffset(2), -1, "before")}
+        bench.move("a", "b", drain_ms=1_000)
+        plan = plan_rollback(bench.outside, GROUP)
+        assert plan.obstacles == ()
+        assert list(plan.restore) == [ON_B]
+
+        record = roll_back(bench.outside, plan)
+
+        assert bench.writer("b").commits[GROUP][P0].metadata == "before"
+        assert bench.commit("a") == 15
+        assert bench.assignment().consumed_cluster == ON_A
+        assert bench.world.groups.progress(GROUP, TOPIC) == {}
+        assert record.step is Step.ROLLED_BACK
+        assert any("nothing to undo" in text for text in plan_rollback(bench.outside, GROUP).obstacles)
+
+    def test_earlier_progress_is_put_back_too(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        bench.move("b", "a", drain_ms=1_000)
+        before = bench.world.groups.progress(GROUP, TOPIC)
+        bench.move("a", "b", drain_ms=1_000)
+        bench.world.now_ms += 1_000
+
+        roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+
+        assert bench.world.groups.progress(GROUP, TOPIC) == before
+
+    def test_a_commit_that_had_not_been_there_stays_and_is_said(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        plan = plan_rollback(bench.outside, GROUP)
+        assert plan.kept == (P0,)
+        roll_back(bench.outside, plan)
+        assert bench.commit("b") == 5
+
+    def test_once_the_group_has_committed_it_is_a_failback(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        bench.world.commit("b", 9)
+
+        plan = plan_rollback(bench.outside, GROUP)
+
+        assert any("use `parallax failback`" in text for text in plan.obstacles)
+        with pytest.raises(RefusedError, match="failback"):
+            roll_back(bench.outside, plan)
+        assert bench.assignment().consumed_cluster == ON_B
+
+    def test_a_commit_at_the_last_moment_leaves_the_group_there(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        plan = plan_rollback(bench.outside, GROUP)
+        bench.world.commit("b", 9)
+
+        with pytest.raises(RefusedError, match="has just committed"):
+            roll_back(bench.outside, plan)
+
+        assert bench.assignment().consumed_cluster == ON_B
+        assert bench.commit("b") == 9
+
+    def test_an_interrupted_rollback_goes_on(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        with pytest.raises(StoreUnavailableError):
+            roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+        bench.client.failing.clear()
+
+        plan = plan_rollback(bench.outside, GROUP)
+
+        assert plan.obstacles == ()
+        assert roll_back(bench.outside, plan).step is Step.ROLLED_BACK
+        assert bench.assignment().consumed_cluster == ON_A
+
+    def test_an_unfinished_move_can_be_rolled_back(self, bench: Bench) -> None:
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        bench.move("a", "b", drain_ms=1_000)
+        bench.client.failing.clear()
+
+        roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+
+        assert bench.assignment().consumed_cluster == ON_A
+
+    @pytest.mark.parametrize("region", ["a", "b"])
+    def test_a_cluster_that_is_away_is_an_obstacle(self, bench: Bench, region: str) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        bench.writer(region).away = True
+        plan = plan_rollback(bench.outside, GROUP)
+        assert any(f"aggregate-{region} does not answer" in text for text in plan.obstacles)
+
+    def test_members_and_later_decisions_are_obstacles(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        bench.writer("b").members[GROUP] = 1
+        decided(bench, Change(GROUP, RegionName("b"), renew=True))
+        obstacles = " ".join(plan_rollback(bench.outside, GROUP).obstacles)
+        assert "1 member(s) in aggregate-b: stop them first" in obstacles
+        assert "somebody has decided about it since" in obstacles
+
+    def test_a_cluster_that_dies_at_the_last_moment_is_waited_for(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        plan = plan_rollback(bench.outside, GROUP)
+        bench.writer("b").away = True
+        with pytest.raises(ClusterUnavailableError, match="run the rollback again"):
+            roll_back(bench.outside, plan)
+
+    def test_a_group_that_was_never_moved_has_nothing_to_roll_back(self, bench: Bench) -> None:
+        with pytest.raises(NotFoundError, match="never moved"):
+            plan_rollback(bench.outside, GROUP)
+
+
+def test_a_record_survives_the_journal(bench: Bench) -> None:
+    bench.move("a", "b", drain_ms=1_000)
+    bench.move("b", "a", drain_ms=1_000)
+    for record in bench.outside.records(GROUP):
+        assert record.snapshot.commits
+        assert record_of(note_of(record)) == record
+    assert bench.outside.records(GROUP)[0].snapshot.progress
+
+
+def _observed(bench: Bench) -> Iterator[ObservedCommit]:
+    for item, commit in bench.writer("a").commits[GROUP].items():
+        topic_id = bench.writer("a").infos[TOPIC].topic_id
+        yield ObservedCommit(GROUP, ON_A, item, topic_id, commit.next_offset, -1, bench.world.now_ms - 700)
