@@ -1,7 +1,7 @@
 """Carries a move out, step by step. Every step may be taken again, so an interrupted move is simply run again.
 
 1. Keep a snapshot of the group.
-2. Fence: record that the group moves. FailoverConsumers stop, the syncjob leaves the group alone.
+2. Fence: record that the group moves. FailoverConsumers stop and report, the syncjob leaves the group alone.
 3. Planned: wait until the origin has no member and its commits stand still, then until all that was consumed is at
    the target and indexed. If that takes too long the fence is lifted and nothing has changed.
 4. Ask for the final offsets, write them at the target, read them back.
@@ -73,11 +73,14 @@ class Limits:
     Attributes:
         drain_ms: for the group to leave its cluster.
         catch_up_ms: for the target to have all that was consumed.
+        handover_ms: disaster: for FailoverConsumers to hear of the fence and report what they have delivered, so
+            that whoever gets their partitions goes on from there.
         accept_gaps: go on although records will never be delivered; the plan names them.
     """
 
     drain_ms: float = 60_000
     catch_up_ms: float = 60_000
+    handover_ms: float = 1_000
     accept_gaps: bool = False
 
 
@@ -165,6 +168,9 @@ class _Moving:
             if self._move.kind is Kind.PLANNED:
                 self._drain()
                 self._catch_up()
+            else:
+                self._tell("waiting for consumers to report")
+                self._outside.wait(self._limits.handover_ms / 1_000)
             plan = self._write()
         except _AbandonedError as error:
             return self._abandon(str(error))

@@ -21,6 +21,7 @@ from offsetsvc.consumer.engine import Engine
 from offsetsvc.consumer.errors import (
     ConsumerClosedError,
     ConsumerConfigError,
+    GroupMovingError,
     NoStartOffsetError,
     OffsetServiceAwayError,
     StaleMessageError,
@@ -29,6 +30,8 @@ from offsetsvc.consumer.events import EventKind, FailoverEvent, PartitionStart
 from offsetsvc.consumer.ports import ConsumerFactory, InnerConsumer, OffsetService, Rebalance
 from offsetsvc.consumer.settings import MoveFrom, OnNoOffset, OnServiceAway, Policies, read_settings
 from offsetsvc.consumer.site import Subscription
+from offsetsvc.primary_convert import primary_from_pb
+from parallax.domain.primary import Assignment
 
 __all__ = [
     "ConsumerClosedError",
@@ -36,6 +39,7 @@ __all__ = [
     "EventKind",
     "FailoverConsumer",
     "FailoverEvent",
+    "GroupMovingError",
     "NoStartOffsetError",
     "OffsetServiceAwayError",
     "PartitionStart",
@@ -57,6 +61,8 @@ class FailoverConsumer:
         on_event: told of moves, pending records and skipped ones, in the thread that polls.
         moved_from: the region that the group consumed until now, when this process starts in another one: the
             first thing that it does is to move. The positions are those that the group committed or reported.
+        follow_primary: go where the group is recorded as primary (docs/failover.md): stop when a move begins, go
+            on where it ends.
         on_no_offset: where a partition starts that the group never committed on: ``earliest``, ``latest`` or
             ``error``.
         on_service_away: when an answer is needed and no offset service gives it within ``service_timeout_ms``:
@@ -84,6 +90,7 @@ class FailoverConsumer:
         services: Sequence[str] | OffsetService,
         on_event: Callable[[FailoverEvent], None] | None = None,
         moved_from: str | None = None,
+        follow_primary: bool = False,
         on_no_offset: OnNoOffset = "earliest",
         on_service_away: OnServiceAway = "wait",
         move_from: MoveFrom = "delivered",
@@ -114,6 +121,7 @@ class FailoverConsumer:
             factory=_confluent_consumer if consumer_factory is None else consumer_factory,
             on_event=on_event,
             moved_from=None if moved_from == region else moved_from,
+            follow_primary=follow_primary,
         )
 
     def __enter__(self) -> Self:
@@ -135,6 +143,12 @@ class FailoverConsumer:
     def moving(self) -> bool:
         """Whether a move was asked for and no partition is assigned at its destination yet."""
         return self._engine.moving
+
+    @property
+    def primary(self) -> Assignment | None:
+        """Where the group is primary, with the fencing number to publish with; None: not decided, or not followed."""
+        found = self._engine.primary
+        return None if found is None else primary_from_pb(found)
 
     @property
     def skipped_records(self) -> int:
@@ -170,28 +184,28 @@ class FailoverConsumer:
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions, from their offsets; without one from the commit, or by ``on_no_offset``."""
-        self._engine.check_open()
+        self._engine.check_settled()
         self._engine.site.assign(partitions)
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions too."""
-        self._engine.check_open()
+        self._engine.check_settled()
         self._engine.site.assign(partitions, incremental=True)
 
     def unassign(self) -> None:
         """Read nothing."""
-        self._engine.check_open()
+        self._engine.check_settled()
         self._engine.site.unassign()
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions no more."""
-        self._engine.check_open()
+        self._engine.check_settled()
         self._engine.site.unassign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """What is read."""
         self._engine.check_open()
-        return self._inner.assignment()
+        return [] if self._engine.between_clusters else self._inner.assignment()
 
     def poll(self, timeout: float = -1) -> Message | None:
         """The next unconsumed record, or an error event; None after ``timeout`` seconds (negative: never).
@@ -230,7 +244,7 @@ class FailoverConsumer:
             StaleMessageError: the message or offset belongs to the cluster before the last move.
             KafkaException: the cluster refused, or nothing was stored (``_NO_OFFSET``).
         """
-        self._engine.check_open()
+        self._engine.check_settled()
         site = self._engine.site
         if message is not None:
             self._engine.provenance.check(message, site.generation)
@@ -265,7 +279,7 @@ class FailoverConsumer:
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """The group's committed offsets at the present cluster."""
-        self._engine.check_open()
+        self._engine.check_settled()
         return self._inner.committed(list(partitions), timeout)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -281,12 +295,12 @@ class FailoverConsumer:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Deliver nothing of these partitions until `resume`."""
-        self._engine.check_open()
+        self._engine.check_settled()
         self._engine.site.delivery.pause([key_of(item) for item in partitions])
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Deliver again."""
-        self._engine.check_open()
+        self._engine.check_settled()
         self._engine.site.delivery.resume([key_of(item) for item in partitions])
 
     def seek(self, partition: TopicPartition) -> None:
@@ -300,12 +314,12 @@ class FailoverConsumer:
         cached: bool = False,  # noqa: FBT001, FBT002 - confluent-kafka's own signature
     ) -> tuple[int, int]:
         """Log start and last stable offset of a partition of the present cluster."""
-        self._engine.check_open()
+        self._engine.check_settled()
         return self._inner.get_watermark_offsets(partition, timeout, cached=cached)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """Metadata of the present cluster."""
-        self._engine.check_open()
+        self._engine.check_settled()
         return self._inner.list_topics(topic, timeout) if topic else self._inner.list_topics(timeout=timeout)
 
     def close(self) -> None:

@@ -404,8 +404,9 @@ class TestInterruption:
             bench.client.failing["set_primary settled"] = StoreUnavailableError("store: no majority")
 
         bench.while_waiting = die
-        assert bench.move("a", "b", drain_ms=500).ending is Ending.INTERRUPTED
+        assert bench.move("a", "b", drain_ms=50).ending is Ending.INTERRUPTED
         bench.client.failing.clear()
+        bench.while_waiting = lambda _turn: None
 
         result = bench.move("a", "b", Kind.DISASTER)
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from confluent_kafka import Message, TopicPartition
 
 from offsetsvc.consumer.choose import StartChooser
 from offsetsvc.consumer.commits import Provenance
 from offsetsvc.consumer.delivery import Delivery, key_of
-from offsetsvc.consumer.errors import ConsumerClosedError, OffsetServiceAwayError
+from offsetsvc.consumer.errors import ConsumerClosedError, GroupMovingError, OffsetServiceAwayError
 from offsetsvc.consumer.events import EventKind, EventQueue, FailoverEvent
+from offsetsvc.consumer.follow import Follower
+from offsetsvc.consumer.inner import InnerConsumers
 from offsetsvc.consumer.leaving import Leaving
-from offsetsvc.consumer.move import Asker, MoveAnswer, MoveRequest, MoveTask, is_away
-from offsetsvc.consumer.ports import ConsumerFactory, InnerConsumer, OffsetService
+from offsetsvc.consumer.move import Asker, MoveAnswer, MoveRequest, MoveTask, Position, is_away
+from offsetsvc.consumer.ports import ConsumerFactory, Key, OffsetService
 from offsetsvc.consumer.positions import moving_positions, reported_positions
 from offsetsvc.consumer.report import Report, Reporter
+from offsetsvc.consumer.service_state import ServiceState
 from offsetsvc.consumer.settings import Policies, Settings
 from offsetsvc.consumer.site import Site, Subscription, Tools
+from offsetsvc.pb import primaries_pb2
 from parallax.domain.errors import ParallaxError
 from parallax.runtime.deadline import Deadline
 
@@ -53,11 +57,12 @@ class Engine:
         factory: ConsumerFactory,
         on_event: Callable[[FailoverEvent], None] | None,
         moved_from: str | None,
+        follow_primary: bool,
     ) -> None:
         self._settings = settings
         self._policies = policies
         self._service = service
-        self._factory = factory
+        self._inner = InnerConsumers(settings, factory, lambda: self.site.generation)
         self._events = EventQueue(on_event)
         self._closed = threading.Event()
         self._asker = Asker(
@@ -69,21 +74,34 @@ class Engine:
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
         self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
         self._leaving = Leaving()
+        self._follower = Follower(service, settings.group) if follow_primary else None
+        self._fenced: dict[Key, Position] | None = None  # what was delivered before the group's move began
         self._subscription: Subscription | None = None
         self._wanted: tuple[str, float] | None = None
         self._task: MoveTask | None = None
-        self._service_away = False
+        self._service_state = ServiceState(policies, self._reporter, self._events)
         self._tend_at_s = 0.0
         self._moved_from = moved_from
         self.provenance = Provenance()
-        self.site = Site(self._tools, self._inner(region, 0), region, generation=0)
+        self.site = Site(self._tools, self._inner.make(region, 0), region, generation=0)
 
     # --- what the application calls -----------------------------------------------------------------------
 
     @property
     def moving(self) -> bool:
         """Whether a move was asked for and no partition is assigned at its destination yet."""
-        return self._wanted is not None or self._task is not None or not self.site.arrived
+        under_way = self._wanted is not None or self._task is not None or self._fenced is not None
+        return under_way or not self.site.arrived
+
+    @property
+    def between_clusters(self) -> bool:
+        """Whether the group is being moved and this consumer has left its cluster."""
+        return self._fenced is not None
+
+    @property
+    def primary(self) -> primaries_pb2.Primary | None:
+        """Where the group is primary, as far as it is known."""
+        return None if self._follower is None else self._follower.current
 
     def move_to(self, region: str) -> None:
         """Ask for a move; the polling thread makes it."""
@@ -95,6 +113,8 @@ class Engine:
         """Join the group for these topics."""
         self.check_open()
         self._subscription = subscription
+        if self._fenced is not None:
+            return
         if self._moved_from is None:
             self.site.join(subscription)
             return
@@ -108,12 +128,15 @@ class Engine:
         """Leave the group."""
         self.check_open()
         self._subscription = None
-        self.site.inner.unsubscribe()
+        if self._fenced is None:
+            self.site.inner.unsubscribe()
 
     def fetch(self, step: Step, timeout_s: float) -> list[Message]:
         """Messages of the first step that gives some, within ``timeout_s`` (negative: without end)."""
         self.check_open()
         self._reporter.start()
+        if self._follower is not None:
+            self._follower.start()
         deadline = Deadline.after_ms(_FOREVER_MS if timeout_s < 0 else timeout_s * 1_000)
         while True:
             if self._wanted is not None or self._events.waiting or time.monotonic() >= self._tend_at_s:
@@ -123,6 +146,8 @@ class Engine:
             if self._task is not None:
                 if self._task.wait(slice_s):
                     self._tend_at_s = 0.0
+            elif self._fenced is not None:
+                self._closed.wait(slice_s)
             else:
                 messages = step(self.site.delivery, slice_s)
                 if messages:
@@ -135,7 +160,7 @@ class Engine:
 
     def seek(self, partition: TopicPartition) -> None:
         """Go to another offset of an assigned partition."""
-        self.check_open()
+        self.check_settled()
         site, key = self.site, key_of(partition)
         start = self._tools.chooser.explicit(site.delivery, [partition])[key]
         if not site.delivery.seek(key, start.offset):
@@ -145,13 +170,17 @@ class Engine:
         """Commit, leave the group and end; bounded by ``close_timeout_ms``."""
         if self._closed.is_set():
             return
-        self.site.tell_leaving(lost=False)
+        if self._fenced is None:
+            self.site.tell_leaving(lost=False)
         self._closed.set()
         if self._task is not None:
             self._task.cancel()
         self._reporter.close()
-        self.site.leave(commit=True)
-        self._leaving.leave(self.site.inner, self.site.region, ())
+        if self._follower is not None:
+            self._follower.close()
+        if self._fenced is None:
+            self.site.leave(commit=True)
+            self._leaving.leave(self.site.inner, self.site.region, ())
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
         self._events.deliver()
@@ -165,19 +194,67 @@ class Engine:
         if self._closed.is_set():
             raise ConsumerClosedError("the consumer was closed; make a new one")
 
+    def check_settled(self) -> None:
+        """Refuse what needs a cluster while the consumer is between two.
+
+        Raises:
+            ConsumerClosedError: it was closed.
+            GroupMovingError: it has left its cluster.
+        """
+        self.check_open()
+        if self._fenced is not None:
+            raise GroupMovingError("the group is being moved; poll goes on by itself once it has arrived")
+
     # --- one step of the polling thread -------------------------------------------------------------------
 
     def _tend(self) -> None:
         try:
+            self._follow()
             self._begin_move()
             self._finish_move()
+            if self._fenced is not None:
+                return
             self.site.learn()
-            self._mind_service()
             if self._task is None:
+                self._service_state.mind(self.site)
                 self.site.committer.tick()
             self.site.tell_skipped()
         finally:
             self._events.deliver()
+
+    def _follow(self) -> None:
+        """Act on the newest decision about the group's primary."""
+        wish = None if self._follower is None else self._follower.take()
+        if wish is None:
+            return
+        if wish.region is None:
+            self._stop_here(commit=wish.origin_lives)
+        else:
+            self.move_to(wish.region)
+
+    def _stop_here(self, *, commit: bool) -> None:
+        """Leave the group and deliver nothing until the next decision; what was delivered is told at once."""
+        if self._fenced is not None:
+            return
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._wanted = None
+        self._leave(lost=False, commit=commit)
+        self._fenced = self._positions()
+        self._reporter.hurry()
+        self._events.put(FailoverEvent(EventKind.FENCED, self.site.region))
+
+    def _leave(self, *, lost: bool, commit: bool) -> None:
+        self.site.tell_leaving(lost=lost)
+        self.site.leave(commit=commit)
+        topics = self._subscription.topics if self._subscription else ()
+        self._leaving.leave(self.site.inner, self.site.region, topics)
+
+    def _positions(self) -> dict[Key, Position]:
+        return moving_positions(
+            self.site.delivery, move_from=self._policies.move_from, auto_commit=self._settings.auto_commit
+        )
 
     def _begin_move(self) -> None:
         if self._wanted is None:
@@ -188,10 +265,11 @@ class Engine:
             self._task.cancel()
             self._task = None
         if region == self.site.region:
+            if self._fenced is not None:
+                self._events.put(FailoverEvent(EventKind.UNFENCED, region))
+                self._go_on(region)
             return
-        positions = moving_positions(
-            self.site.delivery, move_from=self._policies.move_from, auto_commit=self._settings.auto_commit
-        )
+        positions = self._positions() if self._fenced is None else self._fenced
         topics = self._subscription.plain_topics if self._subscription is not None else ()
         self._ask(
             MoveRequest(self._settings.group, self.site.region, region, requested_at_s, positions, topics)
@@ -212,7 +290,7 @@ class Engine:
         if task is None:
             return
         if task.service_away:
-            self._tell_service(away=True)
+            self._service_state.tell(self.site.region, away=True)
         if not task.wait(0):
             return
         self._task = None
@@ -220,17 +298,19 @@ class Engine:
             answer = task.result()
         except ParallaxError as error:
             if is_away(error) and self._policies.on_service_away == "metadata":
-                self._tell_service(away=True)
+                self._service_state.tell(self.site.region, away=True)
                 answer = MoveAnswer({}, origin_reachable=False)
             else:
                 self._put(EventKind.MOVE_FAILED, task.request, str(error))
+                if self._fenced is not None:  # there is no place to stay at: the next poll tries again
+                    self._wanted = (task.request.destination, task.request.requested_at_s)
                 if is_away(error):
                     raise OffsetServiceAwayError(
                         f"the move to region {task.request.destination!r} is off: {error}"
                     ) from error
                 raise
         else:
-            self._tell_service(away=False)
+            self._service_state.tell(self.site.region, away=False)
         if not answer.index_complete:
             self._put(
                 EventKind.INDEX_INCOMPLETE,
@@ -241,63 +321,26 @@ class Engine:
 
     def _switch(self, request: MoveRequest, answer: MoveAnswer) -> None:
         """Leave the old cluster, which may be dead, and go on at the new one."""
-        old = self.site
-        assigned = [TopicPartition(*key) for key in old.delivery.partitions]
-        old.tell_leaving(lost=True)
-        old.leave(commit=answer.origin_reachable)
-        self._leaving.leave(old.inner, old.region, self._subscription.topics if self._subscription else ())
-        generation = old.generation + 1
-        self.site = Site(
-            self._tools,
-            self._inner(request.destination, generation),
-            request.destination,
-            generation=generation,
-            move=(request, answer),
-        )
+        if self._fenced is None:
+            self._leave(lost=True, commit=answer.origin_reachable)
+        self._go_on(request.destination, (request, answer))
+
+    def _go_on(self, region: str, move: tuple[MoveRequest, MoveAnswer] | None = None) -> None:
+        """Read at another site; without a move, from what was committed there."""
+        self._fenced = None
+        old, generation = self.site, self.site.generation + 1
+        inner = self._inner.make(region, generation)
+        self.site = Site(self._tools, inner, region, generation=generation, move=move)
         if self._subscription is not None:
             self.site.join(self._subscription)
         else:
-            self.site.assign(assigned)
-
-    def _mind_service(self) -> None:
-        """Apply the policy when something is pending and no service tells more."""
-        if self._task is not None:
-            return
-        if not self.site.delivery.waiting():
-            return
-        away = self._reporter.away_ms > self._policies.service_timeout_ms
-        if away or self._reporter.away_ms == 0:
-            self._tell_service(away=away)
-        if away and self._policies.on_service_away == "metadata":
-            self.site.abandon()
-        elif away and self._policies.on_service_away == "stop":
-            raise OffsetServiceAwayError(
-                "records consumed in another region are still to arrive, and no offset service tells which"
-            )
+            self.site.assign([TopicPartition(*key) for key in old.delivery.partitions])
 
     # --- parts --------------------------------------------------------------------------------------------
-
-    def _inner(self, region: str, generation: int) -> InnerConsumer:
-        config = self._settings.for_region(region)
-        callback = self._settings.on_commit
-        if callback is not None:
-
-            def on_commit(error: object, partitions: Sequence[TopicPartition]) -> None:
-                if generation == self.site.generation:
-                    callback(error, partitions)
-
-            config["on_commit"] = on_commit
-        return self._factory(config)
 
     def _report(self) -> Report:
         delivery = self.site.delivery
         return Report(delivery.region, reported_positions(delivery, auto_commit=self._settings.auto_commit))
-
-    def _tell_service(self, *, away: bool) -> None:
-        if away != self._service_away:
-            self._service_away = away
-            kind = EventKind.SERVICE_AWAY if away else EventKind.SERVICE_BACK
-            self._events.put(FailoverEvent(kind, self.site.region))
 
     def _put(self, kind: EventKind, request: MoveRequest, message: str = "") -> None:
         self._events.put(FailoverEvent(kind, request.destination, request.origin, message=message))

@@ -39,3 +39,9 @@ class ConsumerClosedError(ParallaxError):
     """The consumer was closed; make a new one."""
 
     code = "CONSUMER_CLOSED"
+
+
+class GroupMovingError(ParallaxError):
+    """The group is being moved and this consumer has left its cluster; `poll` goes on once it has arrived."""
+
+    code = "GROUP_MOVING"

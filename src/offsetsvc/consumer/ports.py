@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from confluent_kafka import Message, TopicPartition
 
 from offsetsvc.pb import offsets_pb2 as pb
+from offsetsvc.pb import primaries_pb2
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -86,6 +87,13 @@ class Watch(Iterator[pb.SkipUpdate], Protocol):
         """End the iteration, from any thread."""
 
 
+class PrimaryChanges(Iterator[primaries_pb2.Primary], Protocol):
+    """A stream of changes (`offsetsvc.primary_client.PrimaryWatch`)."""
+
+    def close(self) -> None:
+        """End the iteration, from any thread."""
+
+
 class OffsetService(Protocol):
     """`offsetsvc.client.OffsetClient`, as far as it is used."""
 
@@ -125,6 +133,9 @@ class OffsetService(Protocol):
         timeout_ms: float | None = None,
     ) -> pb.ReportPositionsResponse:
         """Tell delivered next offsets, and moves that were made."""
+
+    def watch_primary(self, group: str) -> PrimaryChanges:
+        """Where the group is primary, and every change."""
 
     def close(self) -> None:
         """Close the channels."""

@@ -82,6 +82,10 @@ class Reporter:
             self._moves.setdefault(region, {}).update((key, _move(key, skipping)) for key, skipping in moves)
         self._wake.set()
 
+    def hurry(self) -> None:
+        """Report now, not at the end of the interval."""
+        self._wake.set()
+
     def report(self) -> None:
         """Report once; what no service takes is reported again."""
         found = self._snapshot()

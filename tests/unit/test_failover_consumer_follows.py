@@ -1,0 +1,313 @@
+"""A `FailoverConsumer` that goes where its group is primary."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import TopicPartition
+from tests.failover_fakes import TOPIC, FakeCluster, FakeService, Record, World
+
+from offsetsvc.failover_consumer import EventKind, GroupMovingError
+from offsetsvc.pb import primaries_pb2 as pb
+from parallax.domain.errors import InvalidNameError, UnknownRegionError
+from parallax.domain.primary import Stage
+
+
+class FakeChanges:
+    """What `OffsetClient.watch_primary` returns."""
+
+    def __init__(self) -> None:
+        self._found: queue.SimpleQueue[pb.Primary | Exception | None] = queue.SimpleQueue()
+
+    def put(self, found: pb.Primary | Exception) -> None:
+        self._found.put(found)
+
+    def __iter__(self) -> FakeChanges:
+        return self
+
+    def __next__(self) -> pb.Primary:
+        found = self._found.get()
+        if found is None:
+            raise StopIteration
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def close(self) -> None:
+        self._found.put(None)
+
+
+class PrimaryFakeService(FakeService):
+    """A service that tells where the group is primary."""
+
+    def __init__(self, clusters: dict[str, FakeCluster]) -> None:
+        super().__init__(clusters)
+        self.changes: list[FakeChanges] = []
+        self.watched = threading.Event()
+        self.number = 0
+        self.last: pb.Primary | None = None
+
+    def watch_primary(self, group: str) -> FakeChanges:
+        assert group == "g"
+        made = FakeChanges()
+        if self.last is not None:
+            made.put(self.last)
+        self.changes.append(made)
+        self.watched.set()
+        return made
+
+    def decide(
+        self,
+        region: str,
+        stage: pb.PrimaryStage = pb.SETTLED,
+        *,
+        disaster: bool = False,
+        number: int | None = None,
+    ) -> None:
+        self.number += 2
+        self.last = pb.Primary(
+            group="g",
+            decision=pb.PrimaryDecision(
+                fencing_number=self.number if number is None else number,
+                mode=pb.ACTIVE_PASSIVE,
+                region=region,
+                cluster=f"aggregate-{region}",
+                stage=stage,
+                moving_from="aggregate-a" if stage == pb.MOVING else None,
+                decided_in="a",
+                disaster=disaster,
+            ),
+        )
+        if self.changes:
+            self.changes[-1].put(self.last)
+
+
+class Following(World):
+    """A world whose service tells of primaries."""
+
+    def __init__(self, *regions: str) -> None:
+        super().__init__(*regions)
+        self.service: PrimaryFakeService = PrimaryFakeService(self.clusters)
+
+    def until(self, kind: EventKind) -> None:
+        self.poll_until(lambda: kind in self.kinds(), kind.value)
+
+    def settled(self, region: str) -> None:
+        consumer = self.consumer
+        assert consumer is not None
+        self.poll_until(lambda: consumer.region == region and not consumer.moving, f"arriving in {region}")
+
+
+@pytest.fixture
+def world() -> Iterator[Following]:
+    made = Following()
+    yield made
+    made.close()
+
+
+def records(region: str, *sequences: int) -> list[Record]:
+    return [(region, sequence) for sequence in sequences]
+
+
+A = records("a", *range(10))
+B = records("b", *range(10))
+
+
+LATER = [B[1], A[3], A[4]]
+
+
+def interleaved(world: World) -> None:
+    four_records(world)
+    world.log("a").extend(LATER)
+
+
+def four_records(world: World) -> None:
+    """On a only what is consumed there before the move."""
+    world.log("a").extend([A[0], B[0], A[1], A[2]])
+    world.log("b").extend([B[0], B[1], A[0], A[1], A[2], A[3], A[4], B[2]])
+
+
+def test_it_moves_where_the_primary_goes_without_loss_or_repetition(world: Following) -> None:
+    four_records(world)
+    world.service.decide("a")
+    consumer = world.start("a", follow_primary=True)
+    assert world.poll_records(4) == [A[0], B[0], A[1], A[2]]
+    world.service.decide("b")
+    world.settled("b")
+    assert world.poll_records(4) == [B[1], A[3], A[4], B[2]]
+    world.poll_nothing()
+    assert consumer.primary is not None
+    assert (consumer.primary.decision.primary, consumer.primary.decision.fencing_number) == ("b", 4)
+    assert consumer.primary.is_primary(consumer.primary.decision.primary)
+
+
+def test_a_process_that_starts_elsewhere_goes_there_first(world: Following) -> None:
+    interleaved(world)
+    world.service.decide("b")
+    world.start("a", follow_primary=True)
+    world.settled("b")
+    world.poll_until(lambda: len(world.delivered) >= 8, "everything once")
+    world.poll_until(lambda: world.consumer is not None and world.consumer.skipped_records >= 0, "a poll")
+    assert sorted(world.delivered) == sorted([*A[:5], *B[:3]])
+
+
+@pytest.mark.parametrize("disaster", [False, True])
+def test_while_the_group_moves_it_has_left_and_delivers_nothing(world: Following, *, disaster: bool) -> None:
+    four_records(world)
+    world.service.decide("a")
+    consumer = world.start("a", follow_primary=True)
+    world.poll_records(4)
+    world.clusters["a"].dead = disaster
+    world.service.decide("b", pb.MOVING, disaster=disaster)
+    world.until(EventKind.FENCED)
+    world.log("a").extend(LATER)
+
+    world.poll_nothing()
+
+    assert consumer.moving
+    assert consumer.primary is not None
+    assert consumer.primary.decision.stage is Stage.MOVING
+    assert consumer.assignment() == []
+    assert world.inner[0].commits_in_vain == 0
+    world.poll_until(
+        lambda: any(item.next_offset == 4 for report in world.service.reports for item in report.positions),
+        "what was delivered is reported",
+    )
+    if not disaster:
+        world.poll_until(lambda: world.inner[0].closed, "it has left the group")
+        assert world.clusters["a"].committed[TOPIC, 0][0] == 4
+    with pytest.raises(GroupMovingError):
+        consumer.commit()
+    with pytest.raises(GroupMovingError):
+        consumer.seek(TopicPartition(TOPIC, 0, 0))
+    world.service.decide("b", disaster=disaster)
+    world.settled("b")
+    assert world.poll_records(4) == [B[1], A[3], A[4], B[2]]
+    world.poll_nothing()
+
+
+def test_a_move_that_is_given_up_goes_on_where_it_was(world: Following) -> None:
+    four_records(world)
+    world.service.decide("a")
+    world.start("a", follow_primary=True)
+    world.poll_records(4)
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    world.log("a").extend(LATER)
+    world.service.decide("a")
+    world.until(EventKind.UNFENCED)
+    assert world.poll_records(3) == [B[1], A[3], A[4]]
+    world.poll_nothing()
+    assert world.service.asked == []
+
+
+def test_it_may_be_closed_while_the_group_moves(world: Following) -> None:
+    interleaved(world)
+    revoked: list[int] = []
+    consumer = world.start("a", subscribe=False, follow_primary=True)
+    consumer.subscribe([TOPIC], on_revoke=lambda _consumer, partitions: revoked.append(len(partitions)))
+    world.poll_records(2)
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    consumer.close()
+    assert revoked == [1]
+
+
+def test_the_application_may_commit_when_its_partitions_are_revoked(world: Following) -> None:
+    four_records(world)
+    config = {"enable.auto.commit": False}
+    consumer = world.start("a", config, subscribe=False, follow_primary=True)
+    consumer.subscribe([TOPIC], on_revoke=lambda _consumer, _partitions: consumer.commit())
+    world.poll_records(4)
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    assert world.clusters["a"].committed[TOPIC, 0][0] == 4
+
+
+def test_active_active_groups_stay_where_they_are(world: Following) -> None:
+    interleaved(world)
+    consumer = world.start("a", follow_primary=True)
+    world.poll_records(1)
+    assert world.service.watched.wait(5)
+    decision = pb.PrimaryDecision(
+        fencing_number=9, mode=pb.ACTIVE_ACTIVE, region="b", stage=pb.SETTLED, decided_in="a"
+    )
+    world.service.changes[-1].put(pb.Primary(group="g", decision=decision))
+    world.poll_until(lambda: consumer.primary is not None, "the decision")
+    assert world.poll_records(3) == [B[0], A[1], A[2]]
+    assert consumer.region == "a"
+
+
+def test_a_primary_that_no_cluster_was_given_for_is_an_error_and_it_stays(world: Following) -> None:
+    interleaved(world)
+    consumer = world.start("a", follow_primary=True)
+    world.poll_records(1)
+    assert world.service.watched.wait(5)
+    world.service.decide("elsewhere")
+    with pytest.raises(UnknownRegionError, match="'elsewhere' is not among the clusters given"):
+        world.poll_until(lambda: False, "the error")
+    assert world.poll_records(1) == [B[0]]
+    assert consumer.region == "a"
+
+
+def test_a_lower_number_from_a_region_that_is_cut_off_is_passed_over(world: Following) -> None:
+    interleaved(world)
+    world.service.decide("b", number=50)
+    world.start("a", follow_primary=True)
+    world.settled("b")
+    world.service.decide("a", number=10)
+    world.poll_until(lambda: len(world.delivered) >= 8, "everything once")
+    assert world.consumer is not None
+    assert world.consumer.region == "b"
+
+
+def test_a_watch_that_fails_is_taken_up_again(world: Following) -> None:
+    interleaved(world)
+    world.start("a", follow_primary=True)
+    world.poll_records(1)
+    assert world.service.watched.wait(5)
+    world.service.changes[-1].put(InvalidNameError("from another release"))
+    world.poll_until(lambda: len(world.service.changes) > 1, "another watch")
+    world.service.decide("b")
+    world.settled("b")
+
+
+def test_a_service_that_is_away_while_the_group_moves_is_asked_again(world: Following) -> None:
+    four_records(world)
+    world.start("a", follow_primary=True)
+    assert world.poll_records(4) == [A[0], B[0], A[1], A[2]]
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    world.service.away = True
+    world.service.decide("b")
+    world.until(EventKind.SERVICE_AWAY)
+    world.service.away = False
+    world.settled("b")
+    assert world.poll_records(4) == [B[1], A[3], A[4], B[2]]
+
+
+def test_two_members_take_over_each_others_partitions(world: Following) -> None:
+    """Each leaves and reports when the move begins; whoever gets a partition goes on where its owner was."""
+    for partition in (0, 1):
+        world.log("a", partition).extend([A[0], B[0], A[1], A[2], B[1]])
+        world.log("b", partition).extend([B[0], B[1], A[0], A[1], A[2], B[2]])
+    world.service.decide("a")
+    first = world.start("a", follow_primary=True)
+    world.poll_records(1)
+    world.inner[0].rebalance("revoke", [(TOPIC, 1)] if (TOPIC, 1) in world.inner[0].positions else [])
+    world.poll_until(lambda: all(item.partition == 0 for item in first.assignment()), "one partition each")
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    assert (TOPIC, 0) in world.clusters["a"].committed
+    world.clusters["a"].committed[TOPIC, 1] = (3, "")  # the other member's last word
+    world.service.decide("b")
+    world.settled("b")
+    world.until(EventKind.MOVED)
+    asked = world.service.asked[-1][2]
+    assert (TOPIC, 1) not in asked
+    assert world.consumer is not None
+    start = {item.partition: item for event in world.events for item in event.partitions}
+    assert start[1].resume_offset == 1  # b0 was consumed by the other one, b1 was not
