@@ -40,6 +40,11 @@ class RecordBlock:
     size_bytes: int
     newest_timestamp_ms: int = -1
 
+    @property
+    def most_runs(self) -> int:
+        """No more runs than these can come of it: each record may stand alone on the target."""
+        return len(self.offsets)
+
     def before(self, source_next: SourceOffset) -> RecordBlock:
         """The records below ``source_next``; bytes are those of the whole block."""
         count = sum(1 for offset in self.offsets if offset < source_next)
@@ -186,6 +191,10 @@ class TargetWriter(Protocol):
     Every method but ``close`` raises ``FencedError`` once another owner has initialised the same id, and
     ``ClusterUnavailableError`` when the outcome is unknown or bad: then the whole writer is thrown away.
     """
+
+    @property
+    def path(self) -> str:
+        """The copy path, ``record`` or ``batch``, as run-log entries name it."""
 
     def begin(self) -> None:
         """Begin a transaction."""

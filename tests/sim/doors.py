@@ -130,6 +130,8 @@ class SimTarget:
         if self._schedule.random.random() < 0.5:
             self._send()
 
+    path = "record"
+
     def serve(self) -> None:
         self._send()
 

@@ -1,0 +1,79 @@
+"""Opens the doors of the copy loop for the batch path."""
+
+from __future__ import annotations
+
+from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
+from parallax.runtime.config import Config
+from replicator.batches.coordinator import Coordinator, has_newest_transactions
+from replicator.batches.source import BatchSource
+from replicator.batches.target import LARGEST_REQUEST_BYTES, BatchTarget
+from replicator.batches.transport import Connections, EventLoop
+from replicator.connector import KafkaConnector
+from replicator.discovery import EnsureTargetTopic
+from replicator.lease import Lease, transactional_id
+from replicator.run_log import run_log_topic
+from replicator.shard_ports import SourceReader, TargetWriter
+
+BUFFER_BYTES = 48 * 1024 * 1024
+FETCH_BYTES = 16 * 1024 * 1024
+PARTITION_BYTES = 2 * 1024 * 1024
+LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
+"""A fetch answer holds at least one batch, however large."""
+
+
+class BatchConnector(KafkaConnector):
+    """`Connector` whose source and target pass batches on, both turned by one event loop."""
+
+    def __init__(self, config: Config, ensure_target_topic: EnsureTargetTopic) -> None:
+        super().__init__(config, ensure_target_topic)
+        self._loop = EventLoop()
+        self._limits: dict[TopicName, int] = {}
+
+    def target(self, lease: Lease) -> TargetWriter:
+        """A transactional producer; the ids of both paths are initialised, this path's last."""
+        loop = self._loop = EventLoop()
+        cluster = aggregate_cluster(lease.route.target)
+        timeout_ms = self._config.replicator.transaction_timeout_ms
+        try:
+            connections = Connections(
+                loop,
+                cluster,
+                self._config.cluster(cluster),
+                client_id=f"parallax-{lease.route.source}",
+                largest_answer_bytes=LARGEST_REQUEST_BYTES,
+            )
+            newest = has_newest_transactions(connections)
+            for path in ("record", "batch"):
+                own_id = transactional_id(lease.route, lease.layout, lease.shard, path)
+                coordinator = Coordinator(loop, connections, own_id, timeout_ms, newest=newest)
+                producer = coordinator.initialise()
+        except BaseException:
+            loop.close()
+            raise
+        return BatchTarget(
+            loop,
+            connections,
+            coordinator,
+            producer,
+            run_log=TopicPartition(run_log_topic(self._config, lease.route.source), lease.shard),
+            timeout_ms=timeout_ms,
+            limits=self._limits,
+        )
+
+    def source(self, lease: Lease) -> SourceReader:
+        """A reader of raw batches; call `target` first."""
+        cluster = regional_cluster(lease.route.source)
+        connections = Connections(
+            self._loop,
+            cluster,
+            self._config.cluster(cluster),
+            client_id=f"parallax-{lease.route.target}",
+            largest_answer_bytes=LARGEST_ANSWER_BYTES,
+        )
+        return BatchSource(
+            self._loop,
+            connections,
+            buffer_bytes=BUFFER_BYTES,
+            fetch_bytes=FETCH_BYTES,
+            partition_bytes=PARTITION_BYTES,
+        )
