@@ -5,18 +5,19 @@ from __future__ import annotations
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
 from parallax.runtime.config import Config
 from replicator.batches.coordinator import Coordinator, has_newest_transactions
+from replicator.batches.sender import LARGEST_REQUEST_BYTES
 from replicator.batches.source import BatchSource
-from replicator.batches.target import LARGEST_REQUEST_BYTES, BatchTarget
+from replicator.batches.target import BatchTarget
 from replicator.batches.transport import Connections, EventLoop
 from replicator.connector import KafkaConnector
 from replicator.discovery import EnsureTargetTopic
+from replicator.layout import PATHS
 from replicator.lease import Lease, transactional_id
 from replicator.run_log import run_log_topic
 from replicator.shard_ports import SourceReader, TargetWriter
 
-BUFFER_BYTES = 48 * 1024 * 1024
-FETCH_BYTES = 16 * 1024 * 1024
-PARTITION_BYTES = 2 * 1024 * 1024
+FETCH_SHARE, PARTITION_SHARE = 4, 16
+"""One answer brings no more than this part of what may be fetched ahead, of one partition this part."""
 LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 """A fetch answer holds at least one batch, however large."""
 
@@ -43,7 +44,7 @@ class BatchConnector(KafkaConnector):
                 largest_answer_bytes=LARGEST_REQUEST_BYTES,
             )
             newest = has_newest_transactions(connections)
-            for path in ("record", "batch"):
+            for path in sorted(PATHS, key=lambda path: path == BatchTarget.path):
                 own_id = transactional_id(lease.route, lease.layout, lease.shard, path)
                 coordinator = Coordinator(loop, connections, own_id, timeout_ms, newest=newest)
                 producer = coordinator.initialise()
@@ -62,6 +63,7 @@ class BatchConnector(KafkaConnector):
 
     def source(self, lease: Lease) -> SourceReader:
         """A reader of raw batches; call `target` first."""
+        ahead = self._config.replicator.fetch_ahead_max_bytes
         cluster = regional_cluster(lease.route.source)
         connections = Connections(
             self._loop,
@@ -73,7 +75,7 @@ class BatchConnector(KafkaConnector):
         return BatchSource(
             self._loop,
             connections,
-            buffer_bytes=BUFFER_BYTES,
-            fetch_bytes=FETCH_BYTES,
-            partition_bytes=PARTITION_BYTES,
+            buffer_bytes=ahead,
+            fetch_bytes=ahead // FETCH_SHARE,
+            partition_bytes=ahead // PARTITION_SHARE,
         )
