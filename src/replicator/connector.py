@@ -13,7 +13,7 @@ from parallax.domain.ids import TopicName, aggregate_cluster, regional_cluster
 from parallax.ports import TopicInfo
 from parallax.runtime.config import Config
 from replicator.discovery import EnsureTargetTopic, KafkaSurveyor, chosen
-from replicator.layout import LayoutRecord, read_layout
+from replicator.layout import PATHS, LayoutRecord, fence, read_layout
 from replicator.lease import Lease, transactional_id
 from replicator.record_source import KafkaSource
 from replicator.record_target import KafkaTarget, batch_limit
@@ -66,8 +66,11 @@ class KafkaConnector:
         return self._clock
 
     def target(self, lease: Lease) -> TargetWriter:
-        """A transactional producer, initialised."""
+        """A transactional producer, initialised; so are the ids of the other copy paths, before it."""
         cluster = aggregate_cluster(lease.route.target)
+        for path in PATHS:
+            if path != KafkaTarget.path:
+                fence(self._config, lease, path)
         admin = KafkaCluster(cluster, self._config.cluster(cluster), timeout_ms=_TOPIC_TIMEOUT_MS)
         topics = chosen(self._config.topics, admin.topics())
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}")

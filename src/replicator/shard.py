@@ -12,7 +12,8 @@ from parallax.domain.ids import SourceOffset, TopicPartition
 from parallax.ports import MappingIndexWriter
 from parallax.runtime.config import Config
 from parallax.runtime.retry import RetryPolicy
-from replicator.connector import Connector, KafkaConnector, target_topic_creator
+from replicator.connector import Connector, target_topic_creator
+from replicator.copy_paths import connector_for
 from replicator.discovery import EnsureTargetTopic
 from replicator.index_writer import IndexFeed, IndexThread
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
@@ -73,7 +74,7 @@ def hold_lease(
         report: called about once a second, from this thread.
         ensure_target_topic: makes target topics fit source topics; None uses `replicator.topics`.
         end_asked: asked between two transactions; true ends the lease early.
-        connector: how to reach the clusters; None: over confluent-kafka.
+        connector: how to reach the clusters; None: by the configured copy path.
 
     Returns:
         What was done.
@@ -82,7 +83,7 @@ def hold_lease(
         FencedError: another owner or a newer layout has taken over; this one must not go on.
     """
     if connector is None:
-        connector = KafkaConnector(config, ensure_target_topic or target_topic_creator(config, lease))
+        connector = connector_for(config, ensure_target_topic or target_topic_creator(config, lease))
     feed: IndexFeed | None = None
     thread: IndexThread | None = None
     if index is not None:
