@@ -287,6 +287,7 @@ class _Holder:
                 goal=memory.goal,
                 counts=memory.counts,
                 committed=self._note,
+                stopped=self._note_stop,
             )
             memory.waiting_for = ""
             return self._run(session)
@@ -323,6 +324,9 @@ class _Holder:
             self._feed.offer(offset, entry)
         if self._strangers is not None:
             self._strangers.note(entry)
+
+    def _note_stop(self, stop: Stop) -> None:
+        self._memory.stops[stop.topic_partition] = stop
 
     def _others_wrote(self, run_log: RunLogReader) -> bool:
         """Whether the run log has entries that this lease neither read nor wrote; one of unknown outcome is its own."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from parallax.domain.errors import PartitionStoppedError
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     SourceOffset,
@@ -81,6 +82,18 @@ class OutOfRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Damaged:
+    """What the source holds at the position is damaged; everything before it was handed out.
+
+    Attributes:
+        problem: names cluster, topic, partition and offset, and says what to do.
+    """
+
+    topic_partition: TopicPartition
+    problem: PartitionStoppedError
+
+
+@dataclass(frozen=True, slots=True)
 class TopicChanged:
     """The topic that is being read is no longer the one that was asked for; nothing of it was handed out."""
 
@@ -94,7 +107,7 @@ class Trouble:
     text: str
 
 
-SourceEvent = RecordBlock | EndReached | OutOfRange | TopicChanged | Trouble
+SourceEvent = RecordBlock | EndReached | OutOfRange | Damaged | TopicChanged | Trouble
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,9 @@ class Owner:
 class Harness:
     """Topics and leases of one route."""
 
-    def __init__(self, stack: Stack, topic: str) -> None:
+    def __init__(self, stack: Stack, topic: str, copy_path: str = "batch") -> None:
         name = unique_name("r")
+        self.copy_path = copy_path
         self.topic = topic
         self.route = Route(RegionName(f"{name}s"), RegionName(f"{name}t"))
         self.source = stack.bootstrap("regional-a")
@@ -86,7 +87,12 @@ class Harness:
                 },
                 "cassandra": {"contact_points": ["127.0.0.1"]},
                 "topics": {"include": [f"{self.topic}.*"]},
-                "replicator": {"discovery_interval_ms": 1_000, "watermark_interval_ms": 300, **replicator},
+                "replicator": {
+                    "discovery_interval_ms": 1_000,
+                    "watermark_interval_ms": 300,
+                    "copy_path": self.copy_path,
+                    **replicator,
+                },
             }
         )
 

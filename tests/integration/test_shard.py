@@ -17,9 +17,9 @@ from parallax.domain.ids import RoutePartition, TargetOffset, TopicName, TopicPa
 from parallax.ports import RowBatch
 
 
-@pytest.fixture
-def harness(infrastructure: Stack, topic_name: str) -> Harness:
-    return Harness(infrastructure, topic_name)
+@pytest.fixture(params=["batch", "record"])
+def harness(infrastructure: Stack, topic_name: str, request: pytest.FixtureRequest) -> Harness:
+    return Harness(infrastructure, topic_name, request.param)
 
 
 def values(prefix: str, count: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parallax.domain.errors import InvariantError
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
 from parallax.runtime.config import Config
 from replicator.batches.coordinator import Coordinator, has_newest_transactions
@@ -27,7 +28,7 @@ class BatchConnector(KafkaConnector):
 
     def __init__(self, config: Config, ensure_target_topic: EnsureTargetTopic) -> None:
         super().__init__(config, ensure_target_topic)
-        self._loop = EventLoop()
+        self._loop: EventLoop | None = None
         self._limits: dict[TopicName, int] = {}
 
     def target(self, lease: Lease) -> TargetWriter:
@@ -43,6 +44,7 @@ class BatchConnector(KafkaConnector):
                 client_id=f"parallax-{lease.route.source}",
                 largest_answer_bytes=LARGEST_REQUEST_BYTES,
             )
+            connections.connect()
             newest = has_newest_transactions(connections)
             for path in sorted(PATHS, key=lambda path: path == BatchTarget.path):
                 own_id = transactional_id(lease.route, lease.layout, lease.shard, path)
@@ -63,6 +65,8 @@ class BatchConnector(KafkaConnector):
 
     def source(self, lease: Lease) -> SourceReader:
         """A reader of raw batches; call `target` first."""
+        if self._loop is None:
+            raise InvariantError("the source is opened after the target, whose event loop turns it too")
         ahead = self._config.replicator.fetch_ahead_max_bytes
         cluster = regional_cluster(lease.route.source)
         connections = Connections(

@@ -19,6 +19,7 @@ from replicator.batches.header import CorruptBatchError, Place, split
 from replicator.batches.records import opened
 from replicator.batches.transport import Connections, EventLoop, topic_uuid
 from replicator.shard_ports import (
+    Damaged,
     EndReached,
     OutOfRange,
     ReadFrom,
@@ -30,6 +31,8 @@ from replicator.shard_ports import (
 
 FETCH_WAIT_MS = 100
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
+_TELL_EVERY_S = 10.0
+"""So often it is said that the cluster has not been reached."""
 _OUT_OF_RANGE = 1
 _OTHER_TOPIC = frozenset({3, 100, 103})
 """Unknown topic or partition, unknown topic id, inconsistent topic id."""
@@ -88,6 +91,7 @@ class BatchSource:
         self._fetching: set[int] = set()
         self._turn = 0
         self._refresh: Any = None
+        self._tell_at_s = time.monotonic() + _TELL_EVERY_S
 
     def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None:
         """Begin to read at these positions."""
@@ -107,6 +111,7 @@ class BatchSource:
 
     def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
         """What has arrived."""
+        self._tell_if_away()
         self._fetch()
         self._loop.turn(0)
         deadline_s = time.monotonic() + timeout_ms / 1_000
@@ -227,7 +232,7 @@ class BatchSource:
             try:
                 self._batches(reading, part)
             except CorruptBatchError as error:
-                self._trouble(reading, str(error))
+                self._stop(reading, Damaged(item, error))
                 return
             stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
             if reading.position >= stable and reading.position > reading.told_end:
@@ -257,13 +262,18 @@ class BatchSource:
 
     # --- what goes wrong ---------------------------------------------------------------------------------------
 
-    def _stop(self, reading: _Reading, event: OutOfRange) -> None:
+    def _stop(self, reading: _Reading, event: OutOfRange | Damaged) -> None:
         reading.retry_at_s = float("inf")
         self._events.append((reading, event))
 
     def _trouble(self, reading: _Reading, text: str) -> None:
         self._later([reading], _LONG_RETRY_MS)
         self._events.append((None, Trouble(text)))
+
+    def _tell_if_away(self) -> None:
+        if time.monotonic() >= self._tell_at_s and self._connections.problem:
+            self._tell_at_s = time.monotonic() + _TELL_EVERY_S
+            self._events.append((None, Trouble(f"{self._connections.cluster}: {self._connections.problem}")))
 
     def _later(self, readings: Iterable[_Reading], delay_ms: int) -> None:
         for reading in readings:

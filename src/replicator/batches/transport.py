@@ -65,11 +65,7 @@ class Connections:
         settings: address and security.
         client_id: as brokers log it.
         largest_answer_bytes: a longer answer closes the connection.
-        timeout_ms: bound of bootstrap and of each request.
-
-    Raises:
-        ClusterUnavailableError: no broker answered in time.
-        ConfigError: a broker refused the credentials.
+        timeout_ms: bound of `connect` and of each request.
     """
 
     def __init__(
@@ -105,7 +101,33 @@ class Connections:
             ssl_password=security.ssl_key_password.get_secret_value() if security.ssl_key_password else None,
         )
         self._manager.cluster.config["allow_auto_create_topics"] = False
-        self._wait(self._manager.bootstrap_async(timeout_ms), timeout_ms * 1.5, "connecting")
+        self._bootstrap = self._manager.bootstrap_async(None)
+
+    def connect(self) -> None:
+        """Turn the loop until a broker has told of the cluster. Without it, that happens in later turns.
+
+        Raises:
+            ClusterUnavailableError: no broker answered in time.
+            ConfigError: a broker refused the credentials.
+        """
+        try:
+            self._wait(self._bootstrap, self._timeout_ms, "connecting")
+        except ClusterUnavailableError as error:
+            raise self._refused() or error from error
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is known of the cluster yet; empty once something is."""
+        if self._bootstrap.is_done and self._bootstrap.exception is None:
+            return ""
+        return str(self._refused() or self._bootstrap.exception or "no broker has answered yet")
+
+    def _refused(self) -> Exception | None:
+        """The error of brokers that refused the credentials."""
+        found = (
+            self._manager.auth_failure(broker.node_id) for broker in self._manager.cluster.bootstrap_brokers()
+        )
+        return next((self._translated(error, "connecting") for error in found if error is not None), None)
 
     def close(self) -> None:
         """Close all connections."""
