@@ -201,7 +201,7 @@ class ShardSession:
                 self._let_go(item)
             self._ask()
         else:
-            log.info("source", lease=str(self._lease), event=event.text)
+            log.info("source", lease=str(self._lease), told=event.text)
 
     def _copy(self, block: RecordBlock) -> None:
         item = block.topic_partition

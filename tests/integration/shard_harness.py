@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.support import Stack, poll_until, unique_name
 
+from parallax.domain.history import History
 from parallax.domain.ids import Lineage, RegionName, Route, TopicPartition
 from parallax.domain.run import LostRange, Run
 from parallax.ports import MappingIndexWriter
@@ -67,13 +68,19 @@ class Owner:
 class Harness:
     """Topics and leases of one route."""
 
-    def __init__(self, stack: Stack, topic: str, copy_path: str = "batch") -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        topic: str,
+        copy_path: str = "batch",
+        clusters: tuple[str, str] = ("regional-a", "aggregate-b"),
+    ) -> None:
         name = unique_name("r")
         self.copy_path = copy_path
         self.topic = topic
         self.route = Route(RegionName(f"{name}s"), RegionName(f"{name}t"))
-        self.source = stack.bootstrap("regional-a")
-        self.target = stack.bootstrap("aggregate-b")
+        self.source = stack.bootstrap(clusters[0])
+        self.target = stack.bootstrap(clusters[1])
         self.source_admin = AdminClient({"bootstrap.servers": self.source})
         self.target_admin = AdminClient({"bootstrap.servers": self.target})
 
@@ -169,6 +176,37 @@ class Harness:
                 runs += rows_of(part)
                 lost += lost_of(part)
         return dict(found)
+
+
+def seen(record: Record) -> tuple[Any, ...]:
+    """What a reader sees of a record, whoever set its time."""
+    key, value, headers, (_, timestamp_ms) = record
+    return key, value, headers, timestamp_ms
+
+
+def check_rows(harness: Harness, shards: int = 1, topic: str | None = None) -> int:
+    """Each run points at the same record on both sides, and each copied record is in one; how many there are."""
+    topic = topic or harness.topic
+    there = {(partition, offset): record for partition, offset, record in numbered(harness.source, topic)}
+    here = {(partition, offset): record for partition, offset, record in numbered(harness.target, topic)}
+    mapped = 0
+    for shard in range(shards):
+        for (item, lineage), (rows, lost) in harness.rows(shard).items():
+            if item.topic != topic:
+                continue
+            History(lineage, rows, lost)
+            for row in rows:
+                for index in range(row.count):
+                    mapped += 1
+                    source = there[item.partition, row.source_start + index]
+                    assert seen(here[item.partition, row.target_start + index]) == seen(source)
+    assert mapped == len(here)
+    return mapped
+
+
+def hold_in_process(config: str, lease: Lease) -> None:
+    """Hold a lease in a process of its own, which a test may kill."""
+    hold_lease(lease, Config.model_validate_json(config), index=None, report=lambda _progress: None)
 
 
 def create(admin: AdminClient, topic: str, partitions: int, settings: Mapping[str, str]) -> str:

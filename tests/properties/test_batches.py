@@ -14,6 +14,7 @@ from replicator.batches.choose import AbortedRanges, Passage, choose
 from replicator.batches.compression import BadCompressionError, compressed, decompressed
 from replicator.batches.header import Batch, Compression, CorruptBatchError, split
 from replicator.batches.records import opened, packed
+from replicator.batches.repack import Repacker
 from replicator.batches.rewrite import SEQUENCES, ProducerState, rewritten
 
 TIMES = st.integers(0, 2**42)
@@ -88,6 +89,46 @@ def test_an_opened_batch_holds_what_another_reader_finds(records: list[Made], co
     assert again == [record._replace(offset=index) for index, record in enumerate(records)]
 
 
+@given(st.lists(record_lists(holes=True), min_size=1, max_size=5), CODEC, st.integers(0, 500))
+def test_batches_gathered_into_one_hold_the_records_of_all(
+    parts: list[list[Made]], codec: str, skipped: int
+) -> None:
+    base, expected, gathered = 1_000, [], Repacker(PLACE)
+    for part in parts:
+        first = part[0].offset
+        moved = [record._replace(offset=base + record.offset - first) for record in part]
+        batch = only(made(moved, codec=codec))
+        assert gathered.takes(batch)
+        gathered.add(batch, base + skipped, Passage.OPENED)
+        expected += [record for record in moved if record.offset >= base + skipped]
+        base = batch.next_offset
+    block = gathered.block()
+    assert gathered.block() is None
+    if not expected:
+        assert block is None
+        return
+    assert block is not None
+    assert list(block.offsets) == [record.offset for record in expected]
+    assert read(bytes(block.raw)) == [record._replace(offset=index) for index, record in enumerate(expected)]
+    assert block.newest_timestamp_ms == expected[-1].timestamp
+    assert only(bytes(block.raw)).max_timestamp == max(record.timestamp for record in expected)
+
+
+def test_what_is_gathered_is_of_one_epoch_and_one_compression() -> None:
+    def batch(epoch: int, codec: str) -> Batch:
+        return only(made([Made(1, 1, None, bytes(200), ())], leader_epoch=epoch, codec=codec))
+
+    gathered = Repacker(PLACE)
+    gathered.add(batch(5, "lz4"), 0, Passage.WHOLE)
+    assert gathered.takes(batch(5, "lz4"))
+    assert not gathered.takes(batch(6, "lz4"))
+    assert gathered.takes(batch(5, "none"))
+    assert not gathered.takes(batch(5, "zstd"))
+    alone = gathered.block()
+    assert alone is not None
+    assert bytes(alone.raw) == bytes(batch(5, "lz4").raw)
+
+
 @given(record_lists(), CODEC)
 def test_the_brokers_time_is_on_every_record(records: list[Made], codec: str) -> None:
     raw = made(records, codec=codec)
@@ -96,6 +137,11 @@ def test_the_brokers_time_is_on_every_record(records: list[Made], codec: str) ->
     assert choose(batch, 0) is Passage.OPENED
     again = packed(opened(batch, PLACE), batch.compression)
     assert {record.timestamp for record in read(again)} == {1_234_567}
+    gathered = Repacker(PLACE)
+    gathered.add(batch, 0, Passage.OPENED)
+    block = gathered.block()
+    assert block is not None
+    assert [record.timestamp for record in read(bytes(block.raw))] == [1_234_567] * len(records)
     assert not only(again).is_log_append_time
 
 
@@ -145,11 +191,20 @@ def test_a_hostile_batch_with_a_fitting_checksum_opens_or_is_refused(
         del raw[data.draw(st.integers(61, len(raw))) :]
         struct.pack_into(">i", raw, 8, len(raw) - 12)
     hostile = altered(bytes(raw))
+    gathered = Repacker(PLACE)
     try:
         (batch,) = split(hostile, PLACE)
-        inside = opened(batch, PLACE)
     except CorruptBatchError:
         return
+    gathered.add(batch, 0, Passage.OPENED)
+    try:
+        inside = opened(batch, PLACE)
+    except CorruptBatchError:
+        with pytest.raises(CorruptBatchError):
+            gathered.block()
+        return
+    block = gathered.block()
+    assert ([] if block is None else list(block.offsets)) == [record.offset for record in inside]
     offsets = [record.offset for record in inside]
     assert len(inside) == batch.count
     assert all(earlier < later for earlier, later in itertools.pairwise(offsets))

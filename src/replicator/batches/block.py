@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from parallax.domain.ids import SourceOffset
 from replicator.batches.header import Batch, Place, split
-from replicator.batches.records import Record, opened, packed
+from replicator.batches.records import opened, packed
 from replicator.offset_ranges import OffsetRanges
 from replicator.shard_ports import RecordBlock
 
@@ -74,19 +74,5 @@ def whole(batch: Batch, place: Place) -> BatchBlock:
         (batch.raw,),
         len(batch.raw),
         batch.max_timestamp,
-        place,
-    )
-
-
-def repacked(batch: Batch, records: Sequence[Record], place: Place) -> BatchBlock:
-    """Some records of a batch (at least one), in a batch that a broker takes."""
-    raw = packed(records, batch.compression)
-    return BatchBlock(
-        place.topic_partition,
-        batch.leader_epoch,
-        OffsetRanges([record.offset for record in records]),
-        (memoryview(raw),),
-        len(raw),
-        records[-1].timestamp,
         place,
     )

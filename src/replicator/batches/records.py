@@ -80,8 +80,14 @@ def packed(records: Sequence[Record], compression: Compression) -> bytes:
     for index, record in enumerate(records):
         head = b"\x00" + encoded(record.timestamp - base) + encoded(index)
         out += encoded(len(head) + len(record.body)) + head + record.body
-    data = compressed(bytes(out), compression)
-    batch = bytearray(HEADER_BYTES) + data
+    return finished(bytes(out), len(records), base, max(record.timestamp for record in records), compression)
+
+
+def finished(
+    data: bytes, count: int, base_timestamp: int, max_timestamp: int, compression: Compression
+) -> bytes:
+    """The batch of encoded records whose deltas begin at ``base_timestamp`` and 0."""
+    batch = bytearray(HEADER_BYTES) + compressed(data, compression)
     _HEADER.pack_into(
         batch,
         0,
@@ -91,13 +97,13 @@ def packed(records: Sequence[Record], compression: Compression) -> bytes:
         MAGIC,
         0,
         compression,
-        len(records) - 1,
-        base,
-        max(record.timestamp for record in records),
+        count - 1,
+        base_timestamp,
+        max_timestamp,
         -1,
         -1,
         -1,
-        len(records),
+        count,
     )
     struct.pack_into(">I", batch, CRC_AT, crc32c.crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return bytes(batch)

@@ -13,10 +13,10 @@ from kafka.errors import for_code
 
 from parallax.domain.ids import SourceOffset, TopicPartition
 from replicator.batches import messages
-from replicator.batches.block import BatchBlock, repacked, whole
+from replicator.batches.block import BatchBlock, whole
 from replicator.batches.choose import AbortedRanges, Passage, choose
 from replicator.batches.header import CorruptBatchError, Place, split
-from replicator.batches.records import opened
+from replicator.batches.repack import Repacker
 from replicator.batches.transport import Connections, EventLoop, topic_uuid
 from replicator.shard_ports import (
     Damaged,
@@ -30,6 +30,8 @@ from replicator.shard_ports import (
 )
 
 FETCH_WAIT_MS = 100
+WHOLE_FROM_RECORDS = 16
+"""Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
 _TELL_EVERY_S = 10.0
 """So often it is said that the cluster has not been reached."""
@@ -69,6 +71,7 @@ class BatchSource:
         buffer_bytes: no fetch begins while more is waiting to be copied.
         fetch_bytes: of one answer. A single larger batch still arrives.
         partition_bytes: of one partition in one answer.
+        whole_from_records: batches of fewer records are made into larger ones.
     """
 
     def __init__(
@@ -79,12 +82,14 @@ class BatchSource:
         buffer_bytes: int,
         fetch_bytes: int,
         partition_bytes: int,
+        whole_from_records: int = WHOLE_FROM_RECORDS,
     ) -> None:
         self._loop = loop
         self._connections = connections
         self._buffer_bytes = buffer_bytes
         self._fetch_bytes = fetch_bytes
         self._partition_bytes = partition_bytes
+        self._whole_from_records = whole_from_records
         self._reading: dict[TopicPartition, _Reading] = {}
         self._events: deque[tuple[_Reading | None, SourceEvent]] = deque()
         self._waiting_bytes = 0
@@ -243,18 +248,27 @@ class BatchSource:
         aborted = AbortedRanges(
             (range_.producer_id, range_.first_offset) for range_ in part.aborted_transactions or ()
         )
-        for batch in split(part.records or b"", reading.place, at_offset=reading.position):
-            hidden = aborted.hides(batch, reading.place)
-            passage = Passage.DROPPED if hidden else choose(batch, reading.position)
-            if passage is Passage.WHOLE:
-                self._hand_out(reading, whole(batch, reading.place))
-            elif passage is Passage.OPENED:
-                records = [
-                    record for record in opened(batch, reading.place) if record.offset >= reading.position
-                ]
-                if records:
-                    self._hand_out(reading, repacked(batch, records, reading.place))
-            reading.position, reading.epoch = batch.next_offset, batch.leader_epoch
+        gathered = Repacker(reading.place)
+        try:
+            for batch in split(part.records or b"", reading.place, at_offset=reading.position):
+                hidden = aborted.hides(batch, reading.place)
+                passage = Passage.DROPPED if hidden else choose(batch, reading.position)
+                if passage is Passage.WHOLE and batch.count >= self._whole_from_records:
+                    self._hand_out_gathered(reading, gathered)
+                    self._hand_out(reading, whole(batch, reading.place))
+                elif passage is not Passage.DROPPED:
+                    if not gathered.takes(batch):
+                        self._hand_out_gathered(reading, gathered)
+                    gathered.add(batch, reading.position, passage)
+                reading.position, reading.epoch = batch.next_offset, batch.leader_epoch
+        finally:
+            # Also when a damaged batch ends it: what stands before that is copied.
+            self._hand_out_gathered(reading, gathered)
+
+    def _hand_out_gathered(self, reading: _Reading, gathered: Repacker) -> None:
+        block = gathered.block()
+        if block is not None:
+            self._hand_out(reading, block)
 
     def _hand_out(self, reading: _Reading, block: BatchBlock) -> None:
         self._waiting_bytes += block.size_bytes
