@@ -136,6 +136,8 @@ class ShardSession:
         events = self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms(now))
         for event in events:
             self._take_in(event)
+            if self._ledger.full():
+                self.commit()
         if self._ledger.open is not None:
             self._target.serve()
         if self._commit_due() or self._ledger.watermarks_due():

@@ -17,7 +17,7 @@ from replicator.lease import Lease, transactional_id
 from replicator.run_log import run_log_topic
 from replicator.shard_ports import SourceReader, TargetWriter
 
-FETCH_SHARE, PARTITION_SHARE = 4, 16
+FETCH_SHARE, PARTITION_SHARE = 8, 16
 """One answer brings no more than this part of what may be fetched ahead, of one partition this part."""
 LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 """A fetch answer holds at least one batch, however large."""

@@ -40,6 +40,9 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
+_LAST_COMPRESSION = max(Compression)
+
+
 class CorruptBatchError(PartitionStoppedError):
     """A batch that can't be what a producer wrote: the message names cluster, partition, offset and the damage."""
 
@@ -191,7 +194,7 @@ def _checked(raw: memoryview, place: Place, expected: int) -> Batch:
         )
     if not 0 <= count <= last_offset_delta + 1:
         raise place.corrupt(expected, f"{count} records can't have {last_offset_delta + 1} offsets")
-    if attributes & _COMPRESSION > max(Compression):
+    if attributes & _COMPRESSION > _LAST_COMPRESSION:
         raise place.corrupt(expected, f"compression {attributes & _COMPRESSION} is unknown")
     return Batch(
         raw,

@@ -20,8 +20,9 @@ from replicator.offset_ranges import OffsetRanges
 
 MOST_REQUESTS = 5
 """In flight to one broker: Kafka keeps the order of a producer's batches only so far."""
-WORTHWHILE_REQUEST_BYTES = 512 * 1024
-"""While others are on their way, a request waits until it holds so much."""
+WORTHWHILE_REQUEST_BYTES = 128 * 1024
+"""While others are on their way, a request waits until it holds so much, or until a partition has a second batch
+waiting: only one of each goes into a request."""
 LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
 _TURN_MS = 20
 _REJOIN_MS = 2
@@ -159,9 +160,11 @@ class Sender:
             if lane.waiting and size < LARGEST_REQUEST_BYTES and not self._must_wait(lane):
                 chosen.append(item)
                 size += len(lane.waiting[0].raw)
-        busy = self._requests.get(leader, 0) > 0
-        if not chosen or (busy and size < WORTHWHILE_REQUEST_BYTES and not self._flushing):
+        if not chosen:
             return False
+        if self._requests.get(leader, 0) and not self._flushing and size < WORTHWHILE_REQUEST_BYTES:
+            if not any(len(self._lanes[item].waiting) > 1 for item in chosen):
+                return False
         blocks: dict[TopicPartition, BatchBlock] = {}
         raws: dict[TopicPartition, bytearray] = {}
         for item in chosen:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import kafka.errors
+from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.structs import TopicPartition as KafkaPartition
 
@@ -30,6 +32,34 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 MOST_IN_FLIGHT = 64
 """Per connection; the paths keep their own, smaller bounds. kafka-python fails a request beyond it."""
 _TURN_MS = 20
+_RECEIVE_BYTES = 1024 * 1024
+
+
+class _Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no types
+    """Reads as much as there is at once: kafka-python's own asks the kernel for 4 KiB at a time."""
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        try:
+            data = self._sock.recv(_RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return b"", None
+        except OSError as error:
+            return b"", kafka.errors.KafkaConnectionError(error)
+        return data, None if data else kafka.errors.KafkaConnectionError("socket disconnected")
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
+    """Builds connections on that transport, but where TLS has one of its own."""
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        if self.ssl_enabled:
+            return await super()._build_transport(node, timeout_at=timeout_at)
+        sock = await create_connection(
+            self._net, node.host, node.port, self.config["socket_options"], timeout_at=timeout_at
+        )
+        transport = _Transport(self._net, sock, host=node.host)
+        await transport.handshake()
+        return transport
 
 
 class EventLoop:
@@ -83,7 +113,7 @@ class Connections:
         self._timeout_ms = timeout_ms
         security = settings.security
         password = security.sasl_password
-        self._manager = KafkaConnectionManager(
+        self._manager = _Manager(
             loop.net,
             bootstrap_servers=settings.bootstrap_servers.split(","),
             client_id=client_id,
