@@ -17,8 +17,8 @@ from replicator.lease import Lease, transactional_id
 from replicator.run_log import run_log_topic
 from replicator.shard_ports import SourceReader, TargetWriter
 
-FETCH_SHARE, PARTITION_SHARE = 8, 16
-"""One answer brings no more than this part of what may be fetched ahead, of one partition this part."""
+FETCH_SHARE = 8
+"""One answer brings no more than this part of what may be fetched ahead."""
 LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 """A fetch answer holds at least one batch, however large."""
 
@@ -81,5 +81,4 @@ class BatchConnector(KafkaConnector):
             connections,
             buffer_bytes=ahead,
             fetch_bytes=ahead // FETCH_SHARE,
-            partition_bytes=ahead // PARTITION_SHARE,
         )

@@ -162,9 +162,10 @@ class Sender:
                 size += len(lane.waiting[0].raw)
         if not chosen:
             return False
-        if self._requests.get(leader, 0) and not self._flushing and size < WORTHWHILE_REQUEST_BYTES:
-            if not any(len(self._lanes[item].waiting) > 1 for item in chosen):
-                return False
+        behind = any(len(self._lanes[item].waiting) > 1 for item in chosen)
+        free = self._flushing or not self._requests.get(leader, 0)
+        if not (free or behind or size >= WORTHWHILE_REQUEST_BYTES):
+            return False
         blocks: dict[TopicPartition, BatchBlock] = {}
         raws: dict[TopicPartition, bytearray] = {}
         for item in chosen:

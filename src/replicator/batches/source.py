@@ -7,6 +7,7 @@ import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from kafka.errors import for_code
@@ -33,6 +34,8 @@ FETCH_WAIT_MS = 100
 WHOLE_FROM_RECORDS = 16
 """Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
+_LEAST_PARTITION_BYTES = 256 * 1024
+"""Of one partition in one answer, however many share it."""
 _TELL_EVERY_S = 10.0
 """So often it is said that the cluster has not been reached."""
 _OUT_OF_RANGE = 1
@@ -62,6 +65,10 @@ class _Reading:
     retry_at_s: float = 0.0
 
 
+_Event = tuple[_Reading | None, SourceEvent]
+"""An event, and what it is of: void once its partition is dropped or taken anew; None: of none."""
+
+
 class BatchSource:
     """`SourceReader` that fetches raw batches; at most one fetch per broker is on its way.
 
@@ -70,7 +77,6 @@ class BatchSource:
         connections: to the source's cluster; closed with this.
         buffer_bytes: no fetch begins while more is waiting to be copied.
         fetch_bytes: of one answer. A single larger batch still arrives.
-        partition_bytes: of one partition in one answer.
         whole_from_records: batches of fewer records are made into larger ones.
     """
 
@@ -81,17 +87,16 @@ class BatchSource:
         *,
         buffer_bytes: int,
         fetch_bytes: int,
-        partition_bytes: int,
         whole_from_records: int = WHOLE_FROM_RECORDS,
     ) -> None:
         self._loop = loop
         self._connections = connections
         self._buffer_bytes = buffer_bytes
         self._fetch_bytes = fetch_bytes
-        self._partition_bytes = partition_bytes
         self._whole_from_records = whole_from_records
         self._reading: dict[TopicPartition, _Reading] = {}
-        self._events: deque[tuple[_Reading | None, SourceEvent]] = deque()
+        self._events: deque[_Event] = deque()
+        self._arrived: list[_Event] = []
         self._waiting_bytes = 0
         self._fetching: set[int] = set()
         self._turn = 0
@@ -187,7 +192,7 @@ class BatchSource:
             ((topic, partition, at, reading.epoch) for (topic, partition), (reading, at) in asked.items()),
             wait_ms=FETCH_WAIT_MS,
             most_bytes=self._fetch_bytes,
-            partition_bytes=self._partition_bytes,
+            partition_bytes=max(_LEAST_PARTITION_BYTES, self._fetch_bytes // len(asked)),
         )
         self._fetching.add(leader)
 
@@ -208,6 +213,7 @@ class BatchSource:
             self._later((reading for reading, _ in asked.values()), _RETRY_MS)
             self._ask_for_metadata()
             return
+        arrived = []
         for topic in answer.responses:
             for part in topic.partitions:
                 found = asked.get((topic.topic_id, part.partition_index))
@@ -216,7 +222,11 @@ class BatchSource:
                 reading, asked_at = found
                 item = reading.place.topic_partition
                 if self._reading.get(item) is reading and reading.position == asked_at:
+                    self._arrived = []
                     self._take_in_partition(reading, part)
+                    arrived.append(self._arrived)
+        # In turn, because a Produce request holds one batch of each partition.
+        self._events.extend(event for turn in zip_longest(*arrived) for event in turn if event is not None)
 
     def _take_in_partition(self, reading: _Reading, part: Any) -> None:
         item = reading.place.topic_partition
@@ -242,7 +252,7 @@ class BatchSource:
             stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
             if reading.position >= stable and reading.position > reading.told_end:
                 reading.told_end = reading.position
-                self._events.append((reading, EndReached(item, SourceOffset(reading.position))))
+                self._arrived.append((reading, EndReached(item, SourceOffset(reading.position))))
 
     def _batches(self, reading: _Reading, part: Any) -> None:
         aborted = AbortedRanges(
@@ -272,17 +282,17 @@ class BatchSource:
 
     def _hand_out(self, reading: _Reading, block: BatchBlock) -> None:
         self._waiting_bytes += block.size_bytes
-        self._events.append((reading, block))
+        self._arrived.append((reading, block))
 
     # --- what goes wrong ---------------------------------------------------------------------------------------
 
     def _stop(self, reading: _Reading, event: OutOfRange | Damaged) -> None:
         reading.retry_at_s = float("inf")
-        self._events.append((reading, event))
+        self._arrived.append((reading, event))
 
     def _trouble(self, reading: _Reading, text: str) -> None:
         self._later([reading], _LONG_RETRY_MS)
-        self._events.append((None, Trouble(text)))
+        self._arrived.append((None, Trouble(text)))
 
     def _tell_if_away(self) -> None:
         if time.monotonic() >= self._tell_at_s and self._connections.problem:
@@ -307,6 +317,6 @@ class BatchSource:
             self._later([reading], _RETRY_MS)
             self._ask_for_metadata()
             return
-        self._events.append((None, TopicChanged(topic)))
+        self._arrived.append((None, TopicChanged(topic)))
         for item in [item for item in self._reading if item.topic == topic]:
             del self._reading[item]
