@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import lz4.frame
 import pyarrow as pa
 
 from replicator.batches.header import Compression
@@ -15,6 +16,7 @@ LARGEST_RECORDS_BYTES = 512 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _BLOCK_BYTES = 64 * 1024
+_USUAL_RATIO = 8
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 """Magic number, version 1 with independent blocks (Kafka's readers take no others) of 64 KiB, header checksum."""
 _LZ4_STORED = 0x80000000
@@ -42,10 +44,20 @@ def decompressed(data: memoryview, how: Compression, limit: int = LARGEST_RECORD
             result = _unsnapped(data, limit)
         elif how is Compression.GZIP:
             result = _gunzipped(data, limit)
+        elif how is Compression.LZ4:
+            result = _unpacked_lz4(data, limit)
         else:
             with pa.CompressedInputStream(pa.BufferReader(data), how.name.lower()) as stream:
-                result = bytes(stream.read(limit + 1))
-    except (pa.ArrowException, OSError, zlib.error, struct.error, MemoryError, EOFError) as error:
+                result = _read_out(stream.read, len(data), limit)
+    except (
+        pa.ArrowException,
+        OSError,
+        zlib.error,
+        struct.error,
+        MemoryError,
+        EOFError,
+        RuntimeError,
+    ) as error:
         raise BadCompressionError(f"it is not {how.name.lower()}: {error}") from error
     if len(result) > limit:
         raise BadCompressionError(f"more than {limit} bytes come out of it")
@@ -86,6 +98,35 @@ def _gunzipped(data: memoryview, limit: int) -> bytes:
     if not stream.eof and len(result) <= limit:
         raise EOFError("it ends too early")
     return result
+
+
+def _unpacked_lz4(data: memoryview, limit: int) -> bytes:
+    # Not by pyarrow, whose streams cost more to open than a small batch to read.
+    stream = lz4.frame.LZ4FrameDecompressor()
+    rest: list[memoryview] = [data]
+    result = _read_out(
+        lambda size: b"" if stream.eof else stream.decompress(rest.pop() if rest else b"", size),
+        len(data),
+        limit,
+    )
+    if not stream.eof and len(result) <= limit:
+        raise EOFError("it ends too early")
+    return result
+
+
+def _read_out(read: Callable[[int], bytes], packed_bytes: int, limit: int) -> bytes:
+    """Read to the end, or beyond the limit; no call asks for much more than there is likely to be."""
+    size = min(limit + 1, _USUAL_RATIO * packed_bytes + _BLOCK_BYTES)
+    result = bytes(read(size))
+    if len(result) < size or len(result) > limit:
+        return result
+    parts, total = [result], len(result)
+    while total <= limit:
+        parts.append(bytes(read(min(limit + 1 - total, total))))
+        total += len(parts[-1])
+        if not parts[-1]:
+            break
+    return b"".join(parts)
 
 
 def _unsnapped(data: memoryview, limit: int) -> bytes:

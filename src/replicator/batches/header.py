@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import crc32c
 
@@ -40,6 +41,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
+_COMPRESSIONS = tuple(Compression)
 _LAST_COMPRESSION = max(Compression)
 
 
@@ -64,8 +66,7 @@ class Place:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """One record batch, whole and checked.
 
     Attributes:
@@ -84,7 +85,7 @@ class Batch:
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment] # a tuple has a method of that name; nobody counts in a batch
 
     @property
     def next_offset(self) -> int:
@@ -94,7 +95,7 @@ class Batch:
     @property
     def compression(self) -> Compression:
         """How its records are compressed."""
-        return Compression(self.attributes & _COMPRESSION)
+        return _COMPRESSIONS[self.attributes & _COMPRESSION]
 
     @property
     def is_log_append_time(self) -> bool:
