@@ -133,8 +133,7 @@ class ShardSession:
         now = self._clock.monotonic_ms()
         if now - self._questions.asked_at_ms >= self._settings.discovery_interval_ms:
             self._ask()
-        events = self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms(now))
-        for event in events:
+        for event in self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms(now)):
             self._take_in(event)
             if self._ledger.full():
                 self.commit()

@@ -9,8 +9,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as KafkaPartition
 from kafka.protocol.producer import EndTxnRequest
 from tests.integration.every_kind import CODECS, batches, produce_compacted, produce_everything
 from tests.integration.shard_harness import (
@@ -18,8 +16,9 @@ from tests.integration.shard_harness import (
     Harness,
     check_rows,
     content,
+    ends,
     hold_in_process,
-    seen,
+    same_on_both_sides,
     until,
 )
 from tests.support import Stack, poll_until
@@ -44,17 +43,6 @@ def harness(infrastructure: Stack, topic_name: str, request: pytest.FixtureReque
 
 def values(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
-
-
-def same_on_both_sides(harness: Harness, topic: str | None = None) -> int:
-    """Compare every record and every run; how many there are."""
-    topic = topic or harness.topic
-    there, here = content(harness.source, topic), content(harness.target, topic)
-    assert {partition: [seen(record) for record in records] for partition, records in here.items()} == {
-        partition: [seen(record) for record in records] for partition, records in there.items()
-    }
-    assert check_rows(harness, topic=topic) == sum(map(len, there.values()))
-    return sum(map(len, there.values()))
 
 
 def test_every_kind_of_batch_arrives_as_it_was_read(harness: Harness) -> None:
@@ -109,27 +97,6 @@ def test_after_kill_9_in_mid_copy_the_next_owner_goes_on_whatever_its_path(
     harness.copy_path = successor
     harness.copy_now()
     same_on_both_sides(harness)
-
-
-def ends(bootstrap: str, topic: str) -> list[int]:
-    """High watermarks of the topic's two partitions; 0 while they are not there."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "ends",
-            "isolation.level": "read_uncommitted",
-            "log_level": 0,
-        }
-    )
-    try:
-        if consumer.list_topics(topic, timeout=10).topics[topic].error is not None:
-            return [0, 0]
-        found = (
-            consumer.get_watermark_offsets(KafkaPartition(topic, number), timeout=10) for number in (0, 1)
-        )
-        return [0 if pair is None else pair[1] for pair in found]
-    finally:
-        consumer.close()
 
 
 def test_a_successor_on_the_other_path_fences_its_predecessor(harness: Harness) -> None:
@@ -191,7 +158,7 @@ def test_copying_goes_on_when_the_producers_epochs_run_out(infrastructure: Stack
     noise = random.Random(5)
     for partition in (0, 1):
         harness.produce((noise.randbytes(500).hex() for _ in range(8_000)), partition)
-    result = harness.copy_now(harness.config(commit_max_bytes=65_536))
+    result = harness.copy_now(harness.config(commit_max_bytes=65_536, fetch_ahead_max_bytes=1_048_576))
     assert result.transactions > 2 * (2**15 - _LAST_EPOCHS)
     assert result.aborts == 0
     assert same_on_both_sides(harness) == 16_000

@@ -31,7 +31,7 @@ from replicator.shard_ports import (
 )
 
 FETCH_WAIT_MS = 100
-WHOLE_FROM_RECORDS = 16
+WHOLE_FROM_RECORDS = 64
 """Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
 _LEAST_PARTITION_BYTES = 256 * 1024
