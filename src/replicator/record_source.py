@@ -199,7 +199,7 @@ class KafkaSource:
             if item is not None:
                 events.append(OutOfRange(item, None))
         elif code in _DAMAGED:
-            # Told once; without an end to it librdkafka goes on behind the damaged batch.
+            # From here on nothing of the partition is taken in: librdkafka may go on behind the damage.
             if item is not None:
                 self._taken.pop((item.topic, item.partition), None)
                 events.append(Damaged(item, self._damage(item, message, error)))
