@@ -24,11 +24,16 @@ _running: dict[str, LocalStack] = {}
 
 
 def _turn(item: pytest.Item) -> int:
-    """Tests without a stack come first, then those that share one, last those that start their own."""
-    turns = [_TURN[name] for name in getattr(item, "fixturenames", ()) if name in _TURN]
+    """Tests without a stack come first, then those that share one, last those that start their own.
+
+    A test that asks for its fixture only when it runs says so in its mark: `stack("infrastructure")`.
+    """
+    mark = item.get_closest_marker("stack")
+    names = (*getattr(item, "fixturenames", ()), *(mark.args if mark else ()))
+    turns = [_TURN[name] for name in names if name in _TURN]
     if turns:
         return max(turns)
-    return _OWN_STACK_TURN if item.get_closest_marker("stack") else 0
+    return _OWN_STACK_TURN if mark else 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -142,6 +142,9 @@ class FakeConsumer:
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout > 0
+        if self.cluster.dead:
+            self._nothing.wait(min(timeout, 0.002))
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         answers = []
         for item in partitions:
             offset, metadata = self.cluster.committed.get((item.topic, item.partition), (-1001, ""))

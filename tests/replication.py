@@ -21,13 +21,14 @@ from typing import Any
 import psutil
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from tests.support import Stack, poll_until
 
 from devstack.ports import HOST
 from devstack.workload.topics import EndOffsets, create_topic
+from replicator.layout import LAYOUTS_TOPIC
 
 PARTITIONS = 6
-"""With two shards, CRC-32 puts partitions 0 to 3 of a topic into one and the next four into the other."""
 
 PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 READY_WITHIN_S = 240.0
@@ -53,7 +54,8 @@ def free_port() -> int:
 
 
 def write_config(stack: Stack, directory: Path, topic: str, **replicator: Any) -> Path:
-    """A configuration for one topic; the mapping goes into a keyspace that these tests share."""
+    """A configuration for one topic, of routes that begin anew; the tests share a keyspace for their mapping."""
+    forget_layouts(stack)
     clusters = {
         region: {
             kind: {"bootstrap_servers": stack.bootstrap(f"{kind}-{region}")}
@@ -75,6 +77,19 @@ def write_config(stack: Stack, directory: Path, topic: str, **replicator: Any) -
     path = directory / "parallax.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
     return path
+
+
+def forget_layouts(stack: Stack) -> None:
+    """Tombstones for the layouts of tests before: each keeps its states in a run log of its own."""
+    for target in ("a", "b"):
+        bootstrap_servers = stack.bootstrap(f"aggregate-{target}")
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        if LAYOUTS_TOPIC not in admin.list_topics(timeout=30).topics:
+            continue
+        producer = Producer({"bootstrap.servers": bootstrap_servers})
+        for source in ("a", "b"):
+            producer.produce(LAYOUTS_TOPIC, value=None, key=f"{source}->{target}", partition=0)
+        assert producer.flush(30) == 0
 
 
 def parallax(*arguments: str, within_s: float = 120.0) -> subprocess.CompletedProcess[str]:

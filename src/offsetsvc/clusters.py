@@ -1,13 +1,12 @@
-"""Asking Kafka clusters that may be away: one failure answers for the rest of a call, and briefly for others."""
+"""Asking Kafka clusters that may be away: one failure answers for everybody until the cluster answers again."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from parallax.domain.errors import ClusterUnavailableError, UnknownRegionError
+from parallax.domain.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.ports import ClusterReader, GroupCommit, TopicInfo
@@ -16,24 +15,26 @@ T = TypeVar("T")
 
 
 class Clusters:
-    """The aggregate clusters, each with a memory of its last failure.
+    """The aggregate clusters, and which of them are away.
 
-    A dead cluster costs a time-out whenever it is asked. After a failure it counts as away for ``retry_after_ms``
-    without being asked, so that a burst of calls in a disaster pays for one time-out, not for one each.
+    A dead cluster costs a time-out whenever it is asked. After a failure it counts as away until it has answered
+    a probe in the background, so that no call in a disaster pays for that but the first.
+
+    Args:
+        readers: a reader for every cluster.
+        probe_every_ms: between two probes of a cluster that is away.
     """
 
-    def __init__(
-        self,
-        readers: Mapping[ClusterName, ClusterReader],
-        *,
-        retry_after_ms: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, readers: Mapping[ClusterName, ClusterReader], *, probe_every_ms: float) -> None:
         self._readers = readers
-        self._retry_after_s = retry_after_ms / 1_000
-        self._clock = clock
-        self._failures: dict[ClusterName, tuple[float, str]] = {}
+        self._probe_every_s = probe_every_ms / 1_000
+        self._failures: dict[ClusterName, str] = {}
         self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """Probe no more."""
+        self._closed.set()
 
     def reader(self, cluster: ClusterName) -> ClusterReader:
         """The cluster's reader.
@@ -50,23 +51,37 @@ class Clusters:
         """Ask the cluster.
 
         Raises:
-            ClusterUnavailableError: it did not answer, now or a moment ago.
+            ClusterUnavailableError: it does not answer, or has not answered a probe since it did not.
         """
         reader = self.reader(cluster)
         with self._lock:
-            failed = self._failures.get(cluster)
-        if failed is not None and self._clock() < failed[0]:
-            raise ClusterUnavailableError(failed[1])
+            failure = self._failures.get(cluster)
+        if failure is not None:
+            raise ClusterUnavailableError(failure)
         try:
-            answer = question(reader)
+            return question(reader)
         except ClusterUnavailableError as error:
-            with self._lock:
-                self._failures[cluster] = (self._clock() + self._retry_after_s, str(error))
+            self._away(cluster, reader, str(error))
             raise
-        if failed is not None:
+
+    def _away(self, cluster: ClusterName, reader: ClusterReader, failure: str) -> None:
+        with self._lock:
+            first = cluster not in self._failures
+            self._failures[cluster] = failure
+        if first:
+            threading.Thread(
+                target=self._probe, args=(cluster, reader), name=f"offsetsvc-probe-{cluster}", daemon=True
+            ).start()
+
+    def _probe(self, cluster: ClusterName, reader: ClusterReader) -> None:
+        while not self._closed.wait(self._probe_every_s):
+            try:
+                reader.topics()
+            except ParallaxError:
+                continue
             with self._lock:
-                self._failures.pop(cluster, None)
-        return answer
+                del self._failures[cluster]
+            return
 
     def view(self, cluster: ClusterName) -> ClusterView:
         """The cluster as one call sees it."""

@@ -54,6 +54,8 @@ from parallax.runtime.deadline import Deadline
 _READERS = 16
 """Reads of the index side by side over all calls: Cassandra's driver multiplexes them on one connection."""
 
+_PROBE_EVERY_MS = 500.0
+"""How soon a cluster that came back is seen."""
 
 STORE = "store"
 """The name of the store among the dependencies."""
@@ -94,7 +96,7 @@ class OffsetService:
         self.places = Places(config)
         self._index: MappingIndexReader = CachedIndex(RowMemory(index)) if cache else index
         self._groups = groups
-        self._clusters = Clusters(clusters, retry_after_ms=config.service.cluster_timeout_ms)
+        self._clusters = Clusters(clusters, probe_every_ms=_PROBE_EVERY_MS)
         self._now_ms = now_ms
         self._executor = ThreadPoolExecutor(_READERS, "offsetsvc-read")
         self._failover = Failover(config, self._index, groups, self._clusters, self._executor, now_ms)
@@ -112,6 +114,7 @@ class OffsetService:
 
     def close(self) -> None:
         """Let the reads under way end and start no more."""
+        self._clusters.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def failover_offsets(

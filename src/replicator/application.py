@@ -133,6 +133,7 @@ class Application:
             self.config.replicator.spark_master,
             preload=("replicator.aggregate", *(name for extra in self.extras for name in extra.preload)),
             task_preload=(
+                "pandas",  # every task of Spark's imports it to handle Arrow, though ours never use it
                 "replicator.shard",
                 "parallax.adapters.cassandra.stores",
                 *(name for extra in self.extras for name in extra.task_preload),

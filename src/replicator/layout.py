@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 import structlog
@@ -45,12 +45,14 @@ class LayoutRecord:
         layout: its number, growing.
         shards: into how many shards it cuts the route.
         settled: whether every shard's first snapshot is written; leases start only then.
+        run_log: the topic that holds the shards' states; under another one they would all begin anew.
         previous_shards: how many the layout before had; 0 for the first.
     """
 
     layout: int
     shards: int
     settled: bool
+    run_log: str
     previous_shards: int = 0
 
     def encoded(self) -> bytes:
@@ -71,10 +73,11 @@ class LayoutRecord:
 
 
 def read_layout(config: Config, route: Route, *, timeout_ms: int = _TIMEOUT_MS) -> LayoutRecord | None:
-    """The route's layout, or None if it has none yet.
+    """The route's layout, or None if it has none yet (or a tombstone took it away: the route begins anew).
 
     Raises:
         ClusterUnavailableError: the target cluster did not answer in time.
+        ConfigError: the route's states are in another run log than the configuration names.
     """
     cluster = aggregate_cluster(route.target)
     settings = client_settings(config.cluster(cluster), client_id="parallax-layouts")
@@ -96,8 +99,15 @@ def read_layout(config: Config, route: Route, *, timeout_ms: int = _TIMEOUT_MS) 
         timeout_ms=timeout_ms,
     )
     for _, key, value in records:
-        if key == str(route).encode() and value is not None:
-            found = LayoutRecord.decoded(value)
+        if key == str(route).encode():
+            found = None if value is None else LayoutRecord.decoded(value)
+    topic = run_log_topic(config, route.source)
+    if found is not None and found.run_log != topic:
+        raise ConfigError(
+            f"replicator.run_log_topic_prefix: {cluster} keeps the states of {route} in {found.run_log}, and by the "
+            f"configuration they were in {topic}: everything would be copied again. Put the prefix back; to begin "
+            f"anew on purpose, write a tombstone with the key {route} to {LAYOUTS_TOPIC} on {cluster}"
+        )
     return found
 
 
@@ -117,6 +127,7 @@ def ensure_layout(
 
     Raises:
         ClusterUnavailableError: the target cluster did not answer in time.
+        ConfigError: the route's states are in another run log than the configuration names.
         FencedError: another process is changing the layout of the same route.
     """
     cluster = aggregate_cluster(route.target)
@@ -133,24 +144,22 @@ def ensure_layout(
     with _Writer(settings, route, f"parallax.{route.source}.{route.target}.layout") as writer:
         current = read_layout(config, route)  # again: this process is now the only one that writes it
         if current is None:
-            current = LayoutRecord(FIRST_LAYOUT, shards, settled=True)
+            current = LayoutRecord(FIRST_LAYOUT, shards, settled=True, run_log=topic)
             admin_grow(admin, topic, found.partitions, shards)
             writer.write_layout(current)
         if not current.settled:
             _move(config, route, settings, current, reached)
-            current = LayoutRecord(
-                current.layout, current.shards, settled=True, previous_shards=current.previous_shards
-            )
+            current = replace(current, settled=True)
             writer.write_layout(current)
         if current.shards != shards:
             following = LayoutRecord(
-                current.layout + 1, shards, settled=False, previous_shards=current.shards
+                current.layout + 1, shards, settled=False, run_log=topic, previous_shards=current.shards
             )
             admin_grow(admin, topic, found.partitions, shards)
             writer.write_layout(following)
             reached("announced")
             _move(config, route, settings, following, reached)
-            current = LayoutRecord(following.layout, shards, settled=True, previous_shards=current.shards)
+            current = replace(following, settled=True)
             writer.write_layout(current)
             reached("settled")
     log.info("layout", route=str(route), layout=current.layout, shards=current.shards)

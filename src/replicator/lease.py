@@ -34,8 +34,12 @@ class Lease:
 
 
 def shard_of(topic_partition: TopicPartition, shard_count: int) -> int:
-    """The shard that a partition belongs to: the same in every process and every version of Python."""
-    return zlib.crc32(str(topic_partition).encode()) % shard_count
+    """The shard that a partition belongs to: the same in every process and every version of Python.
+
+    Neighbouring partitions lie in neighbouring shards, so that one topic's load is spread evenly; the topic's name
+    decides where it begins, so that topics of one partition don't all meet in shard 0.
+    """
+    return (zlib.crc32(topic_partition.topic.encode()) + topic_partition.partition) % shard_count
 
 
 def transactional_id(route: Route, layout: int, shard: int, path: str = "record") -> str:

@@ -16,7 +16,7 @@ from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, Topi
 from parallax.ports import GroupStore, MappingIndex
 from parallax.runtime.config import Cassandra, Index
 
-STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack)]
+STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]
 
 
 @pytest.fixture(scope="session")

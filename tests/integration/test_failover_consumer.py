@@ -8,14 +8,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Self
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support import Stack, unique_name
 
-from offsetsvc.failover_consumer import FailoverConsumer, FailoverEvent
+from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
 
 PARTITIONS = 3
 WITHIN_S = 90.0
@@ -144,6 +145,14 @@ def once_each_in_order(delivered: list[tuple[str, int]], sent: Counter[str]) -> 
         assert numbers == sorted(numbers)
 
 
+@pytest.fixture
+def both_aggregates(stack: Stack) -> Iterator[Stack]:
+    """The stack, with both aggregate clusters up again afterwards."""
+    yield stack
+    stack.start("aggregate-a")
+    stack.start("aggregate-b")
+
+
 def reader_at(stack: Stack, region: str, topic: str, events: list[FailoverEvent]) -> Reader:
     regions = stack.status()["regions"]
     others = [name for name in regions if name != region]
@@ -156,6 +165,41 @@ def reader_at(stack: Stack, region: str, topic: str, events: list[FailoverEvent]
     )
     consumer.subscribe([topic])
     return Reader(consumer)
+
+
+def test_failover_under_load_with_the_far_route_behind_and_back(
+    both_aggregates: Stack, topic_name: str
+) -> None:
+    stack = both_aggregates
+    events: list[FailoverEvent] = []
+    with Traffic(stack, topic_name) as traffic:
+        reader = reader_at(stack, "a", topic_name, events)
+        reader.poll_more(1_000)
+
+        # Nothing reaches b for a while, so that b lacks records that were consumed in a.
+        stack.stop("aggregate-b")
+        traffic.burst(stack, "a", 3_000)
+        reader.poll_more(4_000)
+        stack.start("aggregate-b")
+        stack.kill("aggregate-a")
+        failover_s = reader.move("b")
+        reader.poll_more(2_000)
+
+        stack.start("aggregate-a")
+        reader.poll_more(1_000)
+        failback_s = reader.move("a")
+        reader.poll_more(1_000)
+        sent = traffic.stop()
+    reader.poll_until(lambda: len(reader.delivered) >= sum(sent.values()), "everything that was sent")
+    settled_at = time.monotonic() + 2
+    reader.poll_until(lambda: time.monotonic() > settled_at, "nothing more")
+    reader.consumer.close()
+    once_each_in_order(reader.delivered, sent)
+    kinds = Counter(event.kind for event in events)
+    assert kinds[EventKind.MOVED] == kinds[EventKind.RESUMED] == 2
+    assert kinds[EventKind.PENDING_STARTED] >= 1
+    assert kinds[EventKind.INDEX_INCOMPLETE] == kinds[EventKind.SKIPPING_ABANDONED] == 0
+    assert max(failover_s, failback_s) < 10
 
 
 def test_moves_to_and_fro_while_both_clusters_are_up(stack: Stack, topic_name: str) -> None:

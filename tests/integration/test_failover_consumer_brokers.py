@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.failover_fakes import FakeCluster, FakeService, Record, record_of
 from tests.support import Stack, unique_name
 
-from offsetsvc.failover_consumer import FailoverConsumer, FailoverEvent
+from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
 
 PARTITIONS = 2
 WITHIN_S = 30.0
@@ -31,9 +31,16 @@ class RealWorld:
             admin = AdminClient({"bootstrap.servers": self.bootstrap(region)})
             for future in admin.create_topics([NewTopic(topic, PARTITIONS)]).values():
                 future.result(timeout=WITHIN_S)
+            self._ask_coordinator(region)
 
     def bootstrap(self, region: str) -> str:
         return self.stack.bootstrap(f"aggregate-{region}")
+
+    def _ask_coordinator(self, region: str) -> None:
+        """A cluster that never had a group creates its topic of offsets first, which takes seconds."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap(region), "group.id": unique_name("first")})
+        consumer.committed([TopicPartition(self.topic, 0)], timeout=WITHIN_S)
+        consumer.close()
 
     def write(self, region: str, partition: int, records: Sequence[Record]) -> None:
         """One transaction: its marker takes an offset that holds no record."""
@@ -100,6 +107,43 @@ def once_each(world: RealWorld, wanted: Sequence[Record]) -> None:
     for source in {record[0] for record in wanted}:
         mine = [record for record in world.delivered if record[0] == source]
         assert mine == sorted(mine)
+
+
+def test_failover_from_a_killed_cluster_and_back(world: RealWorld) -> None:
+    group = unique_name("group")
+    world.write("a", 0, [*of("a", 200), *of("b", 40), *of("a", 200, 300)])
+    world.write("a", 1, [*of("c", 100), *of("d", 100)])
+    consumer = world.start("a", group)
+    world.poll_until(consumer, 300)
+    world.write("b", 0, [*of("b", 50), *of("a", 150)])  # the far route is behind
+    world.write("b", 1, [*of("d", 100), *of("c", 100)])
+
+    world.stack.kill("aggregate-a")
+    world.known["a"].dead = True
+    killed_at = time.monotonic()
+    consumer.move_to("b")
+    while consumer.moving:
+        assert time.monotonic() - killed_at < WITHIN_S
+        world.poll(consumer)
+    moved_within_s = time.monotonic() - killed_at
+    assert moved_within_s < 2.0
+    world.write("b", 0, [*of("a", 150, 320), *of("b", 50, 60)])
+    everything = [*of("a", 320), *of("b", 60), *of("c", 100), *of("d", 100)]
+    world.poll_until(consumer, len(everything))
+    world.poll_nothing(consumer)
+    once_each(world, everything)
+    assert EventKind.PENDING_CLEARED in [event.kind for event in world.events]
+
+    world.stack.start("aggregate-a")
+    world.known["a"].dead = False
+    world.write("a", 0, [*of("b", 40, 70), *of("a", 300, 350)])
+    consumer.move_to("a")
+    everything += [*of("b", 60, 70), *of("a", 320, 350)]
+    world.poll_until(consumer, len(everything))
+    world.poll_nothing(consumer)
+    once_each(world, everything)
+    assert consumer.region == "a"
+    consumer.close()
 
 
 def test_batches_held_in_the_middle_are_delivered_once(world: RealWorld) -> None:

@@ -7,12 +7,13 @@ import random
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.cimpl import NewPartitions
 from tests.integration.shard_harness import Harness, create, until
 from tests.support import Stack
 
-from parallax.domain.errors import FencedError
+from parallax.domain.errors import ConfigError, FencedError
 from parallax.domain.run import LostRange
-from replicator.layout import ensure_layout, read_layout
+from replicator.layout import LAYOUTS_TOPIC, ensure_layout, read_layout
 from replicator.lease import shard_of
 from replicator.run_log import KafkaRunLog
 from replicator.strangers import StrangerWatch
@@ -98,6 +99,21 @@ def test_a_topic_with_too_few_partitions_stops_alone(harness: Harness) -> None:
     assert harness.copied(short) == {}
 
 
+def test_source_partitions_added_later_are_copied_too(harness: Harness) -> None:
+    harness.create(1)
+    harness.produce(["first"])
+    owner = harness.own()
+    harness.wait_for({0: ["first"]})
+    harness.source_admin.create_partitions([NewPartitions(harness.topic, 3)])[harness.topic].result()
+    until(
+        lambda: len(harness.source_admin.list_topics(harness.topic).topics[harness.topic].partitions) == 3,
+        "growth",
+    )
+    harness.produce(["second"], partition=2)
+    harness.wait_for({0: ["first"], 2: ["second"]})
+    owner.finish()
+
+
 def test_a_record_that_the_target_refuses_stops_its_partition_alone(harness: Harness) -> None:
     harness.create(2)
     create(harness.target_admin, harness.topic, 2, {"max.message.bytes": "20000"})
@@ -176,6 +192,18 @@ def test_a_route_is_cut_anew_without_losing_or_repeating_a_record(harness: Harne
     found = read_layout(config, harness.route)
     assert found is not None
     assert (found.layout, found.shards, found.settled) == (2, 3, True)
+
+
+def test_another_run_log_is_refused_until_a_tombstone_lets_the_route_begin_anew(harness: Harness) -> None:
+    moved = harness.config(run_log_topic_prefix=f"moved.{harness.topic}")
+    assert ensure_layout(harness.config(), harness.route, 2).layout == 1
+    with pytest.raises(ConfigError, match="everything would be copied again"):
+        ensure_layout(moved, harness.route, 2)
+    producer = Producer({"bootstrap.servers": harness.target})
+    producer.produce(LAYOUTS_TOPIC, value=None, key=str(harness.route), partition=0)
+    assert producer.flush(30) == 0
+    assert read_layout(moved, harness.route) is None
+    assert ensure_layout(moved, harness.route, 1).layout == 1
 
 
 def test_records_that_someone_else_wrote_into_the_target_are_found(harness: Harness) -> None:

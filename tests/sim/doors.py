@@ -316,4 +316,4 @@ class SimConnector:
 
     def layout(self, lease: Lease) -> LayoutRecord:
         self._schedule.step()
-        return LayoutRecord(self.newest_layout, lease.shard_count, settled=True)
+        return LayoutRecord(self.newest_layout, lease.shard_count, settled=True, run_log="runs")

@@ -259,4 +259,4 @@ def test_shards_and_transactional_ids_never_change_from_release_to_release() -> 
     assert transactional_id(Route.parse("a->b"), 2, 5) == "parallax.a.b.2.5.record"
 
 
-SHARDS_OF_TRIPS = [0, 1, 2, 2, 1, 1]
+SHARDS_OF_TRIPS = [0, 1, 2, 0, 1, 2]

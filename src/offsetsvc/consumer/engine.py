@@ -151,7 +151,7 @@ class Engine:
             self._task.cancel()
         self._reporter.close()
         self.site.leave(commit=True)
-        self._leaving.leave(self.site.inner, self.site.region)
+        self._leaving.leave(self.site.inner, self.site.region, ())
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
         self._events.deliver()
@@ -245,7 +245,7 @@ class Engine:
         assigned = [TopicPartition(*key) for key in old.delivery.partitions]
         old.tell_leaving(lost=True)
         old.leave(commit=answer.origin_reachable)
-        self._leaving.leave(old.inner, old.region)
+        self._leaving.leave(old.inner, old.region, self._subscription.topics if self._subscription else ())
         generation = old.generation + 1
         self.site = Site(
             self._tools,

@@ -3,27 +3,57 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import structlog
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from offsetsvc.consumer.ports import InnerConsumer
 from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger("parallax.failover_consumer")
 
+ASK_EVERY_S = 0.5
+"""Between two attempts to find the coordinator of a cluster that does not answer."""
+_ANSWER_WITHIN_S = 2.0
+_NO_ANSWER = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - librdkafka's own code
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - as above
+        KafkaError._TRANSPORT,  # noqa: SLF001 - as above
+        KafkaError._WAIT_COORD,  # noqa: SLF001 - as above
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+
 
 class Leaving:
-    """Closes inner consumers in threads of their own."""
+    """Closes inner consumers in threads of their own.
+
+    A cluster that died with a member of the group comes back with that member, and whoever joins then waits until
+    its session has timed out (45 s by default). So the inner consumer of a cluster that does not answer is kept,
+    and its membership with it, until it can say that it leaves.
+    """
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
 
-    def leave(self, inner: InnerConsumer, region: str) -> None:
-        """Close a consumer in the background; commits that it has under way are waited for there."""
+    def leave(self, inner: InnerConsumer, region: str, topics: Sequence[str]) -> None:
+        """Leave the group in the background, once the cluster answers.
+
+        Args:
+            inner: the consumer; nobody else uses it any more.
+            region: whose cluster it consumed, for logs.
+            topics: topics of the group.
+        """
 
         def close() -> None:
             try:
+                self._await_coordinator(inner, region, topics)
                 inner.close()
             except (KafkaException, RuntimeError) as error:
                 _log.warning("leaving_failed", region=region, error=str(error))
@@ -34,11 +64,12 @@ class Leaving:
         self._threads = [item for item in self._threads if item.is_alive()] + [thread]
 
     def wait(self, timeout_ms: float) -> bool:
-        """Wait for all of them.
+        """Close all of them now, whether their clusters answer or not.
 
         Returns:
             Whether all were closed within ``timeout_ms``.
         """
+        self._closing.set()
         deadline = Deadline.after_ms(timeout_ms)
         for thread in self._threads:
             thread.join(deadline.remaining_s)
@@ -46,3 +77,24 @@ class Leaving:
         if late:
             _log.warning("leaving_takes_long", threads=late, waited_ms=timeout_ms)
         return not late
+
+    def _await_coordinator(self, inner: InnerConsumer, region: str, topics: Sequence[str]) -> None:
+        if not topics:
+            return
+        place = TopicPartition(topics[0], 0)
+        told = False
+        while not self._closing.is_set() and not _answers(inner, place):
+            if not told:
+                _log.info("leaving_waits", region=region, reason="the cluster does not answer")
+                told = True
+            inner.poll(0)  # a member that does not poll is put out of the group
+            self._closing.wait(ASK_EVERY_S)
+
+
+def _answers(inner: InnerConsumer, place: TopicPartition) -> bool:
+    """Whether the group's coordinator answers, be it with an error."""
+    try:
+        inner.committed([place], _ANSWER_WITHIN_S)
+    except KafkaException as error:
+        return error.args[0].code() not in _NO_ANSWER
+    return True

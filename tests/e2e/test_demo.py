@@ -1,0 +1,41 @@
+"""The demonstration itself, small: what `make demo` runs, judged by its report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECORDS = 24_000
+
+
+@pytest.mark.stack
+@pytest.mark.timeout(420)
+def test_a_small_demonstration_succeeds(tmp_path: Path) -> None:
+    arguments = ["--records", str(RECORDS), "--per-s", "600", "--busy-s", "6", "--directory", str(tmp_path)]
+    played = subprocess.run(
+        [sys.executable, "-m", "devstack.demo", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
+    )
+    assert played.returncode == 0, played.stdout[-6_000:] + played.stderr[-2_000:]
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert report["failures"] == []
+    assert report["produced_records"] >= RECORDS * 3 // 4
+    for move in ("failover", "failback"):
+        once = report["groups"]["failover"][move]
+        assert (once["lost_records"], once["redelivered_records"]) == (0, 0)
+        assert report["groups"]["plain"][move]["lost_records"] == 0
+    assert report["groups"]["failover"]["failover"]["failover_ms"] <= 10_000
+    assert report["pending_records"] > 0
+    assert report["skipped_records"] > 0
+    assert report["inversions"] > 0
+    # The far simpler rules pay with loss or with reading again.
+    assert report["alternatives"]["latest"]["lost_records"] > 0
+    assert report["alternatives"]["earliest"]["redelivered_records"] > 0
+    assert "stack is still up" not in played.stdout
