@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from parallax.domain.errors import InvariantError
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
 from parallax.runtime.config import Config
@@ -36,7 +38,8 @@ class BatchConnector(KafkaConnector):
         loop = self._loop = EventLoop()
         cluster = aggregate_cluster(lease.route.target)
         timeout_ms = self._config.replicator.transaction_timeout_ms
-        try:
+        with ExitStack() as unfinished:
+            unfinished.callback(loop.close)
             connections = Connections(
                 loop,
                 cluster,
@@ -44,15 +47,14 @@ class BatchConnector(KafkaConnector):
                 client_id=f"parallax-{lease.route.source}",
                 largest_answer_bytes=LARGEST_REQUEST_BYTES,
             )
+            unfinished.callback(connections.close)
             connections.connect()
             newest = has_newest_transactions(connections)
             for path in sorted(PATHS, key=lambda path: path == BatchTarget.path):
                 own_id = transactional_id(lease.route, lease.layout, lease.shard, path)
                 coordinator = Coordinator(loop, connections, own_id, timeout_ms, newest=newest)
                 producer = coordinator.initialise()
-        except BaseException:
-            loop.close()
-            raise
+            unfinished.pop_all()
         return BatchTarget(
             loop,
             connections,

@@ -36,6 +36,8 @@ WHOLE_FROM_RECORDS = 64
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
 _LEAST_PARTITION_BYTES = 256 * 1024
 """Of one partition in one answer, however many share it."""
+_POLL_BYTES = 8 * 1024 * 1024
+"""What is handed out in one turn is no longer counted as fetched ahead."""
 _TELL_EVERY_S = 10.0
 """So often it is said that the cluster has not been reached."""
 _OUT_OF_RANGE = 1
@@ -132,11 +134,12 @@ class BatchSource:
             self._loop.turn(left_s * 1_000)
             self._fetch()
         result: list[SourceEvent] = []
-        records = 0
-        while self._events and records < max_records:
+        records = size_bytes = 0
+        while self._events and records < max_records and size_bytes < _POLL_BYTES:
             reading, event = self._events.popleft()
             if isinstance(event, RecordBlock):
                 self._waiting_bytes -= event.size_bytes
+                size_bytes += event.size_bytes
                 records += len(event.offsets)
             if reading is None or self._reading.get(reading.place.topic_partition) is reading:
                 result.append(event)

@@ -160,7 +160,10 @@ class Connections:
         return next((self._translated(error, "connecting") for error in found if error is not None), None)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections at once; what was still to be sent is not."""
+        for connection in list(self._manager._conns.values()):  # noqa: SLF001 - its own close() waits for the loop
+            if connection.transport is not None:
+                connection.transport.abort()
         self._manager.close()
 
     # --- requests ----------------------------------------------------------------------------------------------
@@ -209,7 +212,7 @@ class Connections:
     def _translated(self, error: BaseException, doing: str) -> Exception:
         kind = (
             ConfigError
-            if isinstance(error, kafka.errors.AuthorizationError | kafka.errors.AuthenticationFailedError)
+            if isinstance(error, kafka.errors.AuthorizationError | kafka.errors.SaslAuthenticationFailedError)
             else ClusterUnavailableError
         )
         return kind(f"{self.cluster}: {doing}: {error} ({type(error).__name__})")
