@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import kafka.errors
-from kafka.net.inet import create_connection
+from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
@@ -54,12 +54,29 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         if self.ssl_enabled:
             return await super()._build_transport(node, timeout_at=timeout_at)
-        sock = await create_connection(
-            self._net, node.host, node.port, self.config["socket_options"], timeout_at=timeout_at
-        )
+        sock = await self._connected(node, timeout_at)
         transport = _Transport(self._net, sock, host=node.host)
         await transport.handshake()
         return transport
+
+    async def _connected(self, node: Any, timeout_at: float | None) -> Any:
+        """A connected socket; kafka-python's own way forgets to close one that could not connect."""
+        network = KafkaNetSocket()
+        problem: Exception = kafka.errors.KafkaConnectionError(f"{node.host} has no address")
+        for family, kind, protocol, _, address in network.dns_lookup(node.host, node.port):
+            sock = network.socket(family, kind, protocol)
+            try:
+                sock.setblocking(False)  # noqa: FBT003 - the socket's own method
+                for option in self.config["socket_options"]:
+                    sock.setsockopt(*option)
+                return await network.sock_connect(self._net, sock, address, timeout_at=timeout_at)
+            except (kafka.errors.KafkaError, OSError) as error:
+                sock.close()
+                problem = error
+            except BaseException:
+                sock.close()
+                raise
+        raise problem
 
 
 class EventLoop:
