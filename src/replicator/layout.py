@@ -23,6 +23,7 @@ from parallax.domain.errors import ConfigError, NotFoundError
 from parallax.domain.ids import Route, TopicName, TopicPartition, aggregate_cluster
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
+from replicator.batches.settling import settle
 from replicator.lease import Lease, shard_of, transactional_id
 from replicator.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.state import PartitionState, encode
@@ -184,6 +185,9 @@ def _move(
     reached("fenced")
     states: dict[TopicPartition, PartitionState] = {}
     for shard in range(to.previous_shards):
+        settle(
+            config, Lease(route, shard, to.previous_shards, to.layout - 1, epoch=0, deadline_unix_ms=0), PATHS
+        )
         states |= load_states(KafkaRunLog(config, route, shard), to.layout - 1)[0]
     for shard in range(to.shards):
         entry = encode(

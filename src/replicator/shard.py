@@ -260,6 +260,7 @@ class _Holder:
             if self._others_wrote(run_log):
                 raise FencedError(f"{lease}: another owner has written to the run log")
             # In this order: fence, look for a newer layout, read what is committed.
+            connector.settle(lease)
             target = connector.target(lease)
             doors.append(target)
             layout = connector.layout(lease)

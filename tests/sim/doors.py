@@ -297,6 +297,9 @@ class SimConnector:
     def clock(self) -> SimClock:
         return self._clock
 
+    def settle(self, lease: Lease) -> None:
+        """Markers are never lost here."""
+
     def target(self, lease: Lease) -> SimTarget:
         return SimTarget(self._schedule, self._target, lease, self._faults)
 

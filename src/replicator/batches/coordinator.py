@@ -86,7 +86,11 @@ class Coordinator:
         )
 
     def commit(self, producer: ProducerState) -> None:
-        """End the transaction; repeated until the answer is definite.
+        """Commit the transaction; see `end`."""
+        self.end(producer, committed=True)
+
+    def end(self, producer: ProducerState, *, committed: bool) -> None:
+        """Commit or abort the transaction; repeated until the answer is definite.
 
         Raises:
             FencedError: another owner has initialised the id.
@@ -94,9 +98,13 @@ class Coordinator:
         """
         answer = self._until_definite(
             lambda: messages.end_transaction(
-                self.transactional_id, producer.producer_id, producer.epoch, newest=self.newest
+                self.transactional_id,
+                producer.producer_id,
+                producer.epoch,
+                newest=self.newest,
+                committed=committed,
             ),
-            "committing",
+            "committing" if committed else "aborting",
             patience_ms=self._timeout_ms,
         )
         if answer.API_VERSION >= 5 and answer.producer_id >= 0:  # noqa: PLR2004 - the first that tells them

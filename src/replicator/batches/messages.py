@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import (
@@ -135,14 +135,29 @@ def add_partitions(
     )
 
 
-def end_transaction(transactional_id: str, producer_id: int, epoch: int, *, newest: bool) -> Any:
-    """Commit."""
+def end_transaction(
+    transactional_id: str, producer_id: int, epoch: int, *, newest: bool, committed: bool
+) -> Any:
+    """Commit or abort."""
     return EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer_id,
         producer_epoch=epoch,
-        committed=True,
+        committed=committed,
         max_version=5 if newest else 3,
+    )
+
+
+def describe_producers(items: Iterable[TopicPartition]) -> Any:
+    """Who has written to these partitions, and where their open transactions begin (KIP-664)."""
+    topics: dict[str, list[int]] = {}
+    for item in items:
+        topics.setdefault(str(item.topic), []).append(item.partition)
+    return DescribeProducersRequest(
+        topics=[
+            DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=parts)
+            for topic, parts in topics.items()
+        ]
     )
 
 
