@@ -259,5 +259,6 @@ class Sender:
         self._connections.send(leader, request, answered, failed)
 
     def _fail(self, problem: ParallaxError) -> None:
-        if self._problem is None or isinstance(problem, FencedError):
+        # Batches behind a refused one are out of order: that says nothing of its own.
+        if isinstance(problem, FencedError) or (self._problem is None and self.refused is None):
             self._problem = problem
