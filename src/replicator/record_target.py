@@ -159,6 +159,8 @@ class KafkaTarget:
             "initialising the transactional id", self._producer.init_transactions, self._commit_timeout_s * 3
         )
 
+    path = "record"
+
     def begin(self) -> None:
         """Begin a transaction."""
         self._acknowledged = {}
