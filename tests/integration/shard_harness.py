@@ -149,7 +149,7 @@ class Harness:
 
     def produce(self, values: Iterable[str], partition: int = 0, topic: str | None = None) -> None:
         """Write records whose value is also their key."""
-        producer = Producer({"bootstrap.servers": self.source, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.source, "enable.idempotence": True, "linger.ms": 5})
         for value in values:
             producer.produce(topic or self.topic, value=value, key=value, partition=partition)
         assert producer.flush(PATIENCE_S) == 0
