@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import shutil
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -18,31 +16,14 @@ from devstack.demo.options import DemoOptions
 from devstack.demo.scenario import Scenario
 from devstack.demo.verdict import judge
 from devstack.demo.view import Stage, live, show_report
-from devstack.errors import DevstackError
 from devstack.spec import StackSpec
-from devstack.workload.running import interruptible, running_stack
-from parallax.domain.errors import ParallaxError
+from devstack.workload.playing import options_of, play
+from devstack.workload.running import running_stack
 
 _LINE_EVERY_S = 5.0
-_INTERRUPTED = 130
 
 
-def _options() -> DemoOptions:
-    defaults = DemoOptions()
-    parser = argparse.ArgumentParser(prog="python -m devstack.demo", description=__doc__)
-    for field in fields(DemoOptions):
-        default = getattr(defaults, field.name)
-        name = "--" + field.name.replace("_", "-")
-        if isinstance(default, bool):
-            parser.add_argument(name, action="store_true")
-        else:
-            parser.add_argument(
-                name, type=type(default) if not isinstance(default, Path) else Path, default=default
-            )
-    return DemoOptions(**vars(parser.parse_args()))
-
-
-def _play(options: DemoOptions, console: Console) -> int:
+def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
     journal = Journal(echo=(lambda _line: None) if console.is_terminal else console.print)
     stage = Stage(journal)
     with ExitStack() as clean_up:
@@ -63,17 +44,16 @@ def _play(options: DemoOptions, console: Console) -> int:
         with journal.step("the oracle counts"):
             report = judge(facts, logs)
         report["seconds"] = round(journal.elapsed_s, 1)
-    (options.directory / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    show_report(console, report)
-    console.print(f"{options.directory / 'report.json'} holds the figures; {report['seconds']:.0f} s in all.")
-    if options.keep:
-        parallax, folder = _shortest(Path(sys.executable).with_name("parallax")), options.directory / "stack"
-        config = f"--config {folder / 'parallax.yaml'}"
-        console.print("The stack is still up. Look at it:")
-        for command in (f"stack status --dir {folder}", f"routes {config}", f"offsets plain --to b {config}"):
-            console.print(f"  {parallax} {command}", soft_wrap=True, highlight=False)
-        console.print(f"Take it down: {parallax} stack down --dir {folder}", soft_wrap=True, highlight=False)
-    return 1 if report["failures"] else 0
+    return report
+
+
+def _tell_what_stays(options: DemoOptions, console: Console) -> None:
+    parallax, folder = _shortest(Path(sys.executable).with_name("parallax")), options.directory / "stack"
+    config = f"--config {folder / 'parallax.yaml'}"
+    console.print("The stack is still up. Look at it:")
+    for command in (f"stack status --dir {folder}", f"routes {config}", f"offsets plain --to b {config}"):
+        console.print(f"  {parallax} {command}", soft_wrap=True, highlight=False)
+    console.print(f"Take it down: {parallax} stack down --dir {folder}", soft_wrap=True, highlight=False)
 
 
 def _shortest(path: Path) -> Path:
@@ -104,19 +84,14 @@ class _Lines:
 
 def main() -> int:
     """Run the demonstration; returns the exit code."""
-    options, console = _options(), Console()
-    for name in ("failover", "plain"):
-        shutil.rmtree(options.directory / name, ignore_errors=True)
-    options.directory.mkdir(parents=True, exist_ok=True)
-    try:
-        with interruptible():
-            return _play(options, console)
-    except KeyboardInterrupt:
-        console.print("Interrupted; everything was stopped.")
-        return _INTERRUPTED
-    except (DevstackError, ParallaxError) as error:
-        console.print(f"The demonstration could not be played: {error}", style="bold red", markup=False)
-        return 1
+    options = options_of(DemoOptions(), "devstack.demo", __doc__)
+
+    def show(console: Console, report: Mapping[str, Any]) -> None:
+        show_report(console, report)
+        if options.keep:
+            _tell_what_stays(options, console)
+
+    return play(options, ("failover", "plain"), _run, show)
 
 
 if __name__ == "__main__":

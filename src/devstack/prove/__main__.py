@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import shutil
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from rich import progress as bars
@@ -17,13 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from devstack.errors import DevstackError
 from devstack.prove.options import ProveOptions
 from devstack.prove.scenario import Proof
-from devstack.workload.running import interruptible, running_stack
-from parallax.domain.errors import ParallaxError
-
-_INTERRUPTED = 130
+from devstack.workload.playing import options_of, play
+from devstack.workload.running import running_stack
 
 
 class _Bars:
@@ -53,22 +45,7 @@ class _Bars:
         self._console.print(Text(f"  {text}", style="dim"))
 
 
-def _options() -> ProveOptions:
-    defaults = ProveOptions()
-    parser = argparse.ArgumentParser(prog="python -m devstack.prove", description=__doc__)
-    for field in fields(ProveOptions):
-        default = getattr(defaults, field.name)
-        name = "--" + field.name.replace("_", "-")
-        if isinstance(default, bool):
-            parser.add_argument(name, action="store_true")
-        else:
-            parser.add_argument(
-                name, type=Path if isinstance(default, Path) else type(default), default=default
-            )
-    return ProveOptions(**vars(parser.parse_args()))
-
-
-def _prove(options: ProveOptions, console: Console) -> int:
+def _run(options: ProveOptions, console: Console) -> dict[str, Any]:
     started = time.monotonic()
     columns = (bars.SpinnerColumn(), bars.TextColumn("{task.description}"), bars.BarColumn())
     counters = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn())
@@ -82,10 +59,7 @@ def _prove(options: ProveOptions, console: Console) -> int:
         progress.begin("done", 1)
         progress.advance(1)
     report["seconds"] = round(time.monotonic() - started, 1)
-    (options.directory / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    _show(console, report)
-    console.print(f"{options.directory / 'report.json'} holds the figures; {report['seconds']:.0f} s in all.")
-    return 1 if report["failures"] else 0
+    return report
 
 
 def _show(console: Console, report: Mapping[str, Any]) -> None:
@@ -111,19 +85,8 @@ def _show(console: Console, report: Mapping[str, Any]) -> None:
 
 def main() -> int:
     """Run the proof; returns the exit code."""
-    options, console = _options(), Console()
-    for name in ("aggregate-a", "aggregate-b"):
-        shutil.rmtree(options.directory / name, ignore_errors=True)
-    options.directory.mkdir(parents=True, exist_ok=True)
-    try:
-        with interruptible():
-            return _prove(options, console)
-    except KeyboardInterrupt:
-        console.print("Interrupted; everything was stopped.")
-        return _INTERRUPTED
-    except (DevstackError, ParallaxError) as error:
-        console.print(f"The proof could not be made: {error}", style="bold red", markup=False)
-        return 1
+    options = options_of(ProveOptions(), "devstack.prove", __doc__)
+    return play(options, ("aggregate-a", "aggregate-b"), _run, _show)
 
 
 if __name__ == "__main__":

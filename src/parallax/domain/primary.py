@@ -3,7 +3,7 @@
 Every decision names the decisions that it knew and replaces (``supersedes``). Two regions that can't see each other
 may both decide; once they see each other, the decisions that no other one supersedes are the *heads*. The head with
 the highest fencing number wins. Another head that says something else is a rival: the group is DUAL_ACTIVE until a
-decision that knows both supersedes them (docs/decisions/0007-primaries.md).
+decision that knows both supersedes them (docs/decisions/0009-primaries.md).
 
 Invariants, asserted by `check`:
 
