@@ -55,7 +55,9 @@ def main() -> None:
     for proto, package in TARGETS.items():
         with tempfile.TemporaryDirectory() as scratch:
             files = generate(proto, Path(scratch))
-        files["__init__.py"] = f'"""Generated from proto/{Path(proto).parent} by tools/gen_protos.py; do not edit."""\n'
+        files["__init__.py"] = (
+            f'"""Generated from proto/{Path(proto).parent} by tools/gen_protos.py; do not edit."""\n'
+        )
         for name, text in files.items():
             path = package / name
             if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
