@@ -130,14 +130,13 @@ def failover_bench(regions: Sequence[str] = ("a", "b"), **options: Any) -> Itera
     writers = {name: item for name, item in world.clusters.items() if isinstance(item, Writer)}
     with world.service() as service:
         client = DirectClient(service)
-        ticking = iter(range(10**9))
         outside = Outside(
             cast("OffsetClient", client),
             writers,
             world.groups,
             MemoryOperationJournal(),
             now_ms=lambda: world.now_ms,
-            clock=lambda: float(next(ticking)),
+            clock=lambda: world.now_ms / 1_000,
         )
         bench = Bench(world, client, outside)
         outside.wait = bench.wait

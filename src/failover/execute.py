@@ -21,7 +21,7 @@ from failover.outside import Outside
 from failover.plan import MovePlan, make_plan
 from failover.record import Commits, MoveRecord, Step
 from parallax.domain.errors import FencedError, ParallaxError, RefusedError, UnavailableError
-from parallax.domain.ids import UNKNOWN_EPOCH
+from parallax.domain.ids import UNKNOWN_EPOCH, GroupName
 from parallax.ports import GroupCommit
 from parallax.runtime.deadline import Deadline
 from syncjob.plan import metadata_for
@@ -90,6 +90,19 @@ class Mover:
     def __init__(self, outside: Outside, limits: Limits) -> None:
         self._outside = outside
         self._limits = limits
+        self._fenced_at_s: dict[GroupName, float] = {}
+
+    def fence_ahead(self, move: Move) -> None:
+        """Fence a group that `move` will move: many groups' consumers then report at the same time.
+
+        What is in the way is met again, and told, by `move`.
+        """
+        try:
+            plan = make_plan(self._outside.facts(move))
+            if not plan.arrived and not plan.refusals(accept_gaps=self._limits.accept_gaps):
+                self._moving(self._open_record(move), lambda _words: None).fence()
+        except ParallaxError as error:
+            _log.info("fencing_ahead_failed", group=move.group, problem=f"[{error.code}] {error}")
 
     def move(self, move: Move, tell: Tell = lambda _words: None) -> Result:
         """Carry the move out, or go on with it where it was interrupted."""
@@ -121,7 +134,7 @@ class Mover:
             if refusals:
                 return Result(move, Ending.REFUSED, plan, problem="; ".join(refusals))
             record = self._open_record(move)
-            return _Moving(self._outside, self._limits, record, tell).run()
+            return self._moving(record, tell).run()
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
             if isinstance(error, UnavailableError):
@@ -129,6 +142,9 @@ class Mover:
             return Result(
                 move, Ending.REFUSED if record is None else Ending.INTERRUPTED, plan, problem=problem
             )
+
+    def _moving(self, record: MoveRecord, tell: Tell) -> _Moving:
+        return _Moving(self._outside, self._limits, record, tell, self._fenced_at_s)
 
     def _open_record(self, move: Move) -> MoveRecord:
         """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
@@ -153,24 +169,31 @@ class _AbandonedError(Exception):
 class _Moving:
     """One move under way."""
 
-    def __init__(self, outside: Outside, limits: Limits, record: MoveRecord, tell: Tell) -> None:
+    def __init__(
+        self,
+        outside: Outside,
+        limits: Limits,
+        record: MoveRecord,
+        tell: Tell,
+        fenced_at_s: dict[GroupName, float],
+    ) -> None:
         self._outside = outside
         self._limits = limits
         self._record = record
         self._move = record.move
         self._tell = tell
+        self._fenced_at_s = fenced_at_s
         self._reason = f"failover {record.operation_id}"
 
     def run(self) -> Result:
         """Take the steps that are left."""
         try:
-            self._fence()
+            self.fence()
             if self._move.kind is Kind.PLANNED:
                 self._drain()
                 self._catch_up()
             else:
-                self._tell("waiting for consumers to report")
-                self._outside.wait(self._limits.handover_ms / 1_000)
+                self._hand_over()
             plan = self._write()
         except _AbandonedError as error:
             return self._abandon(str(error))
@@ -180,15 +203,25 @@ class _Moving:
         self._switch()
         return Result(self._move, Ending.MOVED, plan, self._record.fencing_number)
 
-    def _fence(self) -> None:
+    def fence(self) -> None:
+        """Record that the group moves."""
         self._tell("fencing")
         number = self._outside.fence(self._move, self._reason)
         self._keep(step=Step.FENCED, fencing_number=number)
+        self._fenced_at_s.setdefault(self._move.group, self._outside.clock())
+
+    def _hand_over(self) -> None:
+        """Let FailoverConsumers hear of the fence and report what they have delivered."""
+        since_s = self._outside.clock() - self._fenced_at_s[self._move.group]
+        remaining_s = self._limits.handover_ms / 1_000 - since_s
+        if remaining_s > 0:
+            self._tell("waiting for consumers to report")
+            self._outside.wait(remaining_s)
 
     def _drain(self) -> None:
         """Wait until nobody consumes at the origin: no members, and commits that stand still."""
         origin = self._move.origin
-        deadline = Deadline.after_ms(self._limits.drain_ms)
+        deadline = Deadline.after_ms(self._limits.drain_ms, self._outside.clock)
         before: Commits | None = None
         while True:
             members = self._outside.members(self._move.group, origin)
@@ -216,7 +249,7 @@ class _Moving:
 
     def _catch_up(self) -> None:
         """Wait until all that was consumed is at the target, and the index knows it."""
-        deadline = Deadline.after_ms(self._limits.catch_up_ms)
+        deadline = Deadline.after_ms(self._limits.catch_up_ms, self._outside.clock)
         while not all(item.settled for item in self._offsets()):
             if deadline.passed:
                 waiting = [str(item.topic_partition) for item in self._offsets() if not item.settled]

@@ -64,7 +64,9 @@ class Outside:
         writers: every aggregate cluster.
         groups: what is remembered of groups.
         journal: keeps what moves have done.
+        now_ms: the wall clock.
         wait: waits so many seconds.
+        clock: a monotonic clock, in seconds.
     """
 
     client: OffsetClient

@@ -254,7 +254,8 @@ def test_failover_refuses_a_silent_gap(run: Run, bench: Bench) -> None:
     assert "--accept-gaps" in result.stdout
     assert run("failover", GROUP, "--to", "b", "--execute").exit_code == 1
     assert bench.commit("b") is None
-    assert run("failover", GROUP, "--to", "b", "--execute", "--accept-gaps").exit_code == 0
+    accepted = run("failover", GROUP, "--to", "b", "--execute", "--accept-gaps")
+    assert accepted.exit_code == 0, accepted.stdout
     assert bench.commit("b") == 8
 
 

@@ -255,7 +255,9 @@ class _Command:
         configure_logging(json=as_json or None)
         self._config = load(config)
         self._execute = execute
-        self._limits = Limits(drain_s * 1_000, catch_up_s * 1_000, accept_gaps)
+        self._limits = Limits(
+            drain_ms=drain_s * 1_000, catch_up_ms=catch_up_s * 1_000, accept_gaps=accept_gaps
+        )
         self._first = [GroupName(name) for name in first]
         self._at_once = at_once
         self._as_json = as_json
@@ -320,6 +322,8 @@ class _Command:
                     moves[group], lambda words: bar.update(task, description=f"{group}: {words}")
                 )
 
+            ahead = [group for group in groups if many and moves[group].kind is Kind.DISASTER]
+            side_by_side(ahead, lambda group: mover.fence_ahead(moves[group]), at_once=self._at_once)
             results = list(
                 side_by_side(
                     groups, one, at_once=self._at_once, done=lambda _group, _result: bar.advance(task)
