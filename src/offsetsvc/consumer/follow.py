@@ -88,7 +88,8 @@ class Follower:
             except (
                 ParallaxError
             ) as error:  # connecting again does not heal it; a service of another release may
-                _log.warning("following_failed", group=self._group, code=error.code, error=str(error))
+                if not self._closed.is_set():
+                    _log.warning("following_failed", group=self._group, code=error.code, error=str(error))
             finally:
                 watch.close()
             self._closed.wait(_WATCH_AGAIN_S)
