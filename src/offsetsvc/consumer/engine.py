@@ -73,7 +73,7 @@ class Engine:
         )
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
         self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
-        self._leaving = Leaving()
+        self._leaving = Leaving(explicit=settings.own_instance)
         self._follower = Follower(service, settings.group) if follow_primary else None
         self._fenced: dict[Key, Position] | None = None  # what was delivered before the group's move began
         self._subscription: Subscription | None = None
@@ -180,7 +180,8 @@ class Engine:
             self._follower.close()
         if self._fenced is None:
             self.site.leave(commit=True)
-            self._leaving.leave(self.site.inner, self.site.region, ())
+            topics = self._subscription.topics if self._subscription else ()
+            self._leaving.leave(self.site.inner, self.site.region, topics)
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
         self._events.deliver()
