@@ -21,6 +21,21 @@ from failover.outside import Outside
 from failover.plan import MovePlan, make_plan
 from failover.rollback import plan_rollback, roll_back
 from failover.run import open_outside
+from parallax.cli.failover_options import (
+    AT_ONCE,
+    WAIT_S,
+    AtOnceOption,
+    CatchUpOption,
+    ConfigOption,
+    DisasterOption,
+    DrainOption,
+    DryRunOption,
+    ExecuteOption,
+    FirstOption,
+    GapsOption,
+    GroupArgument,
+    JsonOption,
+)
 from parallax.cli.failover_story import (
     plan_values,
     result_values,
@@ -35,48 +50,6 @@ from parallax.domain.errors import InvalidNameError
 from parallax.domain.ids import GroupName, RegionName
 from parallax.runtime.config import load
 from parallax.runtime.logs import configure_logging
-
-_AT_ONCE = 8
-_WAIT_S = 60.0
-
-ConfigOption = Annotated[
-    Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
-]
-GroupArgument = Annotated[
-    str | None, typer.Argument(help="A consumer group. Or name a region with --region.")
-]
-ExecuteOption = Annotated[
-    bool, typer.Option("--execute", help="Carry the plan out. Without it the plan is only shown.")
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show the plan and change nothing: the default.")
-]
-DisasterOption = Annotated[
-    bool,
-    typer.Option(
-        "--disaster", help="The side that is left may be gone: nothing of it is needed or waited for."
-    ),
-]
-GapsOption = Annotated[
-    bool,
-    typer.Option(
-        "--accept-gaps", help="Go on although records will never be delivered; the plan names them."
-    ),
-]
-FirstOption = Annotated[
-    list[str] | None, typer.Option("--first", help="With --region: this group first; may be repeated.")
-]
-AtOnceOption = Annotated[int, typer.Option("--at-once", min=1, max=64, help="Groups that move side by side.")]
-DrainOption = Annotated[
-    float, typer.Option("--drain-timeout-s", min=0, help="Planned: how long a group may take to leave.")
-]
-CatchUpOption = Annotated[
-    float,
-    typer.Option(
-        "--catch-up-timeout-s", min=0, help="Planned: how long consumed records may take to arrive."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class _MoveByDefault(TyperGroup):
@@ -116,9 +89,9 @@ def move(
     disaster: DisasterOption = False,
     accept_gaps: GapsOption = False,
     first: FirstOption = None,
-    at_once: AtOnceOption = _AT_ONCE,
-    drain_timeout_s: DrainOption = _WAIT_S,
-    catch_up_timeout_s: CatchUpOption = _WAIT_S,
+    at_once: AtOnceOption = AT_ONCE,
+    drain_timeout_s: DrainOption = WAIT_S,
+    catch_up_timeout_s: CatchUpOption = WAIT_S,
     as_json: JsonOption = False,
 ) -> None:
     """Show how a group (or a region's groups) would move; with --execute move it. The default command.
@@ -164,9 +137,9 @@ def failback(
     disaster: DisasterOption = False,
     accept_gaps: GapsOption = False,
     first: FirstOption = None,
-    at_once: AtOnceOption = _AT_ONCE,
-    drain_timeout_s: DrainOption = _WAIT_S,
-    catch_up_timeout_s: CatchUpOption = _WAIT_S,
+    at_once: AtOnceOption = AT_ONCE,
+    drain_timeout_s: DrainOption = WAIT_S,
+    catch_up_timeout_s: CatchUpOption = WAIT_S,
     as_json: JsonOption = False,
 ) -> None:
     """Move a group back to where its last move came from: the same rule the other way."""
