@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
@@ -121,19 +122,30 @@ def side_by_side(
 
     Args:
         groups: which groups.
-        task: what to do; an exception ends everything once the tasks under way have ended.
+        task: what to do; after an exception none begins any more, and it is raised once those under way have ended.
         at_once: how many at a time.
         done: called after each, in this thread.
     """
     results: dict[GroupName, Result] = {}
+    failed = threading.Event()
+
+    def unless_failed(group: GroupName) -> list[Result]:
+        if failed.is_set():
+            return []
+        try:
+            return [task(group)]
+        except BaseException:
+            failed.set()  # here, not where the result is looked at: the next task would have begun by then
+            raise
+
     with ThreadPoolExecutor(at_once, "failover") as threads:
-        futures = {threads.submit(task, group): group for group in groups}
+        futures = {threads.submit(unless_failed, group): group for group in groups}
         try:
             for future in as_completed(futures):
-                group = futures[future]
-                results[group] = future.result()
-                done(group, results[group])
+                for found in future.result():
+                    results[futures[future]] = found
+                    done(futures[future], found)
         except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
+            failed.set()
             raise
     return {group: results[group] for group in groups}
