@@ -32,9 +32,10 @@ _BUDGET_MS = 10_000
 
 @dataclass
 class DirectClient:
-    """An `OffsetClient` without a wire; a test may make any call fail."""
+    """An `OffsetClient` without a wire; a test may make any call fail, or answer from older commits."""
 
     service: OffsetService
+    origin_commits: dict[TopicPartition, GroupCommit] | None = None
     failing: dict[str, ParallaxError] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
@@ -47,7 +48,10 @@ class DirectClient:
         self, group: str, *, to: pb.Place, origin: pb.Place
     ) -> pb.GetGroupFailoverOffsetsResponse:
         self._begin("offsets")
-        request = FailoverRequest(GroupName(group), ClusterName(origin.cluster), ClusterName(to.cluster))
+        older = {item: commit.next_offset for item, commit in (self.origin_commits or {}).items()}
+        request = FailoverRequest(
+            GroupName(group), ClusterName(origin.cluster), ClusterName(to.cluster), positions=older
+        )
         return group_to_pb(self.service.failover_offsets(request, Deadline.after_ms(_BUDGET_MS)))
 
     def get_primary(self, group: str) -> primaries_pb2.Primary:

@@ -10,7 +10,7 @@ from failover.outside import Outside
 from failover.record import MoveRecord, Step
 from parallax.domain.errors import InvalidNameError, NotFoundError, UnknownRegionError
 from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cluster, region_of
-from parallax.domain.primary import Assignment, Stage
+from parallax.domain.primary import Assignment, Mode, Stage
 
 
 def destination(
@@ -74,6 +74,8 @@ def _origin(
         cluster = (
             ClusterName(named) if named.startswith("aggregate-") else aggregate_cluster(RegionName(named))
         )
+    elif assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+        cluster = aggregate_cluster(assignment.decision.primary)
     elif assignment is not None and assignment.decision.stage is Stage.MOVING:
         cluster = assignment.decision.moving_from or target
     elif assignment is not None and assignment.decision.cluster not in {None, target}:

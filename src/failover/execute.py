@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -19,20 +18,16 @@ import structlog
 from failover.facts import Kind, Move, PartitionFacts
 from failover.outside import Outside
 from failover.plan import MovePlan, make_plan
-from failover.record import Commits, MoveRecord, Step
+from failover.record import Commits, MoveRecord, Snapshot, Step
+from failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 from parallax.domain.errors import FencedError, ParallaxError, RefusedError, UnavailableError
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName
 from parallax.ports import GroupCommit
-from parallax.runtime.deadline import Deadline
 from syncjob.plan import metadata_for
 
 _log = structlog.get_logger(__name__)
 
-_POLL_S = 0.25
 _WRITE_ATTEMPTS = 3
-
-Tell = Callable[[str], None]
-"""Called with a few words at each step."""
 
 
 class Ending(Enum):
@@ -99,8 +94,9 @@ class Mover:
         """
         try:
             plan = make_plan(self._outside.facts(move))
-            if not plan.arrived and not plan.refusals(accept_gaps=self._limits.accept_gaps):
-                self._moving(self._open_record(move), lambda _words: None).fence()
+            refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
+            if not plan.arrived and not plan.publisher_only and not refusals:
+                self._moving(self._open_record(move), lambda _words: None, plan.fencing_number).fence()
         except ParallaxError as error:
             _log.info("fencing_ahead_failed", group=move.group, problem=f"[{error.code}] {error}")
 
@@ -123,7 +119,7 @@ class Mover:
 
     def _attempt(self, move: Move, tell: Tell) -> Result:
         plan: MovePlan | None = None
-        record: MoveRecord | None = None
+        moving: _Moving | None = None
         try:
             tell("planning")
             plan = make_plan(self._outside.facts(move))
@@ -133,18 +129,29 @@ class Mover:
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if refusals:
                 return Result(move, Ending.REFUSED, plan, problem="; ".join(refusals))
-            record = self._open_record(move)
-            return self._moving(record, tell).run()
+            if plan.publisher_only:
+                return Result(move, Ending.MOVED, plan, self._publish_from(move, plan.fencing_number))
+            moving = self._moving(self._open_record(move), tell, plan.fencing_number)
+            return moving.run()
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
-            if isinstance(error, UnavailableError):
-                return Result(move, Ending.INTERRUPTED, plan, problem=problem)
-            return Result(
-                move, Ending.REFUSED if record is None else Ending.INTERRUPTED, plan, problem=problem
-            )
+            fenced = moving is not None and moving.fenced
+            if not fenced and not isinstance(error, UnavailableError):
+                return Result(move, Ending.REFUSED, plan, problem=problem)
+            if moving is not None:
+                problem += moving.standing
+            return Result(move, Ending.INTERRUPTED, plan, problem=problem)
 
-    def _moving(self, record: MoveRecord, tell: Tell) -> _Moving:
-        return _Moving(self._outside, self._limits, record, tell, self._fenced_at_s)
+    def _moving(self, record: MoveRecord, tell: Tell, fencing_number: int) -> _Moving:
+        return _Moving(self._outside, self._limits, record, tell, self._fenced_at_s, fencing_number)
+
+    def _publish_from(self, move: Move, fencing_number: int) -> int:
+        """An active/active group consumes everywhere already: only who publishes its results changes."""
+        region = self._outside.publisher(move.group)
+        record = self._outside.begin(move, Snapshot({}, {}, fencing_number, region))
+        number = self._outside.publish_from(move, f"failover {record.operation_id}", fencing_number)
+        self._outside.keep(replace(record, step=Step.DONE, fencing_number=number))
+        return number
 
     def _open_record(self, move: Move) -> MoveRecord:
         """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
@@ -162,12 +169,17 @@ class Mover:
             self._outside.keep(replace(newest, step=Step.DONE, fencing_number=fencing_number))
 
 
-class _AbandonedError(Exception):
-    """The move can't go on, and nothing was written yet."""
-
-
 class _Moving:
-    """One move under way."""
+    """One move under way.
+
+    Args:
+        outside: services, clusters, store.
+        limits: how long it waits, and what it may cross.
+        record: what it has done so far.
+        tell: called with a few words at each step.
+        fenced_at_s: since when the groups of this command are fenced.
+        fencing_number: that held when the move was planned; it is off if somebody has decided since.
+    """
 
     def __init__(
         self,
@@ -176,6 +188,7 @@ class _Moving:
         record: MoveRecord,
         tell: Tell,
         fenced_at_s: dict[GroupName, float],
+        fencing_number: int,
     ) -> None:
         self._outside = outside
         self._limits = limits
@@ -183,22 +196,40 @@ class _Moving:
         self._move = record.move
         self._tell = tell
         self._fenced_at_s = fenced_at_s
+        self._planned_at = fencing_number
         self._reason = f"failover {record.operation_id}"
+        self._waiting = Waiting(outside, record.move, tell)
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the group is known to consume nowhere."""
+        return self._record.step in {Step.FENCED, Step.WRITTEN}
+
+    @property
+    def standing(self) -> str:
+        """What an interruption leaves behind, to be told after its cause."""
+        if self.fenced:
+            return (
+                f"; the group is fenced and consumes nowhere (fencing number {self._record.fencing_number}): run the "
+                "command again, or `parallax failover rollback`"
+            )
+        return "; whether the group is fenced already is not known (parallax primary)"
 
     def run(self) -> Result:
         """Take the steps that are left."""
         try:
             self.fence()
             if self._move.kind is Kind.PLANNED:
-                self._drain()
-                self._catch_up()
+                self._waiting.for_members_to_leave(self._limits.drain_ms)
+                self._waiting.for_all_to_arrive(self._limits.catch_up_ms)
             else:
-                self._hand_over()
+                fenced_at_s = self._fenced_at_s[self._move.group]
+                self._waiting.for_reports(fenced_at_s + self._limits.handover_ms / 1_000)
             plan = self._write()
-        except _AbandonedError as error:
+        except AbandonedError as error:
             return self._abandon(str(error))
         except ParallaxError as error:
-            self._outside.keep(replace(self._record, problem=f"[{error.code}] {error}"))
+            self._note(error)
             raise
         self._switch()
         return Result(self._move, Ending.MOVED, plan, self._record.fencing_number)
@@ -206,91 +237,46 @@ class _Moving:
     def fence(self) -> None:
         """Record that the group moves."""
         self._tell("fencing")
-        number = self._outside.fence(self._move, self._reason)
+        number = self._outside.fence(self._move, self._reason, self._planned_at)
         self._keep(step=Step.FENCED, fencing_number=number)
         self._fenced_at_s.setdefault(self._move.group, self._outside.clock())
 
-    def _hand_over(self) -> None:
-        """Let FailoverConsumers hear of the fence and report what they have delivered."""
-        since_s = self._outside.clock() - self._fenced_at_s[self._move.group]
-        remaining_s = self._limits.handover_ms / 1_000 - since_s
-        if remaining_s > 0:
-            self._tell("waiting for consumers to report")
-            self._outside.wait(remaining_s)
-
-    def _drain(self) -> None:
-        """Wait until nobody consumes at the origin: no members, and commits that stand still."""
-        origin = self._move.origin
-        deadline = Deadline.after_ms(self._limits.drain_ms, self._outside.clock)
-        before: Commits | None = None
-        while True:
-            members = self._outside.members(self._move.group, origin)
-            commits = self._outside.commits(self._move.group, origin)
-            if members == 0 and commits is not None and commits == before:
-                return
-            before = commits
-            if deadline.passed:
-                raise _AbandonedError(self._still_there(members))
-            self._tell(
-                "waiting for the group to leave" if members else "waiting for its commits to stand still"
-            )
-            self._outside.wait(_POLL_S)
-
-    def _still_there(self, members: int | None) -> str:
-        group, origin = self._move.group, self._move.origin
-        if members is None:
-            return f"{origin} stopped answering; with --disaster the move goes by what was last seen of it"
-        if members:
-            return (
-                f"group {group} still has {members} member(s) in {origin}: stop them and run the command again "
-                "(a FailoverConsumer that follows the primary stops by itself)"
-            )
-        return f"group {group} goes on committing in {origin} without members: stop its consumers"
-
-    def _catch_up(self) -> None:
-        """Wait until all that was consumed is at the target, and the index knows it."""
-        deadline = Deadline.after_ms(self._limits.catch_up_ms, self._outside.clock)
-        while not all(item.settled for item in self._offsets()):
-            if deadline.passed:
-                waiting = [str(item.topic_partition) for item in self._offsets() if not item.settled]
-                raise _AbandonedError(
-                    f"{', '.join(waiting[:5])}: {self._move.target} does not have all that was consumed, or the "
-                    "index does not tell: look whether replication runs (parallax routes)"
-                )
-            self._tell("waiting for consumed records to arrive")
-            self._outside.wait(_POLL_S)
-
-    def _offsets(self) -> tuple[PartitionFacts, ...]:
-        return self._outside.offsets(self._move)
-
     def _write(self) -> MovePlan:
         self._tell("writing offsets")
-        writer = self._outside.writer(self._move.target)
-        for _ in range(_WRITE_ATTEMPTS):
+        why = ""
+        for attempt in range(_WRITE_ATTEMPTS):
+            if attempt:
+                self._outside.wait(POLL_S)
+            before = self._origin_commits()
             plan, final = self._final()
-            number = self._record.fencing_number
-            wanted = {
-                item.topic_partition: GroupCommit(
-                    item.answer.resume_offset, UNKNOWN_EPOCH, metadata_for(item.answer, number)
-                )
-                for item in final
-            }
-            try:
-                writer.commit_for(self._move.group, wanted)
-            except FencedError as error:
-                raise _AbandonedError(
-                    f"group {self._move.group} has joined in {self._move.target} meanwhile: stop it there "
-                    f"and run the command again ({error})"
-                ) from error
-            found = writer.committed(self._move.group)
-            if all(_stands(found.get(item), commit) for item, commit in wanted.items()):
-                self._outside.save_progress(self._move, final)
-                self._keep(step=Step.WRITTEN, written=wanted)
-                return plan
+            late = behind(final, before)
+            if late:
+                why = f"the services do not know the group's newest commits yet ({', '.join(late[:5])})"
+                continue
+            wanted = self._commit(final)
+            found = self._outside.writer(self._move.target).committed(self._move.group)
+            if not all(_stands(found.get(item), commit) for item, commit in wanted.items()):
+                why = f"somebody else commits in {self._move.target}; stop those consumers"
+                continue
+            if self._origin_commits() != before:
+                why = self._waiting.still_there(0)
+                continue
+            self._outside.save_progress(self._move, final)
+            self._keep(step=Step.WRITTEN, written=wanted)
+            return plan
         raise RefusedError(
-            f"group {self._move.group}: somebody else commits in {self._move.target}: its offsets did not stay "
-            f"as written in {_WRITE_ATTEMPTS} attempts; stop those consumers and run the command again"
+            f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "
+            f"attempts: {why}; then run the command again"
         )
+
+    def _origin_commits(self) -> Commits:
+        """Planned: what the final offsets must go by. In a disaster nothing of the origin is asked."""
+        if self._move.kind is Kind.DISASTER:
+            return {}
+        found = self._outside.commits(self._move.group, self._move.origin)
+        if found is None:
+            raise AbandonedError(self._waiting.still_there(None))
+        return found
 
     def _final(self) -> tuple[MovePlan, tuple[PartitionFacts, ...]]:
         """The offsets to write, judged once more: the group may have gone on since the plan.
@@ -302,8 +288,27 @@ class _Moving:
         plan = make_plan(replace(facts, members_at_target=alone))
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
         if refusals:
-            raise _AbandonedError("; ".join(refusals))
+            raise AbandonedError("; ".join(refusals))
+        if self._move.kind is Kind.PLANNED and facts.members:
+            raise AbandonedError(self._waiting.still_there(facts.members))
         return plan, facts.partitions
+
+    def _commit(self, final: tuple[PartitionFacts, ...]) -> Commits:
+        number = self._record.fencing_number
+        wanted = {
+            item.topic_partition: GroupCommit(
+                item.answer.resume_offset, UNKNOWN_EPOCH, metadata_for(item.answer, number)
+            )
+            for item in final
+        }
+        try:
+            self._outside.writer(self._move.target).commit_for(self._move.group, wanted)
+        except FencedError as error:
+            raise AbandonedError(
+                f"group {self._move.group} has joined in {self._move.target} meanwhile: stop it there "
+                f"and run the command again ({error})"
+            ) from error
+        return wanted
 
     def _switch(self) -> None:
         self._tell("switching")
@@ -311,13 +316,25 @@ class _Moving:
         self._keep(step=Step.DONE, fencing_number=number)
 
     def _abandon(self, problem: str) -> Result:
-        """Lift the fence: the group goes on where it was."""
+        """Lift the fence: the group goes on where it was, unless somebody else has decided about it since."""
         number = self._record.fencing_number
         if self._record.step is Step.FENCED:
             back = self._move.reversed(self._record.snapshot.primary)
-            number = self._outside.settle(back, f"{self._reason} abandoned")
+            try:
+                number = self._outside.settle(back, f"{self._reason} abandoned", number)
+            except FencedError as error:
+                problem = f"{problem}; {error}"
         self._keep(step=Step.ABANDONED, fencing_number=number, problem=problem)
         return Result(self._move, Ending.ABANDONED, None, number, problem)
+
+    def _note(self, error: ParallaxError) -> None:
+        problem = f"[{error.code}] {error}"
+        try:
+            self._keep(problem=problem)
+        except ParallaxError as second:  # the cause itself is raised by the caller
+            _log.warning(
+                "note_lost", group=self._move.group, problem=problem, why=f"[{second.code}] {second}"
+            )
 
     def _keep(self, **changes: object) -> None:
         self._record = self._outside.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name

@@ -10,7 +10,7 @@ from typing import TypeVar
 from failover.outside import Outside
 from offsetsvc.primary_convert import primary_from_pb
 from parallax.domain.errors import ClusterUnavailableError, RefusedError
-from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName
+from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, aggregate_cluster
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.ports import GroupCommit
 from syncjob.facts import GroupFacts, Seen, Side, is_own
@@ -23,6 +23,7 @@ def groups_on(
 ) -> list[GroupName]:
     """The groups that consume a cluster, by name: recorded there, or with commits of their own there.
 
+    Of active/active groups, which consume everywhere, those whose results its region publishes.
     Groups that are on their way from there to ``to`` are among them, so that an interrupted command goes on.
 
     Raises:
@@ -59,8 +60,8 @@ def _is_there(
     if assignment is None:
         return _consumes(outside, group, cluster, topic_ids)
     decision = assignment.decision
-    if decision.mode is Mode.ACTIVE_ACTIVE:
-        return False  # it consumes everywhere already
+    if decision.mode is Mode.ACTIVE_ACTIVE:  # it consumes everywhere already: who publishes its results moves
+        return aggregate_cluster(decision.primary) == cluster
     if decision.stage is Stage.MOVING:
         return (decision.moving_from, decision.cluster) == (cluster, to)
     return decision.cluster == cluster

@@ -14,7 +14,7 @@ from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record
 from offsetsvc.client import OffsetClient, at_cluster
 from offsetsvc.primary_convert import primary_from_pb
 from parallax.domain.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
-from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TopicName, TopicPartition
 from parallax.domain.primary import Assignment, Change, Stage
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupStore, OperationJournal
@@ -34,13 +34,14 @@ def wall_clock_ms() -> int:
 
 
 class Membership:
-    """Members of a cluster's groups, listed at most twice a second."""
+    """Members of a cluster's groups, listed at most twice a second; whoever waits for a listing shares its failure."""
 
     def __init__(self, writer: ClusterWriter, clock: Callable[[], float] = time.monotonic) -> None:
         self._writer = writer
         self._clock = clock
         self._lock = threading.Lock()
         self._listed: tuple[float, Mapping[GroupName, int]] | None = None
+        self._failed: tuple[float, str] | None = None
 
     def of(self, group: GroupName) -> int:
         """How many members the group has.
@@ -50,9 +51,18 @@ class Membership:
         """
         with self._lock:
             now_s = self._clock()
+            if self._failed is not None and now_s - self._failed[0] < _MEMBERS_S:
+                raise ClusterUnavailableError(self._failed[1])
             if self._listed is None or now_s - self._listed[0] >= _MEMBERS_S:
-                self._listed = (now_s, {state.group: state.members for state in self._writer.groups()})
+                self._listed = (now_s, self._list())
             return self._listed[1].get(group, 0)
+
+    def _list(self) -> Mapping[GroupName, int]:
+        try:
+            return {state.group: state.members for state in self._writer.groups()}
+        except ClusterUnavailableError as error:
+            self._failed = (self._clock(), str(error))
+            raise
 
 
 @dataclass
@@ -105,13 +115,18 @@ class Outside:
     def _ask(self, cluster: ClusterName, question: Callable[[ClusterWriter], T]) -> T | None:
         """The cluster's answer; None if it does not answer, or did not a moment ago."""
         writer = self.writer(cluster)
-        if self.clock() < self._away.get(cluster, 0.0):
-            return None
+        away_until_s = self._away.get(cluster)
+        if away_until_s is not None:
+            if self.clock() < away_until_s:
+                return None
+            self._away[cluster] = self.clock() + _AWAY_S  # one asks whether it is back, for everybody
         try:
-            return question(writer)
+            found = question(writer)
         except ClusterUnavailableError:
             self._away[cluster] = self.clock() + _AWAY_S
             return None
+        self._away.pop(cluster, None)
+        return found
 
     def assignment(self, group: GroupName) -> Assignment | None:
         """Where the group is recorded as primary."""
@@ -144,14 +159,18 @@ class Outside:
             move=move,
             partitions=partitions,
             assignment=self.assignment(move.group),
-            members=self.members(move.group, move.origin),
+            members=None if move.kind is Kind.DISASTER else self.members(move.group, move.origin),
             members_at_target=self.members(move.group, move.target),
             problem=problem,
             now_ms=self.now_ms(),
         )
 
-    def fence(self, move: Move, reason: str) -> int:
-        """Record that the group moves: nobody consumes, nobody else publishes. The fencing number that holds then."""
+    def fence(self, move: Move, reason: str, expected_number: int | None = None) -> int:
+        """Record that the group moves: nobody consumes, nobody else publishes. The fencing number that holds then.
+
+        Raises:
+            FencedError: another number than the expected one holds.
+        """
         return self._decide(
             Change(
                 move.group,
@@ -159,6 +178,7 @@ class Outside:
                 cluster=move.target,
                 stage=Stage.MOVING,
                 moving_from=move.origin,
+                expected_number=expected_number,
                 disaster=move.kind is Kind.DISASTER,
                 reason=reason,
             )
@@ -175,6 +195,27 @@ class Outside:
                 move.group,
                 move.region,
                 cluster=move.target,
+                expected_number=expected_number,
+                disaster=move.kind is Kind.DISASTER,
+                reason=reason,
+            )
+        )
+
+    def publisher(self, group: GroupName) -> RegionName | None:
+        """The region that publishes an active/active group's results; None if nothing was decided."""
+        assignment = self.assignment(group)
+        return None if assignment is None else assignment.decision.primary
+
+    def publish_from(self, move: Move, reason: str, expected_number: int) -> int:
+        """Record that an active/active group publishes from the move's region; the fencing number that holds then.
+
+        Raises:
+            FencedError: another number than the expected one holds.
+        """
+        return self._decide(
+            Change(
+                move.group,
+                move.region,
                 expected_number=expected_number,
                 disaster=move.kind is Kind.DISASTER,
                 reason=reason,
@@ -212,7 +253,7 @@ class Outside:
             for cluster in (move.origin, move.target)
             if (found := self.commits(move.group, cluster)) is not None
         }
-        topics = sorted({item.topic for found in commits.values() for item in found})
+        topics = sorted(self._topics(move, commits.values()))
         progress: dict[TopicPartition, Progress] = {
             TopicPartition(topic, partition): stored
             for topic in topics
@@ -224,6 +265,15 @@ class Outside:
             0 if assignment is None else assignment.decision.fencing_number,
             None if assignment is None else assignment.decision.primary,
         )
+
+    def _topics(self, move: Move, commits: Iterable[Commits]) -> set[TopicName]:
+        """The group's topics: those of a cluster that does not answer are remembered."""
+        remembered = (
+            item.topic_partition.topic
+            for cluster in (move.origin, move.target)
+            for item in self.groups.observed(move.group, cluster)
+        )
+        return {item.topic for found in commits for item in found} | set(remembered)
 
     def begin(self, move: Move, snapshot: Snapshot) -> MoveRecord:
         """A new operation, kept before anything is changed."""

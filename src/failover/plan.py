@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from failover.facts import Kind, Move, MoveFacts, PartitionFacts
 from parallax.domain.ids import TopicPartition
 from parallax.domain.outcome import Outcome, gravest
-from parallax.domain.primary import Mode, Stage
+from parallax.domain.primary import Assignment, Mode, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class MovePlan:
         obstacles: what forbids to carry it out, one sentence each with what to do; gaps come on top.
         waits_for: what carrying it out will wait for.
         arrived: the group is where it shall go: there is nothing to do.
+        publisher_only: an active/active group: it goes on consuming everywhere, and another region publishes.
     """
 
     move: Move
@@ -61,6 +62,7 @@ class MovePlan:
     obstacles: tuple[str, ...]
     waits_for: tuple[str, ...]
     arrived: bool = False
+    publisher_only: bool = False
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -108,6 +110,8 @@ class MovePlan:
 def make_plan(facts: MoveFacts) -> MovePlan:
     """The plan of a move."""
     assignment = facts.assignment
+    if assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+        return _publisher_plan(facts.move, assignment)
     return MovePlan(
         move=facts.move,
         partitions=tuple(_partition(facts, item) for item in facts.partitions),
@@ -118,6 +122,23 @@ def make_plan(facts: MoveFacts) -> MovePlan:
         and assignment.consumed_cluster == facts.move.target
         and assignment.decision.primary == facts.move.region,
     )
+
+
+def _publisher_plan(move: Move, assignment: Assignment) -> MovePlan:
+    dual = assignment.dual_active
+    return MovePlan(
+        move=move,
+        partitions=(),
+        fencing_number=assignment.decision.fencing_number,
+        obstacles=(_dual(move),) if dual and move.kind is Kind.PLANNED else (),
+        waits_for=(),
+        arrived=assignment.decision.primary == move.region and not dual,
+        publisher_only=True,
+    )
+
+
+def _dual(move: Move) -> str:
+    return f"group {move.group} is DUAL_ACTIVE: settle where it is primary first (parallax primary --set)"
 
 
 def _partition(facts: MoveFacts, item: PartitionFacts) -> PartitionPlan:
@@ -224,13 +245,8 @@ def _obstacles_of_record(facts: MoveFacts) -> Iterable[str]:
     if assignment is None:
         return
     decision = assignment.decision
-    if decision.mode is Mode.ACTIVE_ACTIVE:
-        yield (
-            f"group {move.group} is active/active: it consumes in every region and does not move; set its "
-            "publisher with `parallax primary`"
-        )
-    elif assignment.dual_active and move.kind is Kind.PLANNED:
-        yield f"group {move.group} is DUAL_ACTIVE: settle where it is primary first (parallax primary --set)"
+    if assignment.dual_active and move.kind is Kind.PLANNED:
+        yield _dual(move)
     elif decision.stage is Stage.MOVING:
         if decision.cluster != move.target and move.kind is Kind.PLANNED:
             yield (
@@ -247,6 +263,11 @@ def _waits(facts: MoveFacts) -> Iterable[str]:
         return
     if facts.members:
         yield f"until the group's {facts.members} member(s) have left {move.origin}"
+    elif facts.members is not None:
+        yield (
+            f"until its commits in {move.origin} stand still; it has no member there: consumers that assign "
+            "partitions without joining can't be seen, so stop them first"
+        )
     pending = sum(item.pending_records for item in facts.partitions)
     if pending:
         yield f"until {pending} consumed record(s) have reached {move.target}"

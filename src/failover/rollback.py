@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from failover.facts import Kind, Move
 from failover.outside import Outside
-from failover.record import Commits, MoveRecord, Step
+from failover.record import Commits, MoveRecord, Snapshot, Step
 from parallax.domain.errors import ClusterUnavailableError, NotFoundError, RefusedError
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
+from parallax.domain.primary import Assignment, Mode
 from parallax.ports import GroupCommit
+
+CommitsNow = Mapping[ClusterName, Commits | None]
+"""By cluster; None: it does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +26,14 @@ class RollbackPlan:
         kept: commits that the move made at its target where there had been none: they can't be taken back, and
             hold a safe offset.
         obstacles: what forbids it, one sentence each with what to do.
+        fencing_number: that holds; the rollback is off if somebody decides before it begins.
     """
 
     record: MoveRecord
     restore: dict[ClusterName, Commits]
     kept: tuple[TopicPartition, ...]
     obstacles: tuple[str, ...]
+    fencing_number: int
 
     @property
     def move(self) -> Move:
@@ -54,8 +60,25 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
         )
     record = replace(record, move=replace(record.move, kind=Kind.DISASTER if disaster else Kind.PLANNED))
     move, snapshot = record.move, record.snapshot
-    now = {cluster: outside.commits(group, cluster) for cluster in (move.origin, move.target)}
-    restore: dict[ClusterName, Commits] = {}
+    now = _commits_now(outside, move)
+    assignment = outside.assignment(group)
+    kept = tuple(sorted(item for item in record.written if item not in snapshot.commits.get(move.target, {})))
+    return RollbackPlan(
+        record,
+        _to_restore(snapshot, now),
+        kept,
+        tuple(_obstacles(outside, record, assignment, now)),
+        0 if assignment is None else assignment.decision.fencing_number,
+    )
+
+
+def _commits_now(outside: Outside, move: Move) -> CommitsNow:
+    return {cluster: outside.commits(move.group, cluster) for cluster in (move.origin, move.target)}
+
+
+def _to_restore(snapshot: Snapshot, now: CommitsNow) -> dict[ClusterName, Commits]:
+    """Commits of the snapshot that do not stand any more, of clusters that answer."""
+    found: dict[ClusterName, Commits] = {}
     for cluster, before in snapshot.commits.items():
         present = now.get(cluster)
         differing = {
@@ -64,17 +87,23 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
             if present is not None and present.get(item) != commit
         }
         if differing:
-            restore[cluster] = differing
-    kept = tuple(sorted(item for item in record.written if item not in snapshot.commits.get(move.target, {})))
-    return RollbackPlan(record, restore, kept, tuple(_obstacles(outside, record, now)))
+            found[cluster] = differing
+    return found
 
 
-def _obstacles(outside: Outside, record: MoveRecord, now: dict[ClusterName, Commits | None]) -> Iterable[str]:
+def _obstacles(
+    outside: Outside, record: MoveRecord, assignment: Assignment | None, now: CommitsNow
+) -> Iterable[str]:
     move, group = record.move, record.move.group
     if record.step in {Step.ABANDONED, Step.ROLLED_BACK}:
         yield f"the last move of group {group} was {record.step.value.replace('_', ' ')}: there is nothing to undo"
         return
-    assignment = outside.assignment(group)
+    if assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+        yield (
+            f"group {group} is active/active: a move changes only who publishes its results; "
+            "`parallax failback` gives that back"
+        )
+        return
     number = 0 if assignment is None else assignment.decision.fencing_number
     going_back = assignment is not None and assignment.decision.reason == reason_of(record)
     if record.step is Step.DONE and number != record.fencing_number and not going_back:
@@ -87,10 +116,10 @@ def _obstacles(outside: Outside, record: MoveRecord, now: dict[ClusterName, Comm
             yield f"{cluster} does not answer: the group can't be put back as it was"
     present = now[move.target]
     if present is not None:
-        gone_on = [item for item, commit in record.written.items() if not _same(present.get(item), commit)]
+        gone_on = _gone_on(record, present)
         if gone_on:
             yield (
-                f"group {group} has committed in {move.target} since ({', '.join(map(str, sorted(gone_on)[:5]))}): "
+                f"group {group} has committed in {move.target} since ({', '.join(map(str, gone_on[:5]))}): "
                 "to go back without losing that, use `parallax failback`"
             )
     members = outside.members(group, move.target)
@@ -103,7 +132,8 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
 
     Raises:
         RefusedError: an obstacle is in the way, or the group has committed at the last moment.
-        FencedError: the group has members where commits are to be put back; run it again once they have left.
+        FencedError: the group has members where commits are to be put back: run it again once they have left; or
+            somebody else has decided about the group since the plan.
         UnavailableError: something did not answer; run it again.
     """
     if plan.obstacles:
@@ -111,20 +141,25 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     record, move = plan.record, plan.move
     back = move.reversed(record.snapshot.primary)
     reason = reason_of(record)
+    fence = plan.fencing_number
     if record.step is Step.DONE:
-        outside.fence(back, reason)
-    present = _present(outside, move)
-    if any(not _same(present.get(item), commit) for item, commit in record.written.items()):
-        number = outside.settle(move, f"{reason} given up")
+        fence = outside.fence(back, reason, fence)
+    # Consumers at the target, and the sync job at both clusters, were at work until now.
+    now = _commits_now(outside, move)
+    present = now[move.target]
+    if present is None:
+        raise ClusterUnavailableError(f"{move.target} stopped answering; run the rollback again")
+    if _gone_on(record, present):
+        number = outside.settle(move, f"{reason} given up", fence)
         outside.keep(replace(record, fencing_number=number))
         raise RefusedError(
             f"group {move.group} has just committed in {move.target}: it stays there; use `parallax failback`"
         )
-    for cluster, commits in plan.restore.items():
+    for cluster, commits in _to_restore(record.snapshot, now).items():
         outside.writer(cluster).commit_for(move.group, commits)
     topics = {item.topic for item in (*record.written, *record.snapshot.progress)}
     outside.restore_progress(move.group, record.snapshot, topics)
-    number = outside.settle(back, reason)
+    number = outside.settle(back, reason, fence)
     return outside.keep(replace(record, step=Step.ROLLED_BACK, fencing_number=number))
 
 
@@ -133,11 +168,15 @@ def reason_of(record: MoveRecord) -> str:
     return f"rollback {record.operation_id}"
 
 
-def _present(outside: Outside, move: Move) -> Commits:
-    found = outside.commits(move.group, move.target)
-    if found is None:
-        raise ClusterUnavailableError(f"{move.target} stopped answering; run the rollback again")
-    return found
+def _gone_on(record: MoveRecord, present: Commits) -> list[TopicPartition]:
+    """Partitions with another commit at the target than the move's, or than the one that a rollback has put back."""
+    before = record.snapshot.commits.get(record.move.target, {})
+    return sorted(
+        item
+        for item, commit in record.written.items()
+        if not _same(present.get(item), commit)
+        and not (item in before and _same(present.get(item), before[item]))
+    )
 
 
 def _same(found: GroupCommit | None, wanted: GroupCommit) -> bool:

@@ -79,9 +79,10 @@ class TestWhichGroups:
         decided(bench, Change(GroupName("new"), RegionName("a")))
         decided(bench, Change(MAPS, RegionName("b"), stage=Stage.MOVING, moving_from=ON_A))
 
-        assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [MAPS, "new"]
+        assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [FRAUD, MAPS, "new"]
         assert groups_on(bench.outside, ON_A, lambda group: group == MAPS, to=ON_B) == [MAPS]
-        assert groups_on(bench.outside, ON_A, everything, to=ClusterName("aggregate-c")) == ["new"]
+        assert groups_on(bench.outside, ON_A, everything, to=ClusterName("aggregate-c")) == [FRAUD, "new"]
+        assert FRAUD not in groups_on(bench.outside, ON_B, everything, to=ON_A)
 
     def test_of_a_dead_cluster_those_that_were_seen(self, bench: Bench) -> None:
         topic_id = bench.writer("a").infos[TOPIC].topic_id
@@ -145,10 +146,12 @@ class TestWhichMove:
 
     def test_of_three_clusters_the_origin_must_be_named(self) -> None:
         with failover_bench(("a", "b", "c")) as bench:
+            decided(bench, Change(MAPS, RegionName("c"), mode=Mode.ACTIVE_ACTIVE))
             options: dict[str, Any] = {"to_region": "b", "to_cluster": None, "kind": Kind.PLANNED}
             with pytest.raises(InvalidNameError, match="--from: say where"):
                 one_move(bench.outside, GROUP, origin=None, **options)
             assert one_move(bench.outside, GROUP, origin="aggregate-c", **options).origin == "aggregate-c"
+            assert one_move(bench.outside, MAPS, origin=None, **options).origin == "aggregate-c"
 
     @pytest.mark.parametrize(
         ("words", "error"),
@@ -323,6 +326,31 @@ def test_one_group_that_stays_does_not_hold_up_the_others(run: Run, bench: Bench
     endings = {item["group"]: item["ending"] for item in json.loads(result.stdout)}
     assert endings == {BILLING: "moved", FRAUD: "abandoned", MAPS: "moved"}
     assert bench.assignment(FRAUD).consumed_cluster == ON_A
+
+
+def test_an_active_active_group_keeps_its_offsets_and_publishes_elsewhere(run: Run, bench: Bench) -> None:
+    decided(bench, Change(FRAUD, RegionName("a"), mode=Mode.ACTIVE_ACTIVE))
+    number = bench.assignment(FRAUD).decision.fencing_number
+    assert "region b publishes its results" in run("failover", FRAUD, "--to", "b").stdout
+    assert bench.assignment(FRAUD).is_primary(RegionName("a"))
+
+    moved = run("failover", "--region", "a", "--to", "b", "--execute", "--disaster", "--json")
+
+    assert {item["group"]: item["ending"] for item in json.loads(moved.stdout)} == {
+        BILLING: "moved",
+        FRAUD: "moved",
+        MAPS: "moved",
+    }
+    decision = bench.assignment(FRAUD).decision
+    assert (decision.primary, decision.mode, decision.stage) == ("b", Mode.ACTIVE_ACTIVE, Stage.SETTLED)
+    assert decision.fencing_number > number
+    assert bench.commit("b", group=FRAUD) is None
+    assert "already there" in run("failover", FRAUD, "--to", "b", "--from", "a", "--execute").stdout
+
+    refused = run("failover", "rollback", FRAUD)
+    assert (refused.exit_code, "parallax failback" in refused.stdout) == (1, True)
+    assert run("failback", "--region", "a", "--execute").exit_code == 0
+    assert bench.assignment(FRAUD).is_primary(RegionName("a"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.failover_bench import P0, Bench, a_move, failover_bench, two_sources
@@ -18,6 +20,7 @@ from failover.rollback import plan_rollback, roll_back
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.domain.errors import (
     ClusterUnavailableError,
+    FencedError,
     NotFoundError,
     RefusedError,
     StoreUnavailableError,
@@ -25,7 +28,7 @@ from parallax.domain.errors import (
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
-from parallax.domain.primary import Change, Mode, Stage, decide
+from parallax.domain.primary import Change, Stage, decide
 from parallax.ports import GroupCommit, ObservedCommit, Reach
 from parallax.runtime.deadline import Deadline
 
@@ -130,7 +133,6 @@ class TestPlan:
     @pytest.mark.parametrize(
         ("changes", "says"),
         [
-            ([Change(GROUP, RegionName("a"), mode=Mode.ACTIVE_ACTIVE)], "active/active"),
             ([Change(GROUP, RegionName("a"), cluster=ClusterName("aggregate-c"))], "consumes aggregate-c"),
             (
                 [
@@ -273,6 +275,90 @@ class TestPlanned:
         assert result.ending is Ending.INTERRUPTED
         assert "somebody else commits" in result.problem
 
+    def test_commits_at_the_origin_while_it_writes_are_taken_along(self, bench: Bench) -> None:
+        def commit_once() -> None:
+            bench.world.commit("a", 18)
+            bench.writer("b").after_write = lambda: None
+
+        bench.writer("b").after_write = commit_once
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("b") == 8
+
+    def test_somebody_who_keeps_committing_at_the_origin_stops_it(self, bench: Bench) -> None:
+        offsets = iter(range(16, 20))
+        bench.writer("b").after_write = lambda: bench.world.commit("a", next(offsets))
+
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.INTERRUPTED
+        assert "goes on committing in aggregate-a without members" in result.problem
+        assert "is fenced and consumes nowhere" in result.problem
+
+    def test_a_member_that_joins_again_at_the_origin_lifts_the_fence(self, bench: Bench) -> None:
+        bench.world.copy("a", "a", 5)
+        bench.world.watermark("b", "a")
+        bench.world.commit("a", 25)
+
+        def join_again(turn: int) -> None:
+            if turn == 2:
+                bench.writer("a").members[GROUP] = 1
+                bench.world.copy("a", "b", 5)
+                bench.world.watermark("b", "b")
+
+        bench.while_waiting = join_again
+        result = bench.move("a", "b", drain_ms=10_000, catch_up_ms=10_000)
+
+        assert result.ending is Ending.ABANDONED
+        assert "1 member(s) in aggregate-a" in result.problem
+        assert bench.assignment().consumed_cluster == ON_A
+        assert bench.commit("b") is None
+
+    def test_a_service_that_answers_from_memory_is_asked_again(self, bench: Bench) -> None:
+        """Its offsets would be too early: safe, and not exact."""
+        newest = bench.writer("a").commits[GROUP]
+        told = iter([12, 12, 12, 15])
+
+        def remember(_turn: int) -> None:
+            bench.client.origin_commits = {P0: GroupCommit(TargetOffset(next(told, 15)), -1, "")}
+
+        bench.while_waiting = remember
+        result = bench.move("a", "b", drain_ms=10_000, catch_up_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.client.origin_commits == newest
+        assert bench.commit("b") == 5
+
+    def test_who_decides_meanwhile_is_not_overruled(self, bench: Bench) -> None:
+        bench.writer("a").members[GROUP] = 3
+
+        def decide_otherwise(_turn: int) -> None:
+            decided(bench, Change(GROUP, RegionName("b"), disaster=True, reason="somebody else"))
+
+        bench.while_waiting = decide_otherwise
+        result = bench.move("a", "b", drain_ms=200)
+
+        assert result.ending is Ending.ABANDONED
+        assert "somebody else has decided meanwhile" in result.problem
+        assert bench.assignment().decision.reason == "somebody else"
+
+    def test_a_plan_that_others_have_overtaken_is_not_carried_out(self, bench: Bench) -> None:
+        decided(bench, Change(GROUP, RegionName("a")))
+        snapshot = bench.outside.snapshot
+
+        def moved_meanwhile(*arguments: Any) -> Any:
+            decided(bench, Change(GROUP, RegionName("b")))
+            return snapshot(*arguments)
+
+        bench.outside.snapshot = moved_meanwhile  # type: ignore[method-assign] # the moment before the fence
+        result = bench.move("a", "b", drain_ms=1_000)
+
+        assert result.ending is Ending.REFUSED
+        assert "somebody else has decided meanwhile" in result.problem
+        assert bench.assignment().consumed_cluster == ON_B
+        assert bench.commit("b") is None
+
     def test_only_a_cluster_may_be_given_up(self, bench: Bench) -> None:
         decided(bench, Change(GROUP, RegionName("a")))
         here = replace(a_move("a", "b"), region=RegionName("a"))
@@ -295,6 +381,27 @@ class TestDisaster:
         assert bench.commit("b") == 5
         assert bench.assignment().decision.disaster
         assert ON_A not in bench.outside.records(GROUP)[0].snapshot.commits
+
+    def test_many_groups_wait_for_a_dead_cluster_once(self, bench: Bench) -> None:
+        writer = bench.writer("a")
+        writer.away = True
+        writer.asked = 0
+        with ThreadPoolExecutor(8) as threads:
+            told = list(threads.map(lambda _: bench.outside.members(GROUP, ON_A), range(8)))
+        assert told == [None] * 8
+        assert writer.asked == 1
+
+    def test_progress_of_earlier_moves_is_kept_with_the_origin_gone(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        bench.move("b", "a", drain_ms=1_000)
+        before = bench.world.groups.progress(GROUP, TOPIC)
+        bench.world.groups.save_observed(list(_observed(bench)))
+        bench.writer("a").away = True
+        bench.writer("b").commits.clear()
+
+        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+
+        assert bench.outside.records(GROUP)[0].snapshot.progress == {P0: before[0]}
 
     def test_pending_records_do_not_hold_it_up(self, bench: Bench) -> None:
         bench.world.copy("a", "a", 5)
@@ -534,6 +641,39 @@ class TestRollback:
         assert plan.obstacles == ()
         assert roll_back(bench.outside, plan).step is Step.ROLLED_BACK
         assert bench.assignment().consumed_cluster == ON_A
+
+    def test_a_rollback_that_had_put_commits_back_goes_on(self, bench: Bench) -> None:
+        bench.writer("b").commits[GROUP] = {P0: GroupCommit(TargetOffset(2), -1, "before")}
+        bench.move("a", "b", drain_ms=1_000)
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        with pytest.raises(StoreUnavailableError):
+            roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+        assert bench.commit("b") == 2
+        bench.client.failing.clear()
+
+        plan = plan_rollback(bench.outside, GROUP)
+
+        assert plan.obstacles == ()
+        assert roll_back(bench.outside, plan).step is Step.ROLLED_BACK
+
+    def test_what_the_sync_job_wrote_at_the_last_moment_is_undone_too(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        plan = plan_rollback(bench.outside, GROUP)
+        bench.world.commit("a", 11)
+
+        roll_back(bench.outside, plan)
+
+        assert bench.commit("a") == 15
+
+    def test_a_decision_since_the_plan_stands(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        plan = plan_rollback(bench.outside, GROUP)
+        decided(bench, Change(GROUP, RegionName("b"), renew=True))
+
+        with pytest.raises(FencedError):
+            roll_back(bench.outside, plan)
+
+        assert bench.assignment().consumed_cluster == ON_B
 
     def test_an_unfinished_move_can_be_rolled_back(self, bench: Bench) -> None:
         bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")

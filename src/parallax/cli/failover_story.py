@@ -30,6 +30,7 @@ def plan_values(plan: MovePlan, *, accept_gaps: bool) -> dict[str, Any]:
         "primary": move.region,
         "kind": move.kind.value,
         "arrived": plan.arrived,
+        "publisher_only": plan.publisher_only,
         "fencing_number": plan.fencing_number,
         "outcome": plan.outcome.name,
         "pending_records": plan.pending_records,
@@ -83,6 +84,12 @@ def show_plan(plan: MovePlan, out: Console, *, accept_gaps: bool) -> None:
     )
     if plan.arrived:
         out.print("it is there already: nothing to do")
+        return
+    if plan.publisher_only:
+        out.print(
+            f"active/active: it goes on consuming in every region; region {move.region} publishes its results"
+        )
+        _sentences(out, "refused", plan.refusals(accept_gaps=accept_gaps), "red")
         return
     table = Table("topic")
     for heading in ("partition", "next offset", "resume"):

@@ -1,0 +1,111 @@
+"""What a move waits for between its fence and its final offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from failover.facts import Move, PartitionFacts
+from failover.outside import Outside
+from failover.record import Commits
+from parallax.runtime.deadline import Deadline
+
+POLL_S = 0.25
+
+Tell = Callable[[str], None]
+"""Called with a few words at each step."""
+
+
+class AbandonedError(Exception):
+    """The move can't go on, and nothing has come of it yet."""
+
+
+class Waiting:
+    """Waits for the two sides of one move.
+
+    Args:
+        outside: services, clusters, store.
+        move: the move.
+        tell: hears what is waited for.
+    """
+
+    def __init__(self, outside: Outside, move: Move, tell: Tell) -> None:
+        self._outside = outside
+        self._move = move
+        self._tell = tell
+
+    def for_reports(self, until_s: float) -> None:
+        """Let FailoverConsumers hear of the fence and report what they have delivered.
+
+        Args:
+            until_s: until when, on the outside's clock.
+        """
+        remaining_s = until_s - self._outside.clock()
+        if remaining_s > 0:
+            self._tell("waiting for consumers to report")
+            self._outside.wait(remaining_s)
+
+    def for_members_to_leave(self, within_ms: float) -> None:
+        """Wait until nobody consumes at the origin: no members, and commits that stand still.
+
+        Raises:
+            AbandonedError: it took longer.
+        """
+        origin = self._move.origin
+        deadline = Deadline.after_ms(within_ms, self._outside.clock)
+        before: Commits | None = None
+        while True:
+            members = self._outside.members(self._move.group, origin)
+            commits = self._outside.commits(self._move.group, origin)
+            if members == 0 and commits is not None and commits == before:
+                return
+            before = commits
+            if deadline.passed:
+                raise AbandonedError(self.still_there(members))
+            self._tell(
+                "waiting for the group to leave" if members else "waiting for its commits to stand still"
+            )
+            self._outside.wait(POLL_S)
+
+    def still_there(self, members: int | None) -> str:
+        """Who keeps the group from having left, and what to do about it."""
+        group, origin = self._move.group, self._move.origin
+        if members is None:
+            return f"{origin} stopped answering; with --disaster the move goes by what was last seen of it"
+        if members:
+            return (
+                f"group {group} still has {members} member(s) in {origin}: stop them and run the command again "
+                "(a FailoverConsumer that follows the primary stops by itself)"
+            )
+        return f"group {group} goes on committing in {origin} without members: stop its consumers"
+
+    def for_all_to_arrive(self, within_ms: float) -> None:
+        """Wait until all that was consumed is at the target, and index and services know it.
+
+        Raises:
+            AbandonedError: it took longer.
+        """
+        deadline = Deadline.after_ms(within_ms, self._outside.clock)
+        commits = self._outside.commits(self._move.group, self._move.origin) or {}
+        while waiting := self._under_way(commits):
+            if deadline.passed:
+                raise AbandonedError(
+                    f"{', '.join(waiting[:5])}: {self._move.target} does not have all that was consumed, or the "
+                    "index does not tell: look whether replication runs (parallax routes)"
+                )
+            self._tell("waiting for consumed records to arrive")
+            self._outside.wait(POLL_S)
+
+    def _under_way(self, commits: Commits) -> list[str]:
+        facts = self._outside.offsets(self._move)
+        late = behind(facts, commits)
+        return sorted({str(item.topic_partition) for item in facts if not item.settled} | set(late))
+
+
+def behind(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:
+    """Partitions whose answers start from less than the group has committed: a service may answer from memory."""
+    return [
+        str(item.topic_partition)
+        for item in facts
+        if (commit := commits.get(item.topic_partition)) is not None
+        and (item.answer.origin_next_offset is None or item.answer.origin_next_offset < commit.next_offset)
+    ]
