@@ -13,7 +13,7 @@ import structlog
 
 from parallax.domain.errors import FencedError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
-from parallax.domain.primary import Assignment, assignment_of
+from parallax.domain.primary import PrimaryDecision, assignment_of
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupCommit, GroupStore, ObservedCommit, PrimaryStore
 from parallax.runtime.config import Config
@@ -126,7 +126,7 @@ class Syncer:
         decided = self._primaries.decisions(groups)
         reports = list(
             self._threads.map(
-                lambda group: self._group(group, snapshots, assignment_of(decided.get(group, ()))),
+                lambda group: self._group(group, snapshots, decided.get(group, ())),
                 sorted(groups),
             )
         )
@@ -144,10 +144,10 @@ class Syncer:
         self,
         group: GroupName,
         snapshots: Mapping[ClusterName, Snapshot | None],
-        assignment: Assignment | None,
+        decided: Sequence[PrimaryDecision],
     ) -> CycleReport:
         try:
-            facts = replace(self._facts(group, snapshots), assignment=assignment)
+            facts = replace(self._facts(group, snapshots), assignment=assignment_of(decided))
             moves, rewinds = self._note_moves(facts)
             return CycleReport(tuple(self._serve(facts)), moves=moves, rewinds=rewinds)
         except ParallaxError as error:

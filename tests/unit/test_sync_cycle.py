@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -710,6 +710,23 @@ class TestPrimaries:
         assert "decided anew" in report.failures[GROUP]
         assert it.writer("b").written == []
         assert read() == [GROUP]
+
+    def test_decisions_that_contradict_each_other_stop_their_own_group_alone(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        broken = GroupName("a-broken-one")
+        it.writer("a").commits[broken] = {P0: GroupCommit(TargetOffset(3), -1, "")}
+        site = Site(frozenset({RegionName("a")}), frozenset(it.world.clusters), RegionName("a"))
+        made = decide(Change(broken, RegionName("a")), [], site, it.world.now_ms)
+        again = replace(made, decided_in=RegionName("b"))
+        it.world.primaries.decisions = lambda _groups: {broken: [made, again]}  # type: ignore[method-assign] # no store makes them
+        report = it.cycle()
+        assert list(report.failures) == [broken]
+        assert "share a fencing number" in report.failures[broken]
+        assert only(report, "b").reason is Reason.PUBLISHED
 
 
 def test_groups_and_topics_are_chosen_by_configuration(bench: Callable[..., Bench]) -> None:
