@@ -62,7 +62,7 @@ class FailoverConsumer:
         moved_from: the region that the group consumed until now, when this process starts in another one: the
             first thing that it does is to move. The positions are those that the group committed or reported.
         follow_primary: go where the group is recorded as primary (docs/failover.md): stop when a move begins, go
-            on where it ends.
+            on where it ends. It joins once a service has told where that is; not together with ``moved_from``.
         on_no_offset: where a partition starts that the group never committed on: ``earliest``, ``latest`` or
             ``error``.
         on_service_away: when an answer is needed and no offset service gives it within ``service_timeout_ms``:
@@ -102,6 +102,8 @@ class FailoverConsumer:
     ) -> None:
         settings = read_settings(config, clusters, region)
         if moved_from is not None:
+            if follow_primary:
+                raise ConsumerConfigError("moved_from: with follow_primary what was decided says where to go")
             settings.for_region(moved_from)
         policies = Policies(
             on_no_offset=on_no_offset,

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import TopicPartition
 from tests.failover_fakes import TOPIC, FakeCluster, FakeService, Record, World
 
-from offsetsvc.failover_consumer import EventKind, GroupMovingError
+from offsetsvc.failover_consumer import (
+    ConsumerConfigError,
+    EventKind,
+    GroupMovingError,
+    OffsetServiceAwayError,
+)
 from offsetsvc.pb import primaries_pb2 as pb
+from parallax.domain import metadata as codec
 from parallax.domain.errors import InvalidNameError, UnknownRegionError
+from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.primary import Stage
+from parallax.domain.progress import SourcePosition
 
 
 class FakeChanges:
@@ -49,12 +59,13 @@ class PrimaryFakeService(FakeService):
         self.watched = threading.Event()
         self.number = 0
         self.last: pb.Primary | None = None
+        self.tells = True
 
     def watch_primary(self, group: str) -> FakeChanges:
         assert group == "g"
         made = FakeChanges()
-        if self.last is not None:
-            made.put(self.last)
+        if self.tells:
+            made.put(self.last or pb.Primary(group="g"))
         self.changes.append(made)
         self.watched.set()
         return made
@@ -66,7 +77,12 @@ class PrimaryFakeService(FakeService):
         *,
         disaster: bool = False,
         number: int | None = None,
+        heard: bool = True,
     ) -> None:
+        """Decide; unless ``heard`` there was another decision before, which nobody was told of."""
+        before = 0 if self.last is None else self.last.decision.fencing_number
+        if not heard:
+            before = self.number = self.number + 2
         self.number += 2
         self.last = pb.Primary(
             group="g",
@@ -79,6 +95,7 @@ class PrimaryFakeService(FakeService):
                 moving_from="aggregate-a" if stage == pb.MOVING else None,
                 decided_in="a",
                 disaster=disaster,
+                supersedes=[before] if before else [],
             ),
         )
         if self.changes:
@@ -91,6 +108,26 @@ class Following(World):
     def __init__(self, *regions: str) -> None:
         super().__init__(*regions)
         self.service: PrimaryFakeService = PrimaryFakeService(self.clusters)
+
+    def put_offset(
+        self, region: str, resume: int, consumed: dict[str, int], fence: int, next_offset: int = -1
+    ) -> None:
+        """Whoever moves the group commits for it; with ``next_offset`` a member has gone on from there since."""
+        metadata = codec.encode(
+            CommittedMetadata(
+                fencing_number=fence,
+                target_topic_id=TopicId(f"{region}-id"),
+                resume_offset=TargetOffset(resume),
+                positions={
+                    SourceId(RegionName(name), TopicId("")): SourcePosition(0, SourceOffset(end), ())
+                    for name, end in consumed.items()
+                },
+                skips=(),
+                complete_to=None,
+            )
+        )
+        committed = resume if next_offset < 0 else next_offset
+        self.clusters[region].committed[TOPIC, 0] = (committed, metadata)
 
     def until(self, kind: EventKind) -> None:
         self.poll_until(lambda: kind in self.kinds(), kind.value)
@@ -229,6 +266,7 @@ def test_the_application_may_commit_when_its_partitions_are_revoked(world: Follo
 
 def test_active_active_groups_stay_where_they_are(world: Following) -> None:
     interleaved(world)
+    world.service.decide("a")
     consumer = world.start("a", follow_primary=True)
     world.poll_records(1)
     assert world.service.watched.wait(5)
@@ -236,21 +274,161 @@ def test_active_active_groups_stay_where_they_are(world: Following) -> None:
         fencing_number=9, mode=pb.ACTIVE_ACTIVE, region="b", stage=pb.SETTLED, decided_in="a"
     )
     world.service.changes[-1].put(pb.Primary(group="g", decision=decision))
-    world.poll_until(lambda: consumer.primary is not None, "the decision")
+    world.poll_until(
+        lambda: consumer.primary is not None and consumer.primary.decision.fencing_number == 9, "the decision"
+    )
     assert world.poll_records(3) == [B[0], A[1], A[2]]
     assert consumer.region == "a"
 
 
-def test_a_primary_that_no_cluster_was_given_for_is_an_error_and_it_stays(world: Following) -> None:
-    interleaved(world)
+def test_a_primary_that_no_cluster_was_given_for_is_an_error_until_the_next_decision(
+    world: Following,
+) -> None:
+    four_records(world)
+    world.service.decide("a")
     consumer = world.start("a", follow_primary=True)
-    world.poll_records(1)
-    assert world.service.watched.wait(5)
+    world.poll_records(4)
     world.service.decide("elsewhere")
     with pytest.raises(UnknownRegionError, match="'elsewhere' is not among the clusters given"):
         world.poll_until(lambda: False, "the error")
-    assert world.poll_records(1) == [B[0]]
+    world.log("a").extend(LATER)
+    with pytest.raises(UnknownRegionError):
+        world.poll_until(lambda: False, "the same error")
+    assert len(world.delivered) == 4
+    world.service.decide("a")
+    poll_through(world, UnknownRegionError, lambda: EventKind.UNFENCED in world.kinds())
+    assert world.poll_records(3) == LATER
     assert consumer.region == "a"
+
+
+def test_it_joins_once_it_is_told_where(world: Following) -> None:
+    interleaved(world)
+    world.service.tells = False
+    world.start("a", follow_primary=True)
+    world.until(EventKind.SERVICE_AWAY)
+    world.poll_nothing()
+    assert world.inner[0].assignment() == []
+    world.service.decide("a")
+    world.poll_records(7)
+
+
+def test_by_policy_it_begins_without_being_told(world: Following) -> None:
+    interleaved(world)
+    world.service.tells = False
+    world.start("a", follow_primary=True, on_service_away="metadata")
+    world.poll_records(1)
+    assert EventKind.SERVICE_AWAY in world.kinds()
+
+
+def poll_through(world: Following, error: type[Exception], until: Callable[[], bool]) -> None:
+    """Poll until the condition holds, whatever is raised meanwhile."""
+    while not until():
+        with suppress(error):
+            world.poll()
+
+
+def test_by_policy_not_being_told_is_an_error(world: Following) -> None:
+    interleaved(world)
+    world.service.tells = False
+    world.start("a", follow_primary=True, on_service_away="stop")
+    with pytest.raises(OffsetServiceAwayError, match="tells where the group is primary"):
+        world.poll_until(lambda: False, "the error")
+    assert world.delivered == []
+    world.service.decide("a")
+    poll_through(world, OffsetServiceAwayError, lambda: bool(world.delivered))
+    assert EventKind.SERVICE_BACK in world.kinds()
+
+
+def test_partitions_of_its_own_are_read_once_it_is_told_where(world: Following) -> None:
+    interleaved(world)
+    world.service.tells = False
+    consumer = world.start("a", subscribe=False, follow_primary=True)
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    world.poll_nothing()
+    world.service.decide("a")
+    world.poll_records(7)
+
+
+def test_where_it_came_from_is_said_by_one_alone(world: Following) -> None:
+    with pytest.raises(ConsumerConfigError, match="moved_from"):
+        world.start("a", follow_primary=True, moved_from="b")
+
+
+def test_a_process_that_starts_elsewhere_goes_by_what_is_committed_at_the_primary(world: Following) -> None:
+    """What stands in its own region was published for it, or left there by somebody who is late."""
+    four_records(world)
+    world.clusters["a"].committed[TOPIC, 0] = (1, "")
+    world.put_offset("b", 1, {"a": 3, "b": 1}, fence=4, next_offset=6)
+    world.service.decide("b")
+    world.start("a", follow_primary=True)
+    world.settled("b")
+    assert world.poll_records(2) == [A[4], B[2]]
+    assert world.service.asked == []
+
+
+def test_a_client_that_has_missed_decisions_goes_by_what_is_committed_at_the_primary(
+    world: Following,
+) -> None:
+    """It was cut off and has read on at the old primary, while others went on at the new one."""
+    four_records(world)
+    world.service.decide("a")
+    world.start("a", follow_primary=True)
+    world.poll_records(2)
+    world.put_offset("b", 1, {"a": 3, "b": 1}, fence=4, next_offset=6)
+    commits = len(world.inner[0].commits)
+    world.poll_records(2)
+    world.service.decide("b", heard=False)
+    world.settled("b")
+    assert world.poll_records(2) == [A[4], B[2]]
+    assert world.service.asked == []
+    assert len(world.inner[0].commits) <= commits + 2
+
+
+def fenced(world: Following) -> int:
+    """At a four records delivered and one committed, then stopped; the number of the fence."""
+    four_records(world)
+    world.service.decide("a")
+    consumer = world.start("a", {"enable.auto.commit": False}, follow_primary=True)
+    first = world.poll_records(1)
+    assert first == [A[0]]
+    consumer.commit()
+    world.poll_records(3)
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    return world.service.number
+
+
+def test_what_was_delivered_and_not_committed_is_not_delivered_again(world: Following) -> None:
+    number = fenced(world)
+    world.put_offset("b", 0, {"a": 1, "b": 0}, fence=number)
+    world.service.decide("b")
+    world.settled("b")
+    assert world.poll_records(4) == [B[1], A[3], A[4], B[2]]
+
+
+def test_a_partition_that_another_member_has_gone_on_with_is_taken_from_its_commit(world: Following) -> None:
+    number = fenced(world)
+    world.put_offset("b", 0, {"a": 1, "b": 0}, fence=number, next_offset=7)
+    world.service.decide("b")
+    world.settled("b")
+    assert world.poll_records(1) == [B[2]]
+
+
+def test_of_two_owners_the_one_that_has_come_further_counts(world: Following) -> None:
+    """This one was put out of the group before the fence, without having noticed, and another has gone on."""
+    number = fenced(world)
+    world.put_offset("b", 7, {"a": 5, "b": 2}, fence=number)
+    world.service.decide("b")
+    world.settled("b")
+    assert world.poll_records(1) == [B[2]]
+
+
+def test_commits_that_tell_nothing_of_a_move_are_somebodys_progress(world: Following) -> None:
+    fenced(world)
+    world.clusters["b"].committed[TOPIC, 0] = (7, "")
+    world.service.decide("b")
+    world.settled("b")
+    assert world.poll_records(1) == [B[2]]
 
 
 def test_a_lower_number_from_a_region_that_is_cut_off_is_passed_over(world: Following) -> None:

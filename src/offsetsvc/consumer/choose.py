@@ -59,6 +59,7 @@ class StartChooser:
             ClusterUnavailableError: the cluster did not tell its committed offsets.
         """
         keys = [key_of(item) for item in partitions]
+        self._drop_outdated(delivery, keys)
         found = {key: delivery.answers[key] for key in keys if key in delivery.answers}
         found.update(self._committed(delivery, [key for key in keys if key not in found]))
         missing = [key for key in keys if key not in found]
@@ -84,6 +85,24 @@ class StartChooser:
             elif item.offset in by_name:
                 chosen[key] = Start(self._log_range(delivery, key)[by_name[item.offset]])
         return {key_of(item): chosen[key_of(item)] for item in partitions}
+
+    def _drop_outdated(self, delivery: Delivery, keys: Sequence[Key]) -> None:
+        """Drop answers for partitions that another member has consumed here since the group was stopped.
+
+        Whoever moved the group has put offsets here that carry the fence's number. Where one does not stand any
+        more, or tells of more than this consumer has delivered, the commit is the newer truth.
+        """
+        carried = [key for key in keys if key in delivery.answers]
+        if delivery.fence is None or not carried:
+            return
+        asked = [TopicPartition(*key) for key in carried]
+        for item in self._patiently(
+            delivery, lambda: delivery.inner.committed(asked, _ATTEMPT_S), "its commits"
+        ):
+            if item.error is None and item.offset >= 0:
+                answer = delivery.answers[key_of(item)]
+                if not _stands(item, delivery.fence, answer):
+                    del delivery.answers[key_of(item)]
 
     def _committed(self, delivery: Delivery, keys: Sequence[Key]) -> dict[Key, Start]:
         if not keys:
@@ -188,3 +207,18 @@ class StartChooser:
                         f"the aggregate cluster of region {delivery.region!r} did not tell {what}: {error}"
                     ) from error
                 _log.warning("asking_cluster_again", region=delivery.region, what=what, error=str(error))
+
+
+def _stands(commit: TopicPartition, fence: int, answer: Start) -> bool:
+    """Whether a commit is still what was put there after the fence, and the answer knows all that it says."""
+    try:
+        told = decode(commit.metadata, commit.offset)
+    except MetadataError:
+        return False
+    if told is None or told.fencing_number != fence or told.floor != commit.offset:
+        return False
+    known = () if answer.skipping is None else answer.skipping.progress
+    own = {(item.region, item.source_topic_id): item.source_next_offset for item in known}
+    return all(
+        own.get((item.region, item.source_topic_id), 0) >= item.source_next_offset for item in told.progress
+    )

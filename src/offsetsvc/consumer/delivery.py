@@ -58,6 +58,7 @@ class Delivery:
         region: where that is.
         from_region: where the group came from by the move that made this delivery, or None.
         answers: starts of the partitions that were moved along, until they are assigned.
+        fence: the decision that stopped the group for that move: see `offsetsvc.consumer.follow.Wish`.
         auto_store: a delivered record counts as done.
     """
 
@@ -68,12 +69,14 @@ class Delivery:
         *,
         from_region: str | None = None,
         answers: Mapping[Key, Start] | None = None,
+        fence: int | None = None,
         auto_store: bool = True,
     ) -> None:
         self.inner = inner
         self.region = region
         self.from_region = from_region
         self.answers: dict[Key, Start] = dict(answers or {})
+        self.fence = fence
         self.partitions: dict[Key, PartitionState] = {}
         self.lock = threading.RLock()
         self.skipped_records = 0

@@ -8,15 +8,17 @@ from collections.abc import Callable
 
 from confluent_kafka import Message, TopicPartition
 
+from offsetsvc.consumer.asking import Asking
 from offsetsvc.consumer.choose import StartChooser
 from offsetsvc.consumer.commits import Provenance
 from offsetsvc.consumer.delivery import Delivery, key_of
-from offsetsvc.consumer.errors import ConsumerClosedError, GroupMovingError, OffsetServiceAwayError
+from offsetsvc.consumer.errors import ConsumerClosedError, GroupMovingError
 from offsetsvc.consumer.events import EventKind, EventQueue, FailoverEvent
-from offsetsvc.consumer.follow import Follower
+from offsetsvc.consumer.first_word import FirstWord
+from offsetsvc.consumer.follow import Follower, Wish
 from offsetsvc.consumer.inner import InnerConsumers
 from offsetsvc.consumer.leaving import Leaving
-from offsetsvc.consumer.move import Asker, MoveAnswer, MoveRequest, MoveTask, Position, is_away
+from offsetsvc.consumer.move import Asker, MoveAnswer, MoveRequest, Position, Wanted
 from offsetsvc.consumer.ports import ConsumerFactory, Key, OffsetService
 from offsetsvc.consumer.positions import moving_positions, reported_positions
 from offsetsvc.consumer.report import Report, Reporter
@@ -34,6 +36,7 @@ _FOREVER_MS = 1e12
 
 _TEND_EVERY_S = 0.005
 """Between two looks at commits, moves under way and skip ranges learned: not at each of 100,000 records a second."""
+
 
 Step = Callable[[Delivery, float], list[Message]]
 """Fetches from a delivery, waiting for so many seconds at most."""
@@ -74,12 +77,14 @@ class Engine:
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
         self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
         self._leaving = Leaving(explicit=settings.own_instance)
+        self._service_state = ServiceState(policies, self._reporter, self._events)
+        self._asking = Asking(self._asker, policies, self._reporter, self._events, self._service_state)
         self._follower = Follower(service, settings.group) if follow_primary else None
+        self._first_word = FirstWord(policies, self._service_state) if follow_primary else None
+        self._wish: Wish | None = None
         self._fenced: dict[Key, Position] | None = None  # what was delivered before the group's move began
         self._subscription: Subscription | None = None
-        self._wanted: tuple[str, float] | None = None
-        self._task: MoveTask | None = None
-        self._service_state = ServiceState(policies, self._reporter, self._events)
+        self._wanted: Wanted | None = None
         self._tend_at_s = 0.0
         self._moved_from = moved_from
         self.provenance = Provenance()
@@ -90,7 +95,7 @@ class Engine:
     @property
     def moving(self) -> bool:
         """Whether a move was asked for and no partition is assigned at its destination yet."""
-        under_way = self._wanted is not None or self._task is not None or self._fenced is not None
+        under_way = self._wanted is not None or self._asking.request is not None or self._fenced is not None
         return under_way or not self.site.arrived
 
     @property
@@ -107,20 +112,20 @@ class Engine:
         """Ask for a move; the polling thread makes it."""
         self.check_open()
         self._settings.for_region(region)
-        self._wanted = (region, time.monotonic())
+        self._wanted = Wanted(region, time.monotonic())
 
     def subscribe(self, subscription: Subscription) -> None:
         """Join the group for these topics."""
         self.check_open()
         self._subscription = subscription
-        if self._fenced is not None:
+        if self._fenced is not None or self._first_word is not None:
             return
         if self._moved_from is None:
             self.site.join(subscription)
             return
         origin, self._moved_from = self._moved_from, None
         topics = subscription.plain_topics
-        self._ask(
+        self._asking.begin(
             MoveRequest(self._settings.group, origin, self.site.region, time.monotonic(), topics=topics)
         )
 
@@ -143,11 +148,11 @@ class Engine:
                 self._tend()
                 self._tend_at_s = time.monotonic() + _TEND_EVERY_S
             slice_s = min(SLICE_S, deadline.remaining_s)
-            if self._task is not None:
-                if self._task.wait(slice_s):
+            if self._asking.request is not None:
+                if self._asking.wait(slice_s):
                     self._tend_at_s = 0.0
-            elif self._fenced is not None:
-                self._closed.wait(slice_s)
+            elif self._fenced is not None or self._first_word is not None:
+                self._closed.wait(min(slice_s, _TEND_EVERY_S))
             else:
                 messages = step(self.site.delivery, slice_s)
                 if messages:
@@ -173,8 +178,7 @@ class Engine:
         if self._fenced is None:
             self.site.tell_leaving(lost=False)
         self._closed.set()
-        if self._task is not None:
-            self._task.cancel()
+        self._asking.cancel()
         self._reporter.close()
         if self._follower is not None:
             self._follower.close()
@@ -213,10 +217,10 @@ class Engine:
             self._follow()
             self._begin_move()
             self._finish_move()
-            if self._fenced is not None:
+            if self._fenced is not None or self._first_word is not None:
                 return
             self.site.learn()
-            if self._task is None:
+            if self._asking.request is None:
                 self._service_state.mind(self.site)
                 self.site.committer.tick()
             self.site.tell_skipped()
@@ -225,22 +229,51 @@ class Engine:
 
     def _follow(self) -> None:
         """Act on the newest decision about the group's primary."""
-        wish = None if self._follower is None else self._follower.take()
-        if wish is None:
+        if self._follower is None:
             return
+        heard = self._follower.current is not None
+        self._wish = self._follower.take(self.site.region) or self._wish
+        if self._first_word is not None:
+            if not self._first_word.settled(self.site.region, heard=heard):
+                return
+            self._first_word = None
+            if self._wish is None or self._wish.region == self.site.region:
+                self._wish = None
+                if self._subscription is not None:
+                    self.site.join(self._subscription)
+        if self._wish is not None:
+            self._grant(self._wish)
+            self._wish = None
+
+    def _grant(self, wish: Wish) -> None:
+        """Do what a decision asks; what can't be done is an error at every step until the next decision.
+
+        Raises:
+            UnknownRegionError: no cluster was given for the region.
+        """
         if wish.region is None:
             self._stop_here(commit=wish.origin_lives)
-        else:
-            self.move_to(wish.region)
+            return
+        try:
+            self._settings.for_region(wish.region)
+        except ParallaxError:
+            self._stop_here(commit=True)  # to go on here would be to consume what others consume there
+            raise
+        if wish.carry or wish.region == self.site.region:
+            self._wanted = Wanted(wish.region, time.monotonic(), wish.fence)
+            return
+        self._wanted = None
+        self._asking.cancel()
+        if self._fenced is None:
+            self._leave(lost=True, commit=False)
+        self._go_on(wish.region)
 
     def _stop_here(self, *, commit: bool) -> None:
         """Leave the group and deliver nothing until the next decision; what was delivered is told at once."""
+        self._asking.cancel()
+        self._wanted = None
         if self._fenced is not None:
             return
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        self._wanted = None
         self._leave(lost=False, commit=commit)
         self._fenced = self._positions()
         self._reporter.hurry()
@@ -258,67 +291,40 @@ class Engine:
         )
 
     def _begin_move(self) -> None:
-        if self._wanted is None:
+        wanted, self._wanted = self._wanted, None
+        if wanted is None:
             return
-        region, requested_at_s = self._wanted
-        self._wanted = None
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        if region == self.site.region:
+        self._asking.cancel()
+        if wanted.region == self.site.region:
             if self._fenced is not None:
-                self._events.put(FailoverEvent(EventKind.UNFENCED, region))
-                self._go_on(region)
+                self._events.put(FailoverEvent(EventKind.UNFENCED, wanted.region))
+                self._go_on(wanted.region)
             return
         positions = self._positions() if self._fenced is None else self._fenced
         topics = self._subscription.plain_topics if self._subscription is not None else ()
-        self._ask(
-            MoveRequest(self._settings.group, self.site.region, region, requested_at_s, positions, topics)
+        self._asking.begin(
+            MoveRequest(
+                self._settings.group,
+                self.site.region,
+                wanted.region,
+                wanted.requested_at_s,
+                positions,
+                topics,
+                wanted.fence,
+            )
         )
-
-    def _ask(self, request: MoveRequest) -> None:
-        self._put(EventKind.MOVE_STARTED, request)
-        self._task = MoveTask(
-            request,
-            self._asker,
-            keep_asking=self._policies.on_service_away == "wait",
-            before=self._reporter.report,
-        )
-        self._task.start()
 
     def _finish_move(self) -> None:
-        task = self._task
-        if task is None:
-            return
-        if task.service_away:
-            self._service_state.tell(self.site.region, away=True)
-        if not task.wait(0):
-            return
-        self._task = None
+        request = self._asking.request
         try:
-            answer = task.result()
-        except ParallaxError as error:
-            if is_away(error) and self._policies.on_service_away == "metadata":
-                self._service_state.tell(self.site.region, away=True)
-                answer = MoveAnswer({}, origin_reachable=False)
-            else:
-                self._put(EventKind.MOVE_FAILED, task.request, str(error))
-                if self._fenced is not None:  # there is no place to stay at: the next poll tries again
-                    self._wanted = (task.request.destination, task.request.requested_at_s)
-                if is_away(error):
-                    raise OffsetServiceAwayError(
-                        f"the move to region {task.request.destination!r} is off: {error}"
-                    ) from error
-                raise
-        else:
-            self._service_state.tell(self.site.region, away=False)
-        if not answer.index_complete:
-            self._put(
-                EventKind.INDEX_INCOMPLETE,
-                task.request,
-                "the newest records delivered are not in the mapping index: a few may be read twice",
-            )
-        self._switch(task.request, answer)
+            found = self._asking.take(self.site.region)
+        except ParallaxError:
+            if self._fenced is not None and request is not None:
+                # There is no place to stay at: the next poll tries again.
+                self._wanted = Wanted(request.destination, request.requested_at_s, request.fence)
+            raise
+        if found is not None:
+            self._switch(*found)
 
     def _switch(self, request: MoveRequest, answer: MoveAnswer) -> None:
         """Leave the old cluster, which may be dead, and go on at the new one."""
@@ -342,6 +348,3 @@ class Engine:
     def _report(self) -> Report:
         delivery = self.site.delivery
         return Report(delivery.region, reported_positions(delivery, auto_commit=self._settings.auto_commit))
-
-    def _put(self, kind: EventKind, request: MoveRequest, message: str = "") -> None:
-        self._events.put(FailoverEvent(kind, request.destination, request.origin, message=message))

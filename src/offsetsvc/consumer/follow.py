@@ -10,7 +10,7 @@ import structlog
 from offsetsvc.consumer.ports import OffsetService, PrimaryChanges
 from offsetsvc.pb import primaries_pb2 as pb
 from parallax.domain.errors import ParallaxError
-from parallax.domain.ids import ClusterName, region_of
+from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster, region_of
 
 _log = structlog.get_logger("parallax.failover_consumer")
 
@@ -24,14 +24,20 @@ class Wish:
     Attributes:
         region: whose aggregate cluster to consume; None: leave the group and wait.
         origin_lives: with None, whether the cluster that is left can still be committed to.
+        carry: what this consumer has delivered counts at the destination. Not so if it has missed decisions, or
+            heard its first: others may have consumed since, and only what is committed there tells how far.
+        fence: the decision that stopped the group for this move. Offsets with that number were put at the
+            destination since then; any other commit there is somebody's progress. None: it was not stopped.
     """
 
     region: str | None
     origin_lives: bool = True
+    carry: bool = False
+    fence: int | None = None
 
 
 class Follower:
-    """Keeps the newest decision for the polling thread.
+    """Keeps what was decided for the polling thread.
 
     Args:
         service: tells of changes.
@@ -44,7 +50,8 @@ class Follower:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._watch: PrimaryChanges | None = None
-        self._news: pb.Primary | None = None
+        self._acted: pb.Primary | None = None
+        self._news: list[pb.Primary] = []
         self._thread: threading.Thread | None = None
         self.current: pb.Primary | None = None
 
@@ -61,20 +68,19 @@ class Follower:
             if self._watch is not None:
                 self._watch.close()
 
-    @property
-    def waiting(self) -> bool:
-        """Whether `take` has something."""
-        return self._news is not None
+    def take(self, region: str) -> Wish | None:
+        """What the consumer shall do, if a decision has come since the last call; of several the last one counts.
 
-    def take(self) -> Wish | None:
-        """What the consumer shall do, if a decision has come since the last call; of several the last one counts."""
+        Args:
+            region: where the consumer is.
+        """
         with self._lock:
-            found, self._news = self._news, None
-        if found is None or found.decision.mode != pb.ACTIVE_PASSIVE:
+            news, self._news = self._news, []
+        if not news:
             return None
-        if found.decision.stage == pb.MOVING:
-            return Wish(None, origin_lives=not found.decision.disaster)
-        return Wish(region_of(ClusterName(found.decision.cluster)))
+        heard = [item.decision for item in ([] if self._acted is None else [self._acted]) + news[:-1]]
+        self._acted = news[-1]
+        return _wish(news[-1].decision, heard, aggregate_cluster(RegionName(region)))
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -98,4 +104,20 @@ class Follower:
         with self._lock:
             before = self.current
             if before is None or found.decision.fencing_number >= before.decision.fencing_number:
-                self.current = self._news = found
+                self.current = found
+                self._news.append(found)
+
+
+def _wish(newest: pb.PrimaryDecision, heard: list[pb.PrimaryDecision], here: ClusterName) -> Wish | None:
+    """What the newest decision asks, given those heard before, the oldest first."""
+    if newest.mode != pb.ACTIVE_PASSIVE:
+        return None
+    if newest.stage == pb.MOVING:
+        return Wish(None, origin_lives=not newest.disaster)
+    region = region_of(ClusterName(newest.cluster))
+    replaced = [item for item in heard if item.fencing_number in newest.supersedes]
+    fences = [item for item in replaced if item.stage == pb.MOVING]
+    if fences:
+        return Wish(region, carry=fences[-1].moving_from == here, fence=fences[-1].fencing_number)
+    known_nothing_before = bool(heard) and not heard[-1].fencing_number and not newest.supersedes
+    return Wish(region, carry=bool(replaced) or known_nothing_before)

@@ -40,12 +40,27 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """A move to make.
+
+    Attributes:
+        requested_at_s: when, on the monotonic clock.
+        fence: the decision that stopped the group, if one did: see `offsetsvc.consumer.follow.Wish`.
+    """
+
+    region: str
+    requested_at_s: float
+    fence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MoveRequest:
     """A move that was asked for.
 
     Attributes:
         requested_at_s: when, on the monotonic clock.
         topics: what the group subscribes to; empty: whatever it ever committed on.
+        fence: as in `Wanted`.
     """
 
     group: str
@@ -54,6 +69,7 @@ class MoveRequest:
     requested_at_s: float
     positions: Mapping[Key, Position] = field(default_factory=dict)
     topics: Sequence[str] = ()
+    fence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +137,7 @@ class Asker:
             starts={
                 key: start_of(answer)
                 for key, answer in answers.items()
-                if key in positions or not never_committed(answer)
+                if key in positions or (request.fence is None and not never_committed(answer))
             },
             commits=self._commits(request, answers),
             index_complete=all(

@@ -89,6 +89,7 @@ class Site:
             region,
             from_region=origin,
             answers=None if move is None else move[1].starts,
+            fence=None if move is None else move[0].fence,
             auto_store=settings.auto_store,
         )
         self.committer = Committer(
