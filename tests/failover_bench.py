@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from tests.offset_world import GROUP, TOPIC, World, Writer
 
-from failover.execute import Limits, Mover, Result
+from failover.execute import Mover
 from failover.facts import Kind, Move
 from failover.outside import Outside
+from failover.results import Limits, Result
 from offsetsvc.client import OffsetClient
 from offsetsvc.convert import group_to_pb
 from offsetsvc.failover import FailoverRequest
@@ -21,7 +22,7 @@ from offsetsvc.primary_convert import primaries_to_pb, primary_to_pb
 from offsetsvc.service import OffsetService
 from parallax.adapters.memory.operations import MemoryOperationJournal
 from parallax.domain.errors import ParallaxError
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.primary import Assignment, Change
 from parallax.ports import GroupCommit
 from parallax.runtime.deadline import Deadline
@@ -45,12 +46,16 @@ class DirectClient:
             raise self.failing[method]
 
     def get_group_failover_offsets(
-        self, group: str, *, to: pb.Place, origin: pb.Place
+        self, group: str, *, to: pb.Place, origin: pb.Place, positions: Sequence[pb.PartitionPosition]
     ) -> pb.GetGroupFailoverOffsetsResponse:
         self._begin("offsets")
+        own = {
+            TopicPartition(TopicName(item.topic), item.partition): TargetOffset(item.next_offset)
+            for item in positions
+        }
         older = {item: commit.next_offset for item, commit in (self.origin_commits or {}).items()}
         request = FailoverRequest(
-            GroupName(group), ClusterName(origin.cluster), ClusterName(to.cluster), positions=older
+            GroupName(group), ClusterName(origin.cluster), ClusterName(to.cluster), positions={**older, **own}
         )
         return group_to_pb(self.service.failover_offsets(request, Deadline.after_ms(_BUDGET_MS)))
 

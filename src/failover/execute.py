@@ -10,15 +10,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 
 import structlog
 
 from failover.facts import Kind, Move, PartitionFacts
-from failover.outside import Outside
+from failover.outside import Outside, Positions
 from failover.plan import MovePlan, make_plan
 from failover.record import Commits, MoveRecord, Snapshot, Step
+from failover.results import Ending, Limits, Result
 from failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 from parallax.domain.errors import FencedError, ParallaxError, RefusedError, UnavailableError
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName
@@ -28,55 +28,6 @@ from syncjob.plan import metadata_for
 _log = structlog.get_logger(__name__)
 
 _WRITE_ATTEMPTS = 3
-
-
-class Ending(Enum):
-    """What became of a group's move."""
-
-    MOVED = "moved"
-    ALREADY_THERE = "already_there"
-    REFUSED = "refused"
-    """Nothing was changed."""
-    ABANDONED = "abandoned"
-    """It took too long; the fence was lifted, and the group goes on where it was."""
-    INTERRUPTED = "interrupted"
-    """Something did not answer: run the same command again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A group's move as it ended.
-
-    Attributes:
-        plan: the last one made; with MOVED, of the offsets that were written.
-        fencing_number: that holds now; 0 if it is not known.
-        problem: why it was not moved; empty otherwise.
-    """
-
-    move: Move
-    ending: Ending
-    plan: MovePlan | None
-    fencing_number: int = 0
-    problem: str = ""
-    took_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long a planned move waits, and what it may cross.
-
-    Attributes:
-        drain_ms: for the group to leave its cluster.
-        catch_up_ms: for the target to have all that was consumed.
-        handover_ms: disaster: for FailoverConsumers to hear of the fence and report what they have delivered, so
-            that whoever gets their partitions goes on from there.
-        accept_gaps: go on although records will never be delivered; the plan names them.
-    """
-
-    drain_ms: float = 60_000
-    catch_up_ms: float = 60_000
-    handover_ms: float = 1_000
-    accept_gaps: bool = False
 
 
 class Mover:
@@ -283,7 +234,7 @@ class _Moving:
 
         Whether it has members at the target is said by the target itself when the offsets are written.
         """
-        facts = self._outside.facts(self._move)
+        facts = self._outside.facts(self._move, self._reported())
         alone = None if facts.members_at_target is None else 0
         plan = make_plan(replace(facts, members_at_target=alone))
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
@@ -292,6 +243,17 @@ class _Moving:
         if self._move.kind is Kind.PLANNED and facts.members:
             raise AbandonedError(self._waiting.still_there(facts.members))
         return plan, facts.partitions
+
+    def _reported(self) -> Positions:
+        """In a disaster consumers don't commit when they are stopped, for the cluster may be dead: they report."""
+        if self._move.kind is Kind.PLANNED:
+            return {}
+        assignment = self._outside.assignment(self._move.group)
+        return (
+            {}
+            if assignment is None
+            else self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
+        )
 
     def _commit(self, final: tuple[PartitionFacts, ...]) -> Commits:
         number = self._record.fencing_number

@@ -12,9 +12,10 @@ from typing import TypeVar
 from failover.facts import Kind, Move, MoveFacts, PartitionFacts, facts_from_pb
 from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record_of
 from offsetsvc.client import OffsetClient, at_cluster
+from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.primary_convert import primary_from_pb
 from parallax.domain.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.primary import Assignment, Change, Stage
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupStore, OperationJournal
@@ -26,6 +27,8 @@ _AWAY_S = 5.0
 """A cluster that did not answer is not asked again for so long: a dead one costs a time-out per question."""
 
 T = TypeVar("T")
+
+Positions = Mapping[TopicPartition, TargetOffset]
 
 
 def wall_clock_ms() -> int:
@@ -132,19 +135,49 @@ class Outside:
         """Where the group is recorded as primary."""
         return primary_from_pb(self.client.get_primary(group))
 
-    def offsets(self, move: Move) -> tuple[PartitionFacts, ...]:
+    def offsets(self, move: Move, reported: Positions | None = None) -> tuple[PartitionFacts, ...]:
         """The services' answers for a move.
+
+        Args:
+            move: the move.
+            reported: positions that outweigh what the group has committed.
 
         Raises:
             ParallaxError: as `OffsetClient.get_group_failover_offsets` says.
         """
         answer = self.client.get_group_failover_offsets(
-            move.group, origin=at_cluster(move.origin), to=at_cluster(move.target)
+            move.group,
+            origin=at_cluster(move.origin),
+            to=at_cluster(move.target),
+            positions=[
+                pb.PartitionPosition(topic=item.topic, partition=item.partition, next_offset=next_offset)
+                for item, next_offset in (reported or {}).items()
+            ],
         )
         return facts_from_pb(answer.offsets)
 
-    def facts(self, move: Move) -> MoveFacts:
+    def reported_since(self, move: Move, at_ms: int) -> Positions:
+        """How far consumers have reported to be since a moment, where that is beyond what they have committed.
+
+        A cluster that does not answer tells of no commits; the services then go by reports themselves.
+        """
+        commits = self.commits(move.group, move.origin)
+        if commits is None:
+            return {}
+        found = {}
+        for item in self.groups.observed(move.group, move.origin):
+            commit = commits.get(item.topic_partition)
+            beyond = commit is None or item.next_offset > commit.next_offset
+            if item.observed_at_ms >= at_ms and beyond:
+                found[item.topic_partition] = item.next_offset
+        return found
+
+    def facts(self, move: Move, reported: Positions | None = None) -> MoveFacts:
         """All that a plan of the move is made of; an answer that is missing is said, not raised.
+
+        Args:
+            move: the move.
+            reported: as in `offsets`.
 
         Raises:
             UnavailableError: the services can't say where the group is primary.
@@ -152,7 +185,7 @@ class Outside:
         partitions: tuple[PartitionFacts, ...] = ()
         problem = ""
         try:
-            partitions = self.offsets(move)
+            partitions = self.offsets(move, reported)
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
         return MoveFacts(

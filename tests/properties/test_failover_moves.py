@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from tests.failover_bench import P0, Bench, failover_bench
 from tests.offset_world import GROUP, Record
 
-from failover.execute import Ending
 from failover.facts import Kind
+from failover.results import Ending
 from failover.rollback import plan_rollback, roll_back
 from parallax.domain.metadata import decode
 

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 import parallax.cli.failover as commands
 from failover.chosen import one_move, region_moves, way_back, ways_back
-from failover.execute import Ending
 from failover.facts import Kind
 from failover.many import groups_on, in_order, side_by_side
 from failover.record import Step
+from failover.results import Ending
 from failover.run import service_targets
 from parallax.cli.main import app
 from parallax.domain.errors import (

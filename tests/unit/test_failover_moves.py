@@ -12,10 +12,10 @@ from tests.failover_bench import P0, Bench, a_move, failover_bench, two_sources
 from tests.offset_world import GROUP, NOW_MS, TOPIC
 from tests.support import poll_until
 
-from failover.execute import Ending
 from failover.facts import Kind
 from failover.plan import make_plan
 from failover.record import Step, note_of, record_of
+from failover.results import Ending
 from failover.rollback import plan_rollback, roll_back
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.domain.errors import (
@@ -432,6 +432,25 @@ class TestDisaster:
 
         assert result.ending is Ending.MOVED, result.problem
         assert (bench.waits, bench.commit("b")) == (1, 8)
+
+    @pytest.mark.parametrize(("age_ms", "resume"), [(0, 8), (60_000, 5)])
+    def test_what_is_reported_after_the_fence_outweighs_commits_of_a_cluster_that_lives(
+        self, bench: Bench, age_ms: int, resume: int
+    ) -> None:
+        def report(_turn: int) -> None:
+            at_ms = bench.world.now_ms - age_ms
+            bench.world.groups.save_observed(
+                [
+                    replace(item, next_offset=TargetOffset(18), observed_at_ms=at_ms)
+                    for item in _observed(bench)
+                ]
+            )
+
+        bench.while_waiting = report
+        result = bench.move("a", "b", Kind.DISASTER)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("b") == resume
 
     def test_a_group_that_was_fenced_ahead_does_not_wait_again(self, bench: Bench) -> None:
         mover = bench.mover(handover_ms=1_500)

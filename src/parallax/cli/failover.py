@@ -14,11 +14,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from typer.core import TyperGroup
 
 from failover.chosen import one_move, region_moves, way_back, ways_back
-from failover.execute import Ending, Limits, Mover, Result
+from failover.execute import Mover
 from failover.facts import Kind, Move
 from failover.many import in_order, side_by_side
 from failover.outside import Outside
 from failover.plan import MovePlan, make_plan
+from failover.results import Ending, Limits, Result
 from failover.rollback import plan_rollback, roll_back
 from failover.run import open_outside
 from parallax.cli.failover_options import (

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from failover.execute import Ending, Result
 from failover.facts import Kind
 from failover.plan import MovePlan, PartitionPlan
+from failover.results import Ending, Result
 from failover.rollback import RollbackPlan
 from parallax.domain.outcome import Outcome
 
