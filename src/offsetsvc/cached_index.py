@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, MappingIndexReader, RowPage, StampedRow
+from parallax.ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, StampedRow
 
 T = TypeVar("T")
 
@@ -54,6 +54,12 @@ class CachedIndex:
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage."""
         return self._fresh(("lost", partition, lineage), lambda: self._index.lost_ranges(partition, lineage))
+
+    def tails(
+        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
+    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
+        """The last rows of lineages."""
+        return self._index.tails(newest)
 
     def rows_at_target(
         self, partition: RoutePartition, lineage: Lineage, target: TargetOffset

@@ -20,6 +20,14 @@ class Concurrently:
         self._executor = executor
         self._deadline = deadline
 
+    def run(self, tasks: Iterable[Callable[[], object]], what: str) -> None:
+        """Carry out tasks of different kinds; each keeps its own result.
+
+        Raises:
+            DeadlineError: as `map`.
+        """
+        self.map(lambda task: task(), tasks, what)
+
     def map(self, task: Callable[[Item], Result], items: Iterable[Item], what: str) -> list[Result]:
         """The task's result for each item, in order.
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, Side, SourceView
 from offsetsvc.explain import explain
 from offsetsvc.lineages import LineageView, TopicLineages
-from offsetsvc.rows import LineageRows, fetch_common_epochs
+from offsetsvc.rows import LineageRows, fetch_common_epochs, rows_of
 from offsetsvc.skipping import Limits, Skips, collect_skips
+from offsetsvc.tails import Tail
 from parallax.domain.checkpoint_rule import nearest_checkpoint_minimum
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
+    Lineage,
     RegionName,
+    RoutePartition,
     SourceId,
     SourceOffset,
     TargetOffset,
@@ -78,25 +81,42 @@ class Question:
     notes: frozenset[Outcome] = frozenset()
 
 
-def answer_partition(index: MappingIndexReader, question: Question, now_ms: int) -> FailoverAnswer:
+def answer_partition(
+    index: MappingIndexReader,
+    tails: Mapping[tuple[RoutePartition, Lineage], Tail],
+    question: Question,
+    now_ms: int,
+) -> FailoverAnswer:
     """Where the group resumes on the partition.
+
+    Args:
+        index: what is asked for rows that no tail holds.
+        tails: what the lineages ended with.
+        question: the partition.
+        now_ms: the wall clock.
 
     Raises:
         StoreUnavailableError: the index did not answer in time.
         InvariantError: stored rows contradict each other.
     """
-    return _Answering(index, question, now_ms).answer()
+    return _Answering(index, tails, question, now_ms).answer()
 
 
 class _Answering:
-    def __init__(self, index: MappingIndexReader, question: Question, now_ms: int) -> None:
+    def __init__(
+        self,
+        index: MappingIndexReader,
+        tails: Mapping[tuple[RoutePartition, Lineage], Tail],
+        question: Question,
+        now_ms: int,
+    ) -> None:
         self._question = question
         self._now_ms = now_ms
         partition = question.topic_partition.partition
         self._origin_views = question.origin.lineages.of(partition)
         self._destination_views = question.destination.lineages.of(partition)
-        self._origin = [LineageRows(index, view) for view in self._origin_views]
-        self._destination = [LineageRows(index, view) for view in self._destination_views]
+        self._origin = [rows_of(index, view, tails) for view in self._origin_views]
+        self._destination = [rows_of(index, view, tails) for view in self._destination_views]
         self._notes = set(question.notes)
 
     def answer(self) -> FailoverAnswer:

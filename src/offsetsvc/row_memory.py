@@ -25,7 +25,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, MappingIndexReader, RowPage, StampedRow
+from parallax.ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, StampedRow
 
 SETTLED_AFTER_S = 5.0
 """Many times as long as the replicator's writes overtake each other."""
@@ -86,6 +86,12 @@ class RowMemory:
                 if now_s - mark.seen_at_s >= SETTLED_AFTER_S:
                     mark.settled, mark.newest, mark.seen_at_s = mark.newest, start, now_s
         return found
+
+    def tails(
+        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
+    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
+        """The last rows of lineages."""
+        return self._index.tails(newest)
 
     def rows_at_target(
         self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
