@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from offsetsvc.answers import Basis, Commit
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.commits import Commits
-from offsetsvc.lineages import LineageView, RouteTopic, TopicLineages, lineages_that_count, read_route
-from offsetsvc.partition_answer import ClusterState, Question
+from offsetsvc.lineages import RouteTopic, TopicLineages, lineages_that_count, read_route
+from offsetsvc.question import ClusterState, Question
 from offsetsvc.skipping import Limits
 from parallax.domain.errors import ClusterUnavailableError, UnknownPartitionError, UnknownTopicError
 from parallax.domain.ids import (
@@ -238,9 +238,3 @@ class Asking:
             f"nor to the index; topics there: {listed}{more}"
         )
         return "; ".join([unknown, *away])
-
-
-def views_of(question: Question) -> list[LineageView]:
-    """The lineages that a question is about."""
-    partition = question.topic_partition.partition
-    return [view for side in (question.origin, question.destination) for view in side.lineages.of(partition)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from offsetsvc.answers import FailoverAnswer
-from offsetsvc.asking import Asking, FailoverRequest, views_of
+from offsetsvc.asking import Asking, FailoverRequest
 from offsetsvc.clusters import Clusters
 from offsetsvc.concurrently import Concurrently
 from offsetsvc.partition_answer import answer_partition
@@ -66,7 +66,7 @@ class Failover:
         together.run(asking.of_topics(wanted), "reading log ranges and lineages")
         questions = asking.questions(wanted)
         deadline.check("reading the index")
-        tails = self._tails.read([view for question in questions for view in views_of(question)])
+        tails = self._tails.read([view for question in questions for view in question.views])
         now_ms = self._now_ms()
         return together.map(
             lambda question: answer_partition(self._index, tails, question, now_ms),

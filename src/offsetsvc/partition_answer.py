@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
-from offsetsvc.answers import Basis, Commit, FailoverAnswer, Side, SourceView
+from offsetsvc.answers import Basis, FailoverAnswer, Side, SourceView
 from offsetsvc.explain import explain
-from offsetsvc.lineages import LineageView, TopicLineages
+from offsetsvc.lineages import LineageView
+from offsetsvc.question import Question
 from offsetsvc.rows import LineageRows, fetch_common_epochs, rows_of
-from offsetsvc.skipping import Limits, Skips, collect_skips
+from offsetsvc.skipping import Skips, collect_skips
 from offsetsvc.tails import Tail
 from parallax.domain.checkpoint_rule import nearest_checkpoint_minimum
 from parallax.domain.ids import (
-    ClusterName,
-    GroupName,
     Lineage,
     RegionName,
     RoutePartition,
     SourceId,
     SourceOffset,
     TargetOffset,
-    TopicId,
-    TopicPartition,
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import (
@@ -38,47 +34,6 @@ from parallax.domain.progress import (
 from parallax.domain.resume import LogRange, Resume, SourceAnswer, Via, position_of, resume
 from parallax.domain.run import Run
 from parallax.ports import MappingIndexReader
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterState:
-    """What is known of one cluster's side of a partition.
-
-    Attributes:
-        log: None: the cluster could not be asked, or has no such partition.
-        partitions: partition count of the topic; None: the cluster could not be asked or lacks the topic.
-    """
-
-    cluster: ClusterName
-    lineages: TopicLineages
-    reachable: bool
-    topic_id: TopicId
-    partitions: int | None
-    log: LogRange | None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """All that one partition's answer depends on, beside the rows.
-
-    Attributes:
-        regions: the source regions of the routes into the destination.
-        progress: what the group's last move left at the origin; its cluster and topic id were checked.
-        starts_at_end: policy for partitions without a commit: the end (``latest``), not the log start.
-        notes: what was found out before.
-    """
-
-    group: GroupName
-    topic_partition: TopicPartition
-    origin: ClusterState
-    destination: ClusterState
-    regions: Collection[RegionName]
-    commit: Commit
-    progress: Progress | None
-    starts_at_end: bool
-    stale_after_ms: int
-    limits: Limits
-    notes: frozenset[Outcome] = frozenset()
 
 
 def answer_partition(
