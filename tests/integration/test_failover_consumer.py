@@ -167,6 +167,20 @@ def reader_at(stack: Stack, region: str, topic: str, events: list[FailoverEvent]
     return Reader(consumer)
 
 
+def test_moves_to_and_fro_while_both_clusters_are_up(stack: Stack, topic_name: str) -> None:
+    events: list[FailoverEvent] = []
+    with Traffic(stack, topic_name) as traffic:
+        reader = reader_at(stack, "a", topic_name, events)
+        reader.poll_more(500)
+        for region in ("b", "a", "b"):
+            reader.move(region)
+            reader.poll_more(300)
+        sent = traffic.stop()
+    reader.poll_until(lambda: len(reader.delivered) >= sum(sent.values()), "everything that was sent")
+    reader.consumer.close()
+    once_each_in_order(reader.delivered, sent)
+
+
 def test_failover_under_load_with_the_far_route_behind_and_back(
     both_aggregates: Stack, topic_name: str
 ) -> None:
@@ -200,17 +214,3 @@ def test_failover_under_load_with_the_far_route_behind_and_back(
     assert kinds[EventKind.MOVED] == kinds[EventKind.RESUMED] == 2
     assert kinds[EventKind.PENDING_STARTED] >= 1
     assert kinds[EventKind.SKIPPING_ABANDONED] == 0
-
-
-def test_moves_to_and_fro_while_both_clusters_are_up(stack: Stack, topic_name: str) -> None:
-    events: list[FailoverEvent] = []
-    with Traffic(stack, topic_name) as traffic:
-        reader = reader_at(stack, "a", topic_name, events)
-        reader.poll_more(500)
-        for region in ("b", "a", "b"):
-            reader.move(region)
-            reader.poll_more(300)
-        sent = traffic.stop()
-    reader.poll_until(lambda: len(reader.delivered) >= sum(sent.values()), "everything that was sent")
-    reader.consumer.close()
-    once_each_in_order(reader.delivered, sent)
