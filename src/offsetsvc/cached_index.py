@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar, cast
 
+from offsetsvc.flights import Flights
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
 from parallax.domain.run import LostRange, Run
 from parallax.ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, StampedRow
@@ -37,7 +37,7 @@ class CachedIndex:
         self._max_age_s = max_age_ms / 1_000
         self._clock = clock
         self._known: dict[Hashable, tuple[float, object]] = {}
-        self._lock = threading.Lock()
+        self._flights = Flights()
 
     def topics(self, route: Route) -> Sequence[TopicName]:
         """Topics with at least one lineage on the route."""
@@ -80,14 +80,14 @@ class CachedIndex:
         return self._index.rows_from_target(partition, lineage, start, limit)
 
     def _fresh(self, key: Hashable, read: Callable[[], T]) -> T:
-        now_s = self._clock()
-        with self._lock:
-            found = self._known.get(key)
-        if found is not None and now_s - found[0] < self._max_age_s:
-            return cast("T", found[1])
-        answer = read()
-        with self._lock:
-            if len(self._known) >= _MOST_ENTRIES:
-                self._known.clear()
-            self._known[key] = (now_s, answer)
-        return answer
+        found = self._known.get(key)
+        if found is None or self._clock() - found[0] >= self._max_age_s:
+            with self._flights.of(key):
+                asked_at_s = self._clock()
+                found = self._known.get(key)
+                if found is None or asked_at_s - found[0] >= self._max_age_s:
+                    found = (asked_at_s, read())
+                    if len(self._known) >= _MOST_ENTRIES:
+                        self._known = {}
+                    self._known[key] = found
+        return cast("T", found[1])

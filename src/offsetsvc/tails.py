@@ -5,18 +5,21 @@ Most questions are about records of the last seconds: they are answered from her
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from offsetsvc.flights import Flights
 from offsetsvc.lineages import LineageView
 from offsetsvc.stretch import Stretch
-from parallax.domain.ids import Lineage, RoutePartition
+from parallax.domain.ids import Lineage, RoutePartition, TargetOffset
 from parallax.domain.run import LostRange
-from parallax.ports import LineageTail, MappingIndexReader
+from parallax.ports import LineageTail, MappingIndexReader, StampedRow
 
 _MOST_TAILS = 10_000
+
+_SETTLES_S = 1.0
+"""Many times as long as two writes of one task can overtake each other."""
 
 _Key = tuple[RoutePartition, Lineage]
 
@@ -34,8 +37,21 @@ class Tail:
     lost: tuple[LostRange, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A tail, when it was read, and the newest row known then."""
+
+    tail: Tail
+    read_at_s: float
+    newest: StampedRow
+    reached: TargetOffset | None
+
+
 class Tails:
     """Reads tails, each at most every ``max_age_ms``. Safe to use from several threads.
+
+    A tail that was read after the row which is still the newest one lacks nothing; it is read again after
+    `_SETTLES_S` all the same, for rows of a replay that were on their way.
 
     Args:
         index: what is read.
@@ -52,9 +68,10 @@ class Tails:
     ) -> None:
         self._index = index
         self._max_age_s = max_age_ms / 1_000
+        self._settled_age_s = _SETTLES_S if max_age_ms else 0.0
         self._clock = clock
-        self._lock = threading.Lock()
-        self._known: dict[_Key, tuple[float, LineageTail]] = {}
+        self._flights = Flights()
+        self._known: dict[_Key, _Known] = {}
 
     def read(self, views: Iterable[LineageView]) -> dict[_Key, Tail]:
         """The tails of those lineages that have a row.
@@ -63,33 +80,38 @@ class Tails:
             StoreUnavailableError: the index did not answer in time.
         """
         wanted = {(view.partition, view.lineage): view for view in views if view.newest is not None}
-        now_s = self._clock()
-        with self._lock:
-            found = {
-                key: tail
+        if not wanted:
+            return {}
+        # Who comes while the same tails are being read waits for them.
+        with self._flights.of(min(wanted)):
+            now_s = self._clock()
+            missing = {
+                key: newest
                 for key, view in wanted.items()
-                if (tail := self._remembered(key, view, now_s)) is not None
+                if (newest := view.newest) is not None
+                and not self._holds(self._known.get(key), newest, now_s)
             }
-        missing = {
-            key: view.newest for key, view in wanted.items() if key not in found and view.newest is not None
-        }
-        if missing:
-            read = self._index.tails(missing)
-            self._keep(read.items(), now_s)
-            found.update(read)
-        return {key: _tail(wanted[key], tail) for key, tail in found.items()}
+            found = {key: known.tail for key in wanted if (known := self._known.get(key)) is not None}
+            if missing:
+                for key, tail in self._index.tails(missing).items():
+                    found[key] = _tail(wanted[key], tail)
+                    self._keep(key, _Known(found[key], now_s, missing[key], _end(tail)))
+        return found
 
-    def _remembered(self, key: _Key, view: LineageView, now_s: float) -> LineageTail | None:
-        known = self._known.get(key)
-        if known is None or now_s - known[0] >= self._max_age_s or not _reaches_newest(view, known[1]):
-            return None
-        return known[1]
+    def _holds(self, known: _Known | None, newest: StampedRow, now_s: float) -> bool:
+        if known is None or known.reached is None or known.reached < newest.row.target_end:
+            return False
+        age_s = now_s - known.read_at_s
+        return age_s < (self._settled_age_s if known.newest == newest else self._max_age_s)
 
-    def _keep(self, tails: Collection[tuple[_Key, LineageTail]], now_s: float) -> None:
-        with self._lock:
-            if len(self._known) + len(tails) > _MOST_TAILS:
-                self._known.clear()
-            self._known.update((key, (now_s, tail)) for key, tail in tails)
+    def _keep(self, key: _Key, known: _Known) -> None:
+        if len(self._known) >= _MOST_TAILS:
+            self._known = {}
+        self._known[key] = known
+
+
+def _end(tail: LineageTail) -> TargetOffset | None:
+    return tail.rows[-1].target_end if tail.rows else None
 
 
 def _reaches_newest(view: LineageView, tail: LineageTail) -> bool:

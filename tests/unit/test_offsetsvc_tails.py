@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from tests.contract.histories import START_MS, batch, random_batches, run
+from tests.contract.histories import START_MS, batch, mark, random_batches, run
 
 from offsetsvc.lineages import LineageView
 from offsetsvc.stretch import Stretch
@@ -70,9 +70,18 @@ def test_a_tail_is_read_again_when_it_is_old_or_ends_below_the_newest_row() -> N
     world.index.write_rows([batch(PARTITION, LINEAGE, [run(5, 5, 5, 5)], version=2)])
     assert world.stretch().rows[-1] == run(5, 5, 5, 5)
     assert world.index.reads == 2
+    # Nothing is newer: there is nothing to read, but what a replay may write late.
     world.now_s += MAX_AGE_MS / 1_000 + 0.001
     world.stretch()
+    assert world.index.reads == 2
+    world.now_s += 1
+    world.stretch()
     assert world.index.reads == 3
+    world.index.write_rows([batch(PARTITION, LINEAGE, [mark(10, 10, 10)], version=3)])
+    world.stretch()
+    assert world.index.reads == 3
+    world.now_s += MAX_AGE_MS / 1_000 + 0.001
+    assert world.stretch().rows[-1] == mark(10, 10, 10)
 
 
 def test_a_lineage_without_rows_has_no_tail_and_one_whose_rows_are_gone_no_stretch() -> None:
