@@ -16,6 +16,9 @@ T = TypeVar("T")
 MAX_AGE_MS = 100.0
 """Half of the default interval at which rows are written: an answer is no older than it could be anyway."""
 
+OVERDUE = 3
+"""While one caller reads anew, the others go on with what is at most this many times as old."""
+
 _MOST_ENTRIES = 10_000
 
 
@@ -80,14 +83,19 @@ class CachedIndex:
         return self._index.rows_from_target(partition, lineage, start, limit)
 
     def _fresh(self, key: Hashable, read: Callable[[], T]) -> T:
-        found = self._known.get(key)
-        if found is None or self._clock() - found[0] >= self._max_age_s:
-            with self._flights.of(key):
-                asked_at_s = self._clock()
-                found = self._known.get(key)
-                if found is None or asked_at_s - found[0] >= self._max_age_s:
-                    found = (asked_at_s, read())
-                    if len(self._known) >= _MOST_ENTRIES:
-                        self._known = {}
-                    self._known[key] = found
+        def known(max_age_s: float) -> tuple[float, object] | None:
+            found = self._known.get(key)
+            return found if found is not None and self._clock() - found[0] < max_age_s else None
+
+        def read_now() -> tuple[float, object]:
+            asked_at_s = self._clock()
+            found = (asked_at_s, read())
+            if len(self._known) >= _MOST_ENTRIES:
+                self._known = {}
+            self._known[key] = found
+            return found
+
+        found = self._flights.fresh(
+            key, known, read_now, max_age_s=self._max_age_s, overdue_age_s=OVERDUE * self._max_age_s
+        )
         return cast("T", found[1])

@@ -53,8 +53,8 @@ from parallax.ports import ClusterReader, GroupStore, MappingIndexReader
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 
-_READERS = 16
-"""Reads of the index side by side over all calls: Cassandra's driver multiplexes them on one connection."""
+_READERS = 64
+"""Reads side by side over all calls: Cassandra's driver multiplexes them on one connection, Kafka's likewise."""
 
 _PROBE_EVERY_MS = 500.0
 """How soon a cluster that came back is seen."""

@@ -6,9 +6,10 @@ Most questions are about records of the last seconds: they are answered from her
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from offsetsvc.cached_index import OVERDUE
 from offsetsvc.flights import Flights
 from offsetsvc.lineages import LineageView
 from offsetsvc.stretch import Stretch
@@ -68,7 +69,6 @@ class Tails:
     ) -> None:
         self._index = index
         self._max_age_s = max_age_ms / 1_000
-        self._settled_age_s = _SETTLES_S if max_age_ms else 0.0
         self._clock = clock
         self._flights = Flights()
         self._known: dict[_Key, _Known] = {}
@@ -82,32 +82,52 @@ class Tails:
         wanted = {(view.partition, view.lineage): view for view in views if view.newest is not None}
         if not wanted:
             return {}
-        # Who comes while the same tails are being read waits for them.
-        with self._flights.of(min(wanted)):
-            now_s = self._clock()
-            missing = {
-                key: newest
-                for key, view in wanted.items()
-                if (newest := view.newest) is not None
-                and not self._holds(self._known.get(key), newest, now_s)
-            }
-            found = {key: known.tail for key in wanted if (known := self._known.get(key)) is not None}
-            if missing:
-                for key, tail in self._index.tails(missing).items():
-                    found[key] = _tail(wanted[key], tail)
-                    self._keep(key, _Known(found[key], now_s, missing[key], _end(tail)))
-        return found
 
-    def _holds(self, known: _Known | None, newest: StampedRow, now_s: float) -> bool:
-        if known is None or known.reached is None or known.reached < newest.row.target_end:
-            return False
-        age_s = now_s - known.read_at_s
-        return age_s < (self._settled_age_s if known.newest == newest else self._max_age_s)
+        def known(max_age_s: float) -> dict[_Key, Tail] | None:
+            now_s = self._clock()
+            found = {
+                key: item.tail
+                for key, view in wanted.items()
+                if (item := self._known.get(key)) is not None and _holds(item, view, now_s, max_age_s)
+            }
+            return found if len(found) == len(wanted) else None
+
+        return self._flights.fresh(
+            min(wanted),
+            known,
+            lambda: self._read(wanted),
+            max_age_s=self._max_age_s,
+            overdue_age_s=OVERDUE * self._max_age_s,
+        )
+
+    def _read(self, wanted: Mapping[_Key, LineageView]) -> dict[_Key, Tail]:
+        now_s = self._clock()
+        newest = {key: view.newest for key, view in wanted.items() if view.newest is not None}
+        found = {
+            key: item.tail
+            for key in newest
+            if (item := self._known.get(key)) is not None
+            and _holds(item, wanted[key], now_s, self._max_age_s)
+        }
+        missing = {key: row for key, row in newest.items() if key not in found}
+        for key, tail in self._index.tails(missing).items():
+            found[key] = _tail(wanted[key], tail)
+            self._keep(key, _Known(found[key], now_s, missing[key], _end(tail)))
+        return found
 
     def _keep(self, key: _Key, known: _Known) -> None:
         if len(self._known) >= _MOST_TAILS:
             self._known = {}
         self._known[key] = known
+
+
+def _holds(known: _Known, view: LineageView, now_s: float, max_age_s: float) -> bool:
+    newest = view.newest
+    if newest is None or known.reached is None or known.reached < newest.row.target_end:
+        return False
+    if known.newest == newest and max_age_s:
+        max_age_s = max(max_age_s, _SETTLES_S)
+    return now_s - known.read_at_s < max_age_s
 
 
 def _end(tail: LineageTail) -> TargetOffset | None:

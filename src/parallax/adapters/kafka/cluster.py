@@ -39,6 +39,9 @@ from parallax.runtime.config import Cluster
 
 T = TypeVar("T")
 
+_OVERDUE = 3
+"""While one caller asks for topics anew, the others go on with what is at most this many times as old."""
+
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
 
@@ -86,21 +89,30 @@ class KafkaCluster:
 
     def topics(self) -> Mapping[TopicName, TopicInfo]:
         """Every topic but internal ones, with its id and partition count."""
+        found = self._known_topics(self._cache_s)
+        if found is None and self._asking_for_topics.locked():
+            found = self._known_topics(_OVERDUE * self._cache_s)
+        if found is not None:
+            return found
         called_at = self._clock()
         with self._asking_for_topics:
             # Who waited for another one's question shares its answer, and above all its failure.
             if self._no_topics is not None and self._no_topics[0] > called_at:
                 raise ClusterUnavailableError(str(self._no_topics[1]))
-            if self._topics is not None and (self._topics[0] > called_at or self._fresh(self._topics[0])):
+            if self._topics is not None and self._topics[0] > called_at:
                 return self._topics[1]
             asked_at = self._clock()
             try:
-                found = self._ask_for_topics()
+                topics = self._ask_for_topics()
             except ClusterUnavailableError as error:
                 self._no_topics = (self._clock(), error)
                 raise
-            self._topics = (asked_at, found)
-            return found
+            self._topics = (asked_at, topics)
+            return topics
+
+    def _known_topics(self, max_age_s: float) -> Mapping[TopicName, TopicInfo] | None:
+        known = self._topics
+        return known[1] if known is not None and self._clock() - known[0] < max_age_s else None
 
     def _ask_for_topics(self) -> dict[TopicName, TopicInfo]:
         admin, timeout_s = self._link.client, self._link.timeout_s()
