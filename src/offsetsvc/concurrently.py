@@ -28,6 +28,16 @@ class Concurrently:
         """
         self.map(lambda task: task(), tasks, what)
 
+    def run_here(self, tasks: Iterable[Callable[[], object]], what: str) -> None:
+        """Carry out tasks one after the other, in the caller's thread.
+
+        Raises:
+            DeadlineError: the deadline passed before one of them.
+        """
+        for task in tasks:
+            self._deadline.check(what)
+            task()
+
     def map(self, task: Callable[[Item], Result], items: Iterable[Item], what: str) -> list[Result]:
         """The task's result for each item, in order.
 

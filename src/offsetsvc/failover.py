@@ -54,7 +54,9 @@ class Failover:
         _check_positions(request.positions)
         asking = Asking(self._config, self._index, self._groups, self._clusters, request)
         together = Concurrently(self._executor, deadline)
-        together.run(asking.of_clusters(), "asking the clusters for their topics and the group's offsets")
+        # What one partition needs is mostly remembered: threads would cost more than they save.
+        run = together.run if request.only is None else together.run_here
+        run(asking.of_clusters(), "asking the clusters for their topics and the group's offsets")
         wanted = asking.wanted()
         limit = self._config.service.max_partitions_per_call
         count = sum(len(items) for items in wanted.values())
@@ -63,7 +65,7 @@ class Failover:
                 f"{count} partitions in one call; the limit is {limit} "
                 "(service.max_partitions_per_call): name topics to split the call"
             )
-        together.run(asking.of_topics(wanted), "reading log ranges and lineages")
+        run(asking.of_topics(wanted), "reading log ranges and lineages")
         questions = asking.questions(wanted)
         deadline.check("reading the index")
         tails = self._tails.read([view for question in questions for view in question.views])
