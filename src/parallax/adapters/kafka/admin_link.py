@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -15,6 +16,9 @@ DOWN_TIMEOUT_S = 0.5
 
 _HOLDS_S = 1.5
 """librdkafka tries to connect at least once a second (`reconnect.backoff.max.ms`), and tells when that fails."""
+
+_ENDS_S = 2.0
+"""A call ends that long after its time-out at the latest."""
 
 
 class AdminLink:
@@ -36,6 +40,9 @@ class AdminLink:
         self.longest_s = timeout_s
         self._clock = clock
         self._down_at_s: float | None = None
+        self._lock = threading.Lock()
+        self._made_at_s = clock()
+        self._retired: list[tuple[float, AdminClient]] = []
         self.client = self._made()
 
     def timeout_s(self) -> float:
@@ -44,8 +51,17 @@ class AdminLink:
         return min(self.longest_s, DOWN_TIMEOUT_S) if self._is_down() else self.longest_s
 
     def renew(self) -> None:
-        """Go on with a new client."""
-        self.client = self._made()
+        """Go on with a new client, unless that was done a moment ago: callers fail together.
+
+        The former one is kept until no call can be under way in it: what becomes of those when it goes is not
+        said anywhere.
+        """
+        with self._lock:
+            now_s = self._clock()
+            self._retired = [item for item in self._retired if now_s - item[0] < self.longest_s + _ENDS_S]
+            if now_s - self._made_at_s >= _HOLDS_S:
+                self._retired.append((now_s, self.client))
+                self.client, self._made_at_s = self._made(), now_s
 
     def on_error(self, error: KafkaError) -> None:
         """Take note of what librdkafka tells of connections, while `timeout_s` polls it."""
