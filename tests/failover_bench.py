@@ -13,9 +13,9 @@ from failover.execute import Mover
 from failover.facts import Kind, Move
 from failover.outside import Outside
 from failover.results import Limits, Result
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.client import OffsetClient
 from offsetsvc.convert import group_to_pb
-from offsetsvc.failover import FailoverRequest
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.pb import primaries_pb2
 from offsetsvc.primary_convert import primaries_to_pb, primary_to_pb

@@ -14,11 +14,12 @@ from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record
 from offsetsvc.client import OffsetClient, at_cluster
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.primary_convert import primary_from_pb
+from parallax.decision_ports import OperationJournal
 from parallax.domain.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.primary import Assignment, Change, Stage
 from parallax.domain.progress import Progress
-from parallax.ports import ClusterWriter, GroupStore, OperationJournal
+from parallax.ports import ClusterWriter, GroupStore
 
 _MEMBERS_S = 0.5
 """Groups that move side by side share one listing of a cluster's groups."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from failover.facts import Kind, Move
 from parallax.adapters.cassandra.group_codec import progress_from_text, progress_to_text
+from parallax.decision_ports import OperationNote
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -19,7 +20,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.progress import Progress
-from parallax.ports import GroupCommit, OperationNote
+from parallax.ports import GroupCommit
 
 Commits = Mapping[TopicPartition, GroupCommit]
 

@@ -12,8 +12,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc import convert
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.calling import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
-from offsetsvc.failover import FailoverRequest
 from offsetsvc.grpc_calls import WATCH_MS, Errors, deadline_of
 from offsetsvc.grpc_primaries import PrimaryServicer
 from offsetsvc.metrics import ServiceMetrics

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from offsetsvc.places import group_named
+from parallax.decision_ports import PrimaryStore, Reach
 from parallax.domain.errors import DeadlineError, StoreUnavailableError
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, assignment_of, decide
-from parallax.ports import PrimaryStore, Reach
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 

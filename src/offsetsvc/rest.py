@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from offsetsvc import convert
-from offsetsvc.failover import FailoverRequest
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.places import group_named

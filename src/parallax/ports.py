@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from parallax.domain.ids import (
@@ -24,7 +23,6 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.outcome import Outcome
-from parallax.domain.primary import PrimaryDecision
 from parallax.domain.resume import LogRange, Progress
 from parallax.domain.run import LostRange, Run
 
@@ -95,6 +93,21 @@ class RowPage:
     complete_to: TargetOffset
 
 
+@dataclass(frozen=True, slots=True)
+class LineageTail:
+    """The last rows of a lineage, and what it lost.
+
+    Attributes:
+        rows: in order.
+        complete_from: every row with ``target_start >= complete_from`` is among them.
+        lost: every lost range of the lineage.
+    """
+
+    rows: tuple[Run, ...]
+    complete_from: TargetOffset
+    lost: tuple[LostRange, ...]
+
+
 class MappingIndexWriter(Protocol):
     """The index as the replicator writes it: idempotent, in any order, greater version wins."""
 
@@ -102,7 +115,10 @@ class MappingIndexWriter(Protocol):
         """Record lineages; a record with the same lineage and a greater version replaces the other."""
 
     def write_rows(self, batches: Sequence[RowBatch]) -> None:
-        """Record runs, lost ranges and watermarks. Returns once all are acknowledged."""
+        """Record runs, lost ranges and watermarks. Returns once all are acknowledged.
+
+        What a lineage's newest row tells of is readable before that row is.
+        """
 
     def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:
         """The run-log next offset below which everything of the shard is indexed; 0 if nothing is."""
@@ -140,6 +156,15 @@ class MappingIndexReader(Protocol):
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage."""
+
+    def tails(
+        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
+    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
+        """The rows that lineages ended with, each up to its newest row at least, all read at once.
+
+        Args:
+            newest: the lineages, with the newest row of each as it was read before.
+        """
 
 
 class MappingIndex(MappingIndexWriter, MappingIndexReader, Protocol):
@@ -270,81 +295,3 @@ class ClusterWriter(ClusterReader, Protocol):
         Raises:
             FencedError: the group has members; nothing was written.
         """
-
-
-# --- primaries -------------------------------------------------------------------------------------------------
-
-
-class Reach(Enum):
-    """Whose agreement a decision about a primary needs."""
-
-    EVERYWHERE = "everywhere"
-    """A majority over all regions: planned changes."""
-    HERE = "here"
-    """A majority of the region that decides: disasters, when others are gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrimaryLog:
-    """A group's decisions as read in order to append one.
-
-    Attributes:
-        decisions: the newest, at least all that no other one supersedes.
-        latest: what `PrimaryStore.append` compares: the number that the last append left; 0 before the first.
-    """
-
-    decisions: tuple[PrimaryDecision, ...]
-    latest: int
-
-
-class PrimaryStore(Protocol):
-    """Decisions about primaries: appended one at a time, never changed."""
-
-    def assigned_groups(self) -> Sequence[GroupName]:
-        """Every group with a decision, sorted."""
-
-    def decisions(self, groups: Collection[GroupName]) -> Mapping[GroupName, Sequence[PrimaryDecision]]:
-        """The newest decisions of each group as this region sees them; groups without any are left out."""
-
-    def read_log(self, group: GroupName, reach: Reach) -> PrimaryLog:
-        """The group's decisions, agreed on as far as ``reach`` says.
-
-        Raises:
-            StoreUnavailableError: too few regions answer for that reach.
-        """
-
-    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
-        """Append unless somebody has appended since `read_log` gave ``after``; whether it was appended.
-
-        Raises:
-            StoreUnavailableError: it is not known whether it was appended; read the log again.
-        """
-
-
-# --- operations ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class OperationNote:
-    """What an operator's command has done to a group so far: enough to go on after an interruption.
-
-    Attributes:
-        version: grows with every note of the operation.
-        body: JSON, whose meaning is the operation's own.
-    """
-
-    group: GroupName
-    started_at_ms: int
-    operation_id: str
-    version: int
-    body: str
-
-
-class OperationJournal(Protocol):
-    """Operators' commands, kept for going on, going back and for the record."""
-
-    def operations(self, group: GroupName) -> Sequence[OperationNote]:
-        """The newest note of each of the group's newest operations, the newest operation first."""
-
-    def save_operation(self, note: OperationNote) -> None:
-        """Keep a note; one with a smaller version than the stored one is ignored."""

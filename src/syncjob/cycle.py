@@ -11,11 +11,12 @@ from typing import Protocol
 
 import structlog
 
+from parallax.decision_ports import PrimaryStore
 from parallax.domain.errors import FencedError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.primary import PrimaryDecision, assignment_of
 from parallax.domain.progress import Progress
-from parallax.ports import ClusterWriter, GroupCommit, GroupStore, ObservedCommit, PrimaryStore
+from parallax.ports import ClusterWriter, GroupCommit, GroupStore, ObservedCommit
 from parallax.runtime.config import Config
 from syncjob.direction import pairs_to_ask
 from syncjob.facts import Answer, GroupFacts, Pair, Seen, Side

@@ -14,8 +14,9 @@ from parallax.adapters.memory.groups import MemoryGroupStore
 from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.adapters.memory.operations import MemoryOperationJournal
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
+from parallax.decision_ports import OperationJournal, PrimaryStore
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
-from parallax.ports import GroupStore, MappingIndex, OperationJournal, PrimaryStore
+from parallax.ports import GroupStore, MappingIndex
 from parallax.runtime.config import Cassandra, Index
 
 STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.support import unique_name
 
+from parallax.decision_ports import OperationJournal, OperationNote
 from parallax.domain.ids import GroupName
-from parallax.ports import OperationJournal, OperationNote
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.support import unique_name
 
+from parallax.decision_ports import PrimaryStore, Reach
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, decide
-from parallax.ports import PrimaryStore, Reach
 
 A, B = RegionName("a"), RegionName("b")
 SITE = Site(frozenset({A, B}), frozenset({ClusterName("aggregate-a"), ClusterName("aggregate-b")}), A)

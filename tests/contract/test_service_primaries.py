@@ -22,6 +22,7 @@ from offsetsvc.primary_client import PrimaryRegions
 from offsetsvc.primary_convert import change_from_pb, change_to_pb, primary_from_pb, primary_to_pb
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.cli.main import app
+from parallax.decision_ports import PrimaryLog, Reach
 from parallax.domain.errors import (
     FencedError,
     InvalidNameError,
@@ -42,7 +43,6 @@ from parallax.domain.primary import (
     assignment_of,
     decide,
 )
-from parallax.ports import PrimaryLog, Reach
 
 A, B = RegionName("a"), RegionName("b")
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")

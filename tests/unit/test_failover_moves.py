@@ -18,6 +18,7 @@ from failover.record import Step, note_of, record_of
 from failover.results import Ending
 from failover.rollback import plan_rollback, roll_back
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
+from parallax.decision_ports import Reach
 from parallax.domain.errors import (
     ClusterUnavailableError,
     FencedError,
@@ -29,7 +30,7 @@ from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Stage, decide
-from parallax.ports import GroupCommit, ObservedCommit, Reach
+from parallax.ports import GroupCommit, ObservedCommit
 from parallax.runtime.deadline import Deadline
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")

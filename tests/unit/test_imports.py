@@ -13,15 +13,19 @@ TESTS = Path(__file__).parents[1]
 PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "failover", "devstack"}
 MAX_LINES = 350
 
+PORTS = {"parallax.ports", "parallax.decision_ports"}
+BELOW_SERVICES = {"parallax.domain", *PORTS, "parallax.adapters", "parallax.runtime"}
+
 LAYERS = {
     "parallax.domain": {"parallax.domain"},
     "parallax.ports": {"parallax.domain"},
-    "parallax.adapters": {"parallax.domain", "parallax.ports", "parallax.runtime"},
+    "parallax.decision_ports": {"parallax.domain"},
+    "parallax.adapters": {"parallax.domain", *PORTS, "parallax.runtime"},
     "parallax.runtime": {"parallax.domain", "parallax.ports"},
-    "replicator": {"parallax.domain", "parallax.ports", "parallax.adapters", "parallax.runtime"},
-    "offsetsvc": {"parallax.domain", "parallax.ports", "parallax.adapters", "parallax.runtime"},
-    "syncjob": {"parallax.domain", "parallax.ports", "parallax.adapters", "parallax.runtime"},
-    "failover": {"parallax.domain", "parallax.ports", "parallax.adapters", "parallax.runtime"},
+    "replicator": BELOW_SERVICES,
+    "offsetsvc": BELOW_SERVICES,
+    "syncjob": BELOW_SERVICES,
+    "failover": BELOW_SERVICES,
     # The seams: syncjob asks like any other client.
     "parallax.cli": PACKAGES,
     "devstack": PACKAGES,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from parallax.adapters.cassandra.primaries import decision_from_text, decision_to_text
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
+from parallax.decision_ports import Reach
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, assignment_of, decide
-from parallax.ports import Reach
 
 GROUP = GroupName("billing")
 A, B = RegionName("a"), RegionName("b")

@@ -11,8 +11,9 @@ import pytest
 from tests.offset_world import GROUP, TOPIC, World, Writer
 from tests.support import poll_until
 
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.convert import group_to_pb
-from offsetsvc.failover import FailoverRequest
+from parallax.decision_ports import Reach
 from parallax.domain.errors import StoreUnavailableError, UnknownTopicError
 from parallax.domain.ids import (
     ClusterName,
@@ -25,7 +26,7 @@ from parallax.domain.ids import (
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Mode, Site, Stage, decide
-from parallax.ports import GroupCommit, Reach, TopicInfo
+from parallax.ports import GroupCommit, TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer

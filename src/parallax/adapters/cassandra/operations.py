@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parallax.adapters.cassandra.connection import CassandraConnection
+from parallax.decision_ports import OperationNote
 from parallax.domain.ids import GroupName
-from parallax.ports import OperationNote
 
 _NEWEST = 20
 

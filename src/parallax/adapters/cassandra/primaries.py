@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from cassandra import ConsistencyLevel
 
 from parallax.adapters.cassandra.connection import CassandraConnection, Row
+from parallax.decision_ports import PrimaryLog, Reach
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import NO_NUMBER, Mode, PrimaryDecision, Stage
-from parallax.ports import PrimaryLog, Reach
 
 _GROUP_BUCKETS = 16
 """Partitions of the list of groups; never changed, or groups would be listed in the wrong one."""

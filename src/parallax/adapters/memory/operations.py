@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from parallax.decision_ports import OperationNote
 from parallax.domain.ids import GroupName
-from parallax.ports import OperationNote
 
 
 class MemoryOperationJournal:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 
+from parallax.decision_ports import PrimaryLog, Reach
 from parallax.domain.ids import GroupName
 from parallax.domain.primary import NO_NUMBER, PrimaryDecision
-from parallax.ports import PrimaryLog, Reach
 
 
 class MemoryPrimaryStore:
