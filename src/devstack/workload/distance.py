@@ -17,6 +17,9 @@ from parallax.domain.ids import ClusterName
 from parallax.runtime.config import Cluster
 from replicator.batches.transport import Connections, EventLoop
 
+FAR_READER = "parallax-b"
+"""Client id of those who read a regional cluster for aggregate-b; at regional-a it is the route from a to b."""
+
 _QUOTA = "consumer_byte_rate"
 _TIMEOUT_MS = 30_000
 _LARGEST_ANSWER_BYTES = 1024 * 1024
