@@ -46,7 +46,13 @@ class DirectClient:
             raise self.failing[method]
 
     def get_group_failover_offsets(
-        self, group: str, *, to: pb.Place, origin: pb.Place, positions: Sequence[pb.PartitionPosition]
+        self,
+        group: str,
+        *,
+        to: pb.Place,
+        origin: pb.Place,
+        positions: Sequence[pb.PartitionPosition] = (),
+        topics: Sequence[str] = (),
     ) -> pb.GetGroupFailoverOffsetsResponse:
         self._begin("offsets")
         own = {
@@ -55,7 +61,11 @@ class DirectClient:
         }
         older = {item: commit.next_offset for item, commit in (self.origin_commits or {}).items()}
         request = FailoverRequest(
-            GroupName(group), ClusterName(origin.cluster), ClusterName(to.cluster), positions={**older, **own}
+            GroupName(group),
+            ClusterName(origin.cluster),
+            ClusterName(to.cluster),
+            positions={**older, **own},
+            topics=tuple(TopicName(topic) for topic in topics),
         )
         return group_to_pb(self.service.failover_offsets(request, Deadline.after_ms(_BUDGET_MS)))
 

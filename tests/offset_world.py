@@ -79,12 +79,21 @@ class Writer(FakeCluster):
     """A cluster that can be written to; what happens around a write is the test's."""
 
     members: dict[GroupName, int] = field(default_factory=dict)
+    assigned: dict[GroupName, frozenset[TopicName]] = field(default_factory=dict)
     written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)
     after_write: Callable[[], None] = lambda: None
 
     def groups(self) -> Sequence[GroupState]:
         self._answer()
-        return [GroupState(group, "Stable", self.members.get(group, 0)) for group in self.commits]
+        return [
+            GroupState(
+                group,
+                "Stable",
+                members := self.members.get(group, 0),
+                self.assigned.get(group, frozenset()) if members else frozenset(),
+            )
+            for group in self.commits
+        ]
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         return dict(super().committed(group))
@@ -199,6 +208,14 @@ class World:
                 copying = _Copying(lineage, sequence=0 if before is None else before.sequence + 1)
                 self._copying[item] = copying
                 self._open(item, copying, SourceOffset(0))
+
+    def empty_topic(self, topic: TopicName, partitions: int = 1) -> None:
+        """Another topic in every aggregate cluster, with no record and no row in the index."""
+        for name, cluster in self.clusters.items():
+            cluster.infos[topic] = TopicInfo(topic, TopicId(f"{name}-{topic}"), partitions)
+            for partition in range(partitions):
+                place = TopicPartition(topic, partition)
+                cluster.ranges[place] = LogRange(TargetOffset(0), TargetOffset(0))
 
     def copy(self, source: str, target: str, count: int, partition: int = 0, *, skip: int = 0) -> None:
         """Copy the source's next ``count`` records, after ``skip`` offsets that hold none."""

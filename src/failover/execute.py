@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import structlog
 
-from failover.facts import Kind, Move, PartitionFacts
+from failover.facts import Kind, Move, MoveFacts, PartitionFacts
 from failover.outside import Outside, Positions
 from failover.plan import MovePlan, make_plan
 from failover.record import Commits, MoveRecord, Snapshot, Step
@@ -44,10 +44,11 @@ class Mover:
         What is in the way is met again, and told, by `move`.
         """
         try:
-            plan = make_plan(self._outside.facts(move))
+            facts = self._facts(move)
+            plan = make_plan(facts)
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if not plan.arrived and not plan.publisher_only and not refusals:
-                self._moving(self._open_record(move), lambda _words: None, plan.fencing_number).fence()
+                self._moving(self._open_record(facts), lambda _words: None, plan.fencing_number).fence()
         except ParallaxError as error:
             _log.info("fencing_ahead_failed", group=move.group, problem=f"[{error.code}] {error}")
 
@@ -73,7 +74,8 @@ class Mover:
         moving: _Moving | None = None
         try:
             tell("planning")
-            plan = make_plan(self._outside.facts(move))
+            facts = self._facts(move)
+            plan = make_plan(facts)
             if plan.arrived:
                 self._close_open_record(move, plan.fencing_number)
                 return Result(move, Ending.ALREADY_THERE, plan, plan.fencing_number)
@@ -82,7 +84,7 @@ class Mover:
                 return Result(move, Ending.REFUSED, plan, problem="; ".join(refusals))
             if plan.publisher_only:
                 return Result(move, Ending.MOVED, plan, self._publish_from(move, plan.fencing_number))
-            moving = self._moving(self._open_record(move), tell, plan.fencing_number)
+            moving = self._moving(self._open_record(facts), tell, plan.fencing_number)
             return moving.run()
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
@@ -104,14 +106,25 @@ class Mover:
         self._outside.keep(replace(record, step=Step.DONE, fencing_number=number))
         return number
 
-    def _open_record(self, move: Move) -> MoveRecord:
-        """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
+    def _facts(self, move: Move) -> MoveFacts:
+        """The members' topics are those of the beginning too: an interrupted move has made its members leave."""
+        begun = self._interrupted(move)
+        return self._outside.facts(move, topics=frozenset() if begun is None else begun.assigned)
+
+    def _interrupted(self, move: Move) -> MoveRecord | None:
         newest = next(iter(self._outside.records(move.group)), None)
-        same = newest is not None and (newest.move.origin, newest.move.target) == (move.origin, move.target)
-        if newest is not None and same and not newest.ended:
-            return self._outside.keep(replace(newest, move=move, problem=""))
+        if newest is None or newest.ended:
+            return None
+        same = (newest.move.origin, newest.move.target) == (move.origin, move.target)
+        return newest if same else None
+
+    def _open_record(self, facts: MoveFacts) -> MoveRecord:
+        """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
+        move, begun = facts.move, self._interrupted(facts.move)
+        if begun is not None:
+            return self._outside.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
         snapshot = self._outside.snapshot(move, self._outside.assignment(move.group))
-        return self._outside.begin(move, snapshot)
+        return self._outside.begin(move, snapshot, facts.assigned)
 
     def _close_open_record(self, move: Move, fencing_number: int) -> None:
         """A move that was interrupted between its last decision and its last note."""
@@ -234,7 +247,7 @@ class _Moving:
 
         Whether it has members at the target is said by the target itself when the offsets are written.
         """
-        facts = self._outside.facts(self._move, self._reported())
+        facts = self._outside.facts(self._move, self._reported(), self._record.assigned)
         alone = None if facts.members_at_target is None else 0
         plan = make_plan(replace(facts, members_at_target=alone))
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)

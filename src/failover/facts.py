@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TopicPartition, region_of
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TopicName, TopicPartition, region_of
 from parallax.domain.primary import Assignment
 from syncjob.asking import answer_from_pb
 from syncjob.facts import Answer
@@ -101,6 +101,7 @@ class MoveFacts:
     Attributes:
         members: of the group at the origin; None: the cluster can't be asked.
         members_at_target: likewise at the target.
+        assigned: topics of which members at the origin have partitions, or had before they left.
         problem: why the offset service could not answer; empty otherwise.
     """
 
@@ -109,6 +110,7 @@ class MoveFacts:
     assignment: Assignment | None = None
     members: int | None = None
     members_at_target: int | None = None
+    assigned: frozenset[TopicName] = frozenset()
     problem: str = ""
     now_ms: int = field(default=0, compare=False)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from failover.facts import Kind, Move, MoveFacts, PartitionFacts, facts_from_pb
+from failover.membership import Membership
 from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record_of
 from offsetsvc.client import OffsetClient, at_cluster
 from offsetsvc.pb import offsets_pb2 as pb
@@ -20,9 +21,6 @@ from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
 from parallax.domain.primary import Assignment, Change, Stage
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupStore
-
-_MEMBERS_S = 0.5
-"""Groups that move side by side share one listing of a cluster's groups."""
 
 _AWAY_S = 5.0
 """A cluster that did not answer is not asked again for so long: a dead one costs a time-out per question."""
@@ -35,38 +33,6 @@ Positions = Mapping[TopicPartition, TargetOffset]
 def wall_clock_ms() -> int:
     """Milliseconds since the Unix epoch."""
     return time.time_ns() // 1_000_000
-
-
-class Membership:
-    """Members of a cluster's groups, listed at most twice a second; whoever waits for a listing shares its failure."""
-
-    def __init__(self, writer: ClusterWriter, clock: Callable[[], float] = time.monotonic) -> None:
-        self._writer = writer
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._listed: tuple[float, Mapping[GroupName, int]] | None = None
-        self._failed: tuple[float, str] | None = None
-
-    def of(self, group: GroupName) -> int:
-        """How many members the group has.
-
-        Raises:
-            ClusterUnavailableError: the cluster did not answer in time.
-        """
-        with self._lock:
-            now_s = self._clock()
-            if self._failed is not None and now_s - self._failed[0] < _MEMBERS_S:
-                raise ClusterUnavailableError(self._failed[1])
-            if self._listed is None or now_s - self._listed[0] >= _MEMBERS_S:
-                self._listed = (now_s, self._list())
-            return self._listed[1].get(group, 0)
-
-    def _list(self) -> Mapping[GroupName, int]:
-        try:
-            return {state.group: state.members for state in self._writer.groups()}
-        except ClusterUnavailableError as error:
-            self._failed = (self._clock(), str(error))
-            raise
 
 
 @dataclass
@@ -110,7 +76,17 @@ class Outside:
 
     def members(self, group: GroupName, cluster: ClusterName) -> int | None:
         """How many members the group has there; None if the cluster does not answer."""
-        return self._ask(cluster, lambda _: self._members[cluster].of(group))
+
+        def count(_writer: ClusterWriter) -> int:
+            found = self._members[cluster].of(group)
+            return 0 if found is None else found.members
+
+        return self._ask(cluster, count)
+
+    def assigned(self, group: GroupName, cluster: ClusterName) -> frozenset[TopicName]:
+        """The topics of which the group's members there have partitions; none if the cluster does not answer."""
+        found = self._ask(cluster, lambda _: self._members[cluster].of(group))
+        return frozenset() if found is None else found.assigned
 
     def commits(self, group: GroupName, cluster: ClusterName) -> Commits | None:
         """The group's commits there; None if the cluster does not answer."""
@@ -136,26 +112,34 @@ class Outside:
         """Where the group is recorded as primary."""
         return primary_from_pb(self.client.get_primary(group))
 
-    def offsets(self, move: Move, reported: Positions | None = None) -> tuple[PartitionFacts, ...]:
+    def offsets(
+        self, move: Move, reported: Positions | None = None, topics: Collection[TopicName] = ()
+    ) -> tuple[PartitionFacts, ...]:
         """The services' answers for a move.
 
         Args:
             move: the move.
             reported: positions that outweigh what the group has committed.
+            topics: to be answered even if the group has committed nothing on them.
 
         Raises:
             ParallaxError: as `OffsetClient.get_group_failover_offsets` says.
         """
-        answer = self.client.get_group_failover_offsets(
+        ask = partial(
+            self.client.get_group_failover_offsets,
             move.group,
             origin=at_cluster(move.origin),
             to=at_cluster(move.target),
-            positions=[
-                pb.PartitionPosition(topic=item.topic, partition=item.partition, next_offset=next_offset)
-                for item, next_offset in (reported or {}).items()
-            ],
         )
-        return facts_from_pb(answer.offsets)
+        own = [
+            pb.PartitionPosition(topic=item.topic, partition=item.partition, next_offset=next_offset)
+            for item, next_offset in (reported or {}).items()
+        ]
+        offsets = list(ask(positions=own).offsets)
+        untold = sorted(set(topics).difference(item.topic for item in offsets))
+        if untold:
+            offsets += ask(topics=untold).offsets
+        return facts_from_pb(offsets)
 
     def reported_since(self, move: Move, at_ms: int) -> Positions:
         """How far consumers have reported to be since a moment, where that is beyond what they have committed.
@@ -173,20 +157,24 @@ class Outside:
                 found[item.topic_partition] = item.next_offset
         return found
 
-    def facts(self, move: Move, reported: Positions | None = None) -> MoveFacts:
+    def facts(
+        self, move: Move, reported: Positions | None = None, topics: Collection[TopicName] = ()
+    ) -> MoveFacts:
         """All that a plan of the move is made of; an answer that is missing is said, not raised.
 
         Args:
             move: the move.
             reported: as in `offsets`.
+            topics: what was assigned to members at the origin before they left.
 
         Raises:
             UnavailableError: the services can't say where the group is primary.
         """
         partitions: tuple[PartitionFacts, ...] = ()
         problem = ""
+        assigned = self.assigned(move.group, move.origin).union(topics)
         try:
-            partitions = self.offsets(move, reported)
+            partitions = self.offsets(move, reported, assigned)
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
         return MoveFacts(
@@ -195,6 +183,7 @@ class Outside:
             assignment=self.assignment(move.group),
             members=None if move.kind is Kind.DISASTER else self.members(move.group, move.origin),
             members_at_target=self.members(move.group, move.target),
+            assigned=assigned,
             problem=problem,
             now_ms=self.now_ms(),
         )
@@ -309,10 +298,13 @@ class Outside:
         )
         return {item.topic for found in commits for item in found} | set(remembered)
 
-    def begin(self, move: Move, snapshot: Snapshot) -> MoveRecord:
+    def begin(
+        self, move: Move, snapshot: Snapshot, assigned: frozenset[TopicName] = frozenset()
+    ) -> MoveRecord:
         """A new operation, kept before anything is changed."""
         now_ms = self.now_ms()
-        return self.keep(MoveRecord(move, uuid.uuid4().hex, now_ms, now_ms * 1_000, Step.BEGUN, snapshot))
+        name = uuid.uuid4().hex
+        return self.keep(MoveRecord(move, name, now_ms, now_ms * 1_000, Step.BEGUN, snapshot, assigned))
 
     def keep(self, record: MoveRecord) -> MoveRecord:
         """Keep how far a move is; returns it with its new version."""

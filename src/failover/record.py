@@ -68,6 +68,7 @@ class MoveRecord:
 
     Attributes:
         version: grows with each note.
+        assigned: topics that were assigned to the group's members before the fence made them leave.
         fencing_number: of its latest decision.
         written: the commits put at the target.
         problem: what stopped it last; empty otherwise.
@@ -79,6 +80,7 @@ class MoveRecord:
     version: int
     step: Step
     snapshot: Snapshot
+    assigned: frozenset[TopicName] = frozenset()
     fencing_number: int = 0
     written: Commits = field(default_factory=dict)
     problem: str = ""
@@ -100,6 +102,7 @@ def note_of(record: MoveRecord) -> OperationNote:
         "step": record.step.value,
         "fencing_number": record.fencing_number,
         "problem": record.problem,
+        "assigned": sorted(record.assigned),
         "written": _commits_values(record.written),
         "snapshot": {
             "fencing_number": snapshot.fencing_number,
@@ -142,6 +145,7 @@ def record_of(note: OperationNote) -> MoveRecord:
             fencing_number=snapshot["fencing_number"],
             primary=None if primary is None else RegionName(primary),
         ),
+        assigned=frozenset(TopicName(topic) for topic in body["assigned"]),
         fencing_number=body["fencing_number"],
         written=_commits(body["written"]),
         problem=body["problem"],

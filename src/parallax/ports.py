@@ -259,11 +259,17 @@ class GroupCommit:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A consumer group as its coordinator sees it; ``members`` is 0 for groups that use ``assign()``."""
+    """A consumer group as its coordinator sees it.
+
+    Attributes:
+        members: 0 for groups that use ``assign()``.
+        assigned: the topics of which a member has partitions, whether anything was committed on them or not.
+    """
 
     group: GroupName
     state: str
     members: int
+    assigned: frozenset[TopicName] = frozenset()
 
 
 class ClusterReader(Protocol):

@@ -185,6 +185,7 @@ class Syncer:
             commits={item: Seen(commit, before.get(item)) for item, commit in found.items()},
             published=published,
             has_members=group in snapshot.with_members,
+            assigned=frozenset(filter(self._config.topics.chosen, snapshot.assigned.get(group, ()))),
         )
 
     def _side_away(self, group: GroupName, cluster: ClusterName, side: Side) -> Side:

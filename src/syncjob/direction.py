@@ -57,7 +57,8 @@ def _origins(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:
 def pairs_to_ask(facts: GroupFacts) -> dict[Pair, list[TopicName]]:
     """The questions that this cycle needs: from each cluster with own commits to every other one that answers.
 
-    Where a primary is recorded, from there alone.
+    Where a primary is recorded, from there alone. Topics that members consume without having committed yet count too:
+    a plain consumer on the other side would begin them where its ``auto.offset.reset`` says.
 
     With own commits on several clusters both directions are asked, for their vectors; a cluster that is away can
     then be a destination too.
@@ -70,6 +71,10 @@ def pairs_to_ask(facts: GroupFacts) -> dict[Pair, list[TopicName]]:
                 wanted = side.reachable or target in own
                 if target != origin and wanted and item.topic in side.topic_ids:
                     found.setdefault((origin, target), set()).add(item.topic)
+    for topic, origin in assigned_alone(facts).items():
+        for target, side in facts.sides.items():
+            if target != origin and side.reachable and topic in side.topic_ids:
+                found.setdefault((origin, target), set()).add(topic)
     return {pair: sorted(topics) for pair, topics in sorted(found.items())}
 
 
@@ -95,6 +100,21 @@ def active_on(facts: GroupFacts, answers: Answers, item: TopicPartition) -> Acti
     # Equal vectors: whichever moved last. The offsets say the same.
     moving = [cluster for cluster in ahead if not facts.sides[cluster].commits[item].steady]
     return Active((moving or ahead)[0])
+
+
+def assigned_alone(facts: GroupFacts) -> dict[TopicName, ClusterName]:
+    """Topics on which the group has no commit of its own, but members in one cluster; where that is.
+
+    A group that never committed on anything is not known to the services, and left alone.
+    """
+    partitions = facts.partitions()
+    told = {item.topic for item in partitions if owners(facts, item) or by_record(facts, item) is not None}
+    found: dict[TopicName, list[ClusterName]] = {}
+    for cluster, side in facts.sides.items():
+        if partitions and facts.primary in {None, cluster}:
+            for topic in side.assigned - told:
+                found.setdefault(topic, []).append(cluster)
+    return {topic: clusters[0] for topic, clusters in sorted(found.items()) if len(clusters) == 1}
 
 
 def active_by_topic(actives: Mapping[TopicPartition, Active]) -> dict[TopicName, ClusterName]:

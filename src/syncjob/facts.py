@@ -48,6 +48,7 @@ class Side:
         reachable: whether the cluster was asked in this cycle; if not, commits are those last seen.
         topic_ids: the topics that exist there (of a cluster that is away: those of the commits last seen).
         has_members: whether the group has members there now.
+        assigned: topics of which they have partitions, with commits or without.
     """
 
     cluster: ClusterName
@@ -56,6 +57,7 @@ class Side:
     commits: Mapping[TopicPartition, Seen]
     published: Mapping[TopicPartition, PublishedOffset] = field(default_factory=dict)
     has_members: bool = False
+    assigned: frozenset[TopicName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

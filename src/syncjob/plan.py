@@ -23,7 +23,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.domain.progress import Progress
 from parallax.ports import GroupCommit, PublishedOffset
-from syncjob.direction import Active, active_by_topic, active_on
+from syncjob.direction import Active, active_by_topic, active_on, assigned_alone
 from syncjob.facts import Answer, Answers, GroupFacts, Side, is_own
 
 
@@ -109,7 +109,7 @@ def decide(facts: GroupFacts, answers: Answers, rules: Rules, now_ms: int) -> li
             for target, side in facts.sides.items()
         ]
     actives = {item: active_on(facts, answers, item) for item in items}
-    by_topic = active_by_topic(actives)
+    by_topic = {**assigned_alone(facts), **active_by_topic(actives)}
     return [
         decision
         for item in items

@@ -19,11 +19,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One cluster as read in one cycle."""
+    """One cluster as read in one cycle.
+
+    Attributes:
+        assigned: by group, the topics of which its members have partitions.
+    """
 
     topic_ids: Mapping[TopicName, TopicId]
     commits: Mapping[GroupName, Mapping[TopicPartition, GroupCommit]]
     with_members: frozenset[GroupName]
+    assigned: Mapping[GroupName, frozenset[TopicName]]
 
 
 class ClusterWatch:
@@ -95,4 +100,5 @@ def _read(
     for group in sorted({*states, *known}):
         commits[group] = writer.committed(group)
     members = frozenset(group for group, state in states.items() if state.members > 0)
-    return Snapshot(topic_ids, commits, members)
+    assigned = {group: state.assigned for group, state in states.items()}
+    return Snapshot(topic_ids, commits, members, assigned)

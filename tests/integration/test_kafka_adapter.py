@@ -15,6 +15,7 @@ from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
+from parallax.ports import GroupState
 from parallax.runtime.config import Cluster
 
 NAME = "aggregate-a"
@@ -27,6 +28,30 @@ BACK_WITHIN_S = 60.0
 def bootstrap_servers(infrastructure: Stack) -> Iterator[str]:
     yield infrastructure.bootstrap(NAME)
     infrastructure.start(NAME)
+
+
+def test_a_group_tells_its_members_topics_also_without_commits(
+    bootstrap_servers: str, topic_name: str
+) -> None:
+    topics = [topic_name, f"{topic_name}-quiet"]
+    for topic in topics:
+        create_topic(bootstrap_servers, topic, 2)
+    group = GroupName(unique_name("group"))
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    consumer.subscribe(topics)
+    reader = KafkaCluster(
+        ClusterName(NAME), Cluster(bootstrap_servers=bootstrap_servers), timeout_ms=TIMEOUT_MS
+    )
+
+    def joined() -> GroupState | None:
+        consumer.poll(0.1)
+        return next((state for state in reader.groups() if state.group == group and state.assigned), None)
+
+    state = poll_until(joined, BACK_WITHIN_S, "the group has joined")
+    assert (state.members, state.assigned) == (1, set(topics))
+    consumer.close()
+    left = [state for state in reader.groups() if state.group == group]
+    assert [(state.members, state.assigned) for state in left] in ([], [(0, frozenset())])
 
 
 def test_a_reader_that_saw_its_cluster_die_sees_it_return(

@@ -26,7 +26,7 @@ from parallax.domain.errors import (
     RefusedError,
     StoreUnavailableError,
 )
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Stage, decide
@@ -369,6 +369,47 @@ class TestPlanned:
         assert result.ending is Ending.MOVED, result.problem
         decision = bench.assignment().decision
         assert (decision.primary, decision.cluster) == ("a", ON_B)
+
+
+class TestAssignedTopics:
+    """Topics that members consume and that the group has never committed on."""
+
+    QUIET = TopicName("quiet")
+
+    @pytest.fixture
+    def consumed(self, bench: Bench) -> Bench:
+        bench.world.empty_topic(self.QUIET)
+        bench.writer("a").members[GROUP] = 1
+        bench.writer("a").assigned[GROUP] = frozenset({TOPIC, self.QUIET})
+        return bench
+
+    def test_they_are_in_the_plan(self, consumed: Bench) -> None:
+        plan = make_plan(consumed.outside.facts(a_move("a", "b")))
+
+        assert [item.topic_partition.topic for item in plan.partitions] == [self.QUIET, TOPIC]
+        assert (plan.partitions[0].basis, plan.partitions[0].origin_next_offset) == ("policy", None)
+
+    def test_they_are_moved_although_their_members_have_left(self, consumed: Bench) -> None:
+        def leave(_turn: int) -> None:
+            consumed.writer("a").members[GROUP] = 0
+
+        consumed.while_waiting = leave
+        result = consumed.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert consumed.writer("b").commits[GROUP][TopicPartition(self.QUIET, 0)].next_offset == 0
+
+    def test_an_interrupted_move_still_knows_them(self, consumed: Bench) -> None:
+        consumed.client.failing["set_primary settled"] = StoreUnavailableError("gone")
+        consumed.while_waiting = lambda _turn: consumed.writer("a").members.clear()
+        assert consumed.move("a", "b", drain_ms=10_000).ending is Ending.INTERRUPTED
+        consumed.writer("b").commits.clear()
+        consumed.client.failing.clear()
+
+        result = consumed.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert TopicPartition(self.QUIET, 0) in consumed.writer("b").commits[GROUP]
 
 
 class TestDisaster:

@@ -62,6 +62,10 @@ class Bench:
         return self.writer(region).commits.get(group, {}).get(TopicPartition(TOPIC, partition))
 
 
+def _of(topic: TopicName, partitions: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in range(partitions)]
+
+
 def only(report: CycleReport, target: str, partition: int = 0, group: GroupName = GROUP) -> Decision:
     found = [
         item
@@ -152,6 +156,22 @@ class TestPublishing:
         assert [only(report, "b", p).outcome for p in (1, 2)] == [Outcome.NO_COMMIT] * 2
         assert [it.commit("b", p).next_offset for p in (0, 1, 2)] == [0, 0, 0]  # type: ignore[union-attr]
         assert it.decision("b", 2).reason is Reason.UNCHANGED
+
+    def test_a_topic_that_members_have_but_never_committed_on_gets_an_offset_too(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        quiet = TopicName("quiet")
+        it.world.empty_topic(quiet, 2)
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.writer("a").members[GROUP] = 1
+        it.writer("a").assigned[GROUP] = frozenset({quiet, TOPIC})
+        it.cycle()
+        found = {item.partition: it.writer("b").commits[GROUP].get(item) for item in _of(quiet, 2)}
+        assert {key: commit.next_offset for key, commit in found.items() if commit} == {0: 0, 1: 0}
+        again = [item for item in it.cycle().decisions if item.topic_partition.topic == quiet]
+        assert [(item.origin, item.reason) for item in again] == [("aggregate-a", Reason.UNCHANGED)] * 2
 
     def test_a_policy_of_latest_is_said_once_and_does_not_run_on(self, bench: Callable[..., Bench]) -> None:
         it = bench(partitions=2, no_commit="latest")

@@ -167,7 +167,16 @@ class KafkaCluster:
         states = []
         for name, future in described.items():
             description = self._result(future, f"describing group {name!r}")
-            states.append(GroupState(GroupName(name), description.state.name, len(description.members)))
+            assigned = {
+                TopicName(item.topic)
+                for member in description.members
+                for item in member.assignment.topic_partitions
+            }
+            states.append(
+                GroupState(
+                    GroupName(name), description.state.name, len(description.members), frozenset(assigned)
+                )
+            )
         return states
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
