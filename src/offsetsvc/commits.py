@@ -98,14 +98,19 @@ class Commits:
         """What was seen or reported last, or what the last publication was computed from; the later counts."""
         if self._seen is None:
             self._seen = {}
-            for item in self._store.observed(self._group, self._origin.cluster):
+            observed = self._store.observed(self._group, self._origin.cluster)
+            for seen in observed:
                 self._remember(
-                    item.topic_partition, _Seen(item.next_offset, item.topic_id, item.observed_at_ms)
+                    seen.topic_partition, _Seen(seen.next_offset, seen.topic_id, seen.observed_at_ms)
                 )
+            # The job that publishes goes by commits; a member's report is ahead of them.
+            reported = {seen.topic_partition: seen for seen in observed}
             for published in self._store.published(self._group, self._destination):
-                if published.origin_cluster == self._origin.cluster:
-                    seen = _Seen(published.origin_next_offset, None, published.published_at_ms)
-                    self._remember(published.topic_partition, seen)
+                item = reported.get(published.topic_partition)
+                outweighed = item is not None and item.counts_at(published.published_at_ms)
+                if published.origin_cluster == self._origin.cluster and not outweighed:
+                    basis = _Seen(published.origin_next_offset, None, published.published_at_ms)
+                    self._remember(published.topic_partition, basis)
         return self._seen
 
     def _remember(self, partition: TopicPartition, seen: _Seen) -> None:

@@ -107,6 +107,7 @@ class GroupPositions:
                         item.next_offset,
                         item.leader_epoch,
                         now_ms,
+                        reported=True,
                     )
                     for item in positions
                 ]

@@ -174,9 +174,17 @@ class MappingIndex(MappingIndexWriter, MappingIndexReader, Protocol):
 # --- groups ----------------------------------------------------------------------------------------------------
 
 
+REPORT_COUNTS_MS = 10_000
+"""Members report every second; one that is silent for so long has left, and what is committed counts again."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedCommit:
-    """A group's next offset as last seen on a cluster: what is left to go by when the cluster is gone."""
+    """A group's next offset as last seen on a cluster: what is left to go by when the cluster is gone.
+
+    Attributes:
+        reported: a member has said so itself; it commits later.
+    """
 
     group: GroupName
     cluster: ClusterName
@@ -185,6 +193,11 @@ class ObservedCommit:
     next_offset: TargetOffset
     leader_epoch: int
     observed_at_ms: int
+    reported: bool = False
+
+    def counts_at(self, at_ms: int) -> bool:
+        """Whether this is a report that outweighs a lower commit seen at that moment."""
+        return self.reported and at_ms - self.observed_at_ms <= REPORT_COUNTS_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,14 @@ from parallax.domain.errors import FencedError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.primary import PrimaryDecision, assignment_of
 from parallax.domain.progress import Progress
-from parallax.ports import ClusterWriter, GroupCommit, GroupStore, ObservedCommit
+from parallax.ports import ClusterWriter, GroupCommit, GroupStore
 from parallax.runtime.config import Config
 from syncjob.direction import pairs_to_ask
 from syncjob.facts import Answer, GroupFacts, Pair, Seen, Side
 from syncjob.moves import find_moves, find_rewinds
 from syncjob.plan import Decision, Reason, Rules, decide, needs_answers, writes
 from syncjob.publish import publish
+from syncjob.remember import to_remember
 from syncjob.watch import ClusterWatch, Snapshot
 
 _log = structlog.get_logger(__name__)
@@ -95,7 +96,8 @@ class Syncer:
     ) -> None:
         self._config = config
         self._watches = {
-            writer.cluster: ClusterWatch(writer, config.service.cluster_timeout_ms) for writer in writers
+            writer.cluster: ClusterWatch(writer, config.service.cluster_timeout_ms, now_ms)
+            for writer in writers
         }
         self._store = store
         self._primaries = primaries
@@ -177,7 +179,10 @@ class Syncer:
         before = self._before.get((group, cluster), {})
         self._before[group, cluster] = found
         if not self._dry_run:
-            self._store.save_observed(self._observed(group, cluster, found, snapshot))
+            stored = self._store.observed(group, cluster) if found else ()
+            self._store.save_observed(
+                to_remember(group, cluster, found, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
+            )
         return Side(
             cluster,
             reachable=True,
@@ -202,20 +207,6 @@ class Syncer:
             commits[item.topic_partition] = Seen(commit, commit)
         topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
         return replace(side, topic_ids=topic_ids, commits=commits)
-
-    def _observed(
-        self,
-        group: GroupName,
-        cluster: ClusterName,
-        commits: Mapping[TopicPartition, GroupCommit],
-        snapshot: Snapshot,
-    ) -> list[ObservedCommit]:
-        now_ms = self._now_ms()
-        return [
-            ObservedCommit(group, cluster, item, topic_id, commit.next_offset, commit.leader_epoch, now_ms)
-            for item, commit in commits.items()
-            if (topic_id := snapshot.topic_ids.get(item.topic)) is not None
-        ]
 
     def _note_moves(self, facts: GroupFacts) -> tuple[int, int]:
         moves, rewinds = find_moves(facts), find_rewinds(facts)

@@ -23,12 +23,14 @@ class Snapshot:
 
     Attributes:
         assigned: by group, the topics of which its members have partitions.
+        read_at_ms: when the reading began, milliseconds since the Unix epoch.
     """
 
     topic_ids: Mapping[TopicName, TopicId]
     commits: Mapping[GroupName, Mapping[TopicPartition, GroupCommit]]
     with_members: frozenset[GroupName]
     assigned: Mapping[GroupName, frozenset[TopicName]]
+    read_at_ms: int
 
 
 class ClusterWatch:
@@ -38,8 +40,9 @@ class ClusterWatch:
     that goes on in the background has succeeded.
     """
 
-    def __init__(self, writer: ClusterWriter, timeout_ms: int) -> None:
+    def __init__(self, writer: ClusterWriter, timeout_ms: int, now_ms: Callable[[], int]) -> None:
         self.writer = writer
+        self._now_ms = now_ms
         self._timeout_ms = timeout_ms
         self._thread = ThreadPoolExecutor(1, f"sync-{writer.cluster}")
         self._reading: Future[Snapshot] | None = None
@@ -58,7 +61,7 @@ class ClusterWatch:
             known: groups to ask for even if the cluster does not list them.
         """
         if self._reading is None:
-            self._reading = self._thread.submit(_read, self.writer, wanted, known)
+            self._reading = self._thread.submit(_read, self.writer, wanted, known, self._now_ms())
 
     def result(self) -> Snapshot | None:
         """What was read; None if the cluster is away."""
@@ -92,7 +95,10 @@ class ClusterWatch:
 
 
 def _read(
-    writer: ClusterWriter, wanted: Callable[[GroupName], bool], known: frozenset[GroupName]
+    writer: ClusterWriter,
+    wanted: Callable[[GroupName], bool],
+    known: frozenset[GroupName],
+    read_at_ms: int,
 ) -> Snapshot:
     topic_ids = {name: info.topic_id for name, info in writer.topics().items()}
     states = {state.group: state for state in writer.groups() if wanted(state.group)}
@@ -101,4 +107,4 @@ def _read(
         commits[group] = writer.committed(group)
     members = frozenset(group for group, state in states.items() if state.members > 0)
     assigned = {group: state.assigned for group, state in states.items()}
-    return Snapshot(topic_ids, commits, members, assigned)
+    return Snapshot(topic_ids, commits, members, assigned, read_at_ms)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support import unique_name
 
@@ -108,6 +110,11 @@ class TestObserved:
         groups.save_observed([observed(group, 0, 30, 6)])
         groups.save_observed([observed(group, 0, 90, 4)])
         assert groups.observed(group, HERE) == [observed(group, 0, 30, 6)]
+
+    def test_who_said_it_is_kept(self, groups: GroupStore, group: GroupName) -> None:
+        report = replace(observed(group, 0, 40, 5), reported=True)
+        groups.save_observed([report])
+        assert groups.observed(group, HERE) == [report]
 
 
 class TestPublished:

@@ -20,13 +20,14 @@ from parallax.domain.ids import (
     GroupName,
     RegionName,
     TargetOffset,
+    TopicId,
     TopicName,
     TopicPartition,
 )
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Mode, Site, Stage, decide
-from parallax.ports import GroupCommit, TopicInfo
+from parallax.ports import GroupCommit, ObservedCommit, TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
@@ -238,6 +239,102 @@ class TestPublishing:
         assert (decision.reason, decision.offset) == (Reason.PUBLISHED, 5)
         assert it.commit("b") is None
         assert it.world.groups.groups() == []
+
+
+class TestReports:
+    """What members of a FailoverConsumer group report is ahead of what they have committed."""
+
+    def remembered(self, it: Bench) -> int:
+        (seen,) = it.world.groups.observed(GROUP, ClusterName("aggregate-a"))
+        return seen.next_offset
+
+    def report(self, it: Bench, next_offset: int, topic_id: str = "aggregate-a-1") -> None:
+        it.world.now_ms += 100
+        seen = ObservedCommit(
+            GROUP,
+            ClusterName("aggregate-a"),
+            P0,
+            TopicId(topic_id),
+            TargetOffset(next_offset),
+            -1,
+            it.world.now_ms,
+            reported=True,
+        )
+        it.world.groups.save_observed([seen])
+
+    def test_a_report_outlives_the_older_commit(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 10)
+        it.cycle()
+        self.report(it, 15)
+        it.world.commit("a", 12)
+        it.cycle()
+        assert self.remembered(it) == 15
+        it.world.commit("a", 16)
+        it.cycle()
+        assert self.remembered(it) == 16
+
+    def test_a_dead_cluster_is_left_where_the_report_says(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 10)
+        it.cycle()
+        self.report(it, 15)
+        it.world.commit("a", 12)
+        it.cycle()
+        it.cycle()  # has published what follows from 12
+        it.writer("a").away = True
+        with it.world.service() as service:
+            request = FailoverRequest(GROUP, ClusterName("aggregate-a"), ClusterName("aggregate-b"))
+            (answer,) = service.failover_offsets(request, Deadline.after_ms(10_000))
+        assert answer.origin.next_offset == 15
+
+    def test_a_member_that_went_silent_counts_no_more(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 10)
+        self.report(it, 15)
+        it.world.now_ms += 10_000
+        it.cycle()
+        assert self.remembered(it) == 10
+
+    def test_a_rewind_counts_at_once(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 10)
+        it.cycle()
+        self.report(it, 15)
+        it.world.commit("a", 4)
+        it.cycle()
+        assert self.remembered(it) == 4
+
+    def test_a_report_about_a_deleted_topic_counts_no_more(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 10)
+        self.report(it, 15, "aggregate-a-0")
+        it.cycle()
+        assert self.remembered(it) == 10
+
+    def test_a_report_that_came_while_commits_were_read_is_newer_than_they(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 10)
+        read = it.writer("a").committed
+
+        def and_a_member_reports(group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+            found = read(group)
+            it.world.now_ms += 5
+            self.report(it, 11)
+            it.world.now_ms += 5
+            return found
+
+        it.writer("a").committed = and_a_member_reports  # type: ignore[method-assign] # at the moment in question
+        it.cycle()
+        assert self.remembered(it) == 11
 
 
 class TestDirection:

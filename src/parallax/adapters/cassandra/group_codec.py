@@ -38,6 +38,7 @@ def observed_to_text(commit: ObservedCommit) -> str:
             "next_offset": commit.next_offset,
             "leader_epoch": commit.leader_epoch,
             "observed_at_ms": commit.observed_at_ms,
+            "reported": commit.reported,
         }
     )
 
@@ -55,6 +56,7 @@ def observed_from_text(
         next_offset=TargetOffset(values["next_offset"]),
         leader_epoch=values["leader_epoch"],
         observed_at_ms=values["observed_at_ms"],
+        reported=values.get("reported", False),  # rows of earlier versions don't say
     )
 
 
