@@ -14,6 +14,7 @@ import structlog
 from parallax.decision_ports import PrimaryStore
 from parallax.domain.errors import FencedError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.outcome import Outcome
 from parallax.domain.primary import PrimaryDecision, assignment_of
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupCommit, GroupStore
@@ -264,7 +265,8 @@ class Syncer:
             key = (decision.group, decision.topic_partition, decision.target)
             if self._told.get(key) is not decision.reason:
                 self._told[key] = decision.reason
-                _log.info(
+                asks_for_somebody = decision.outcome is Outcome.DUAL_ACTIVE
+                (_log.warning if asks_for_somebody else _log.info)(
                     "decision",
                     group=decision.group,
                     partition=str(decision.topic_partition),

@@ -23,11 +23,13 @@ class Active:
         cluster: None: it can't be told.
         dual: the group has progress of its own in several clusters, none of which holds that of the others.
         unbegun: a primary is recorded, and the group has not begun to consume there yet.
+        elsewhere: with ``unbegun``, the cluster that the group goes on consuming in spite of the record.
     """
 
     cluster: ClusterName | None
     dual: bool = False
     unbegun: bool = False
+    elsewhere: ClusterName | None = None
 
 
 def owners(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:
@@ -44,7 +46,20 @@ def by_record(facts: GroupFacts, item: TopicPartition) -> Active | None:
     primary = facts.primary
     if primary is None or primary not in facts.sides or item not in facts.sides[primary].commits:
         return None
-    return Active(primary) if has_begun(facts, primary, item) else Active(None, unbegun=True)
+    if has_begun(facts, primary, item):
+        return Active(primary)
+    return Active(None, unbegun=True, elsewhere=_goes_on(facts, primary, item))
+
+
+def _goes_on(facts: GroupFacts, primary: ClusterName, item: TopicPartition) -> ClusterName | None:
+    """Another cluster than the recorded one where the group is at work: members, or more than was published from it."""
+    told = facts.sides[primary].published.get(item)
+    for cluster in owners(facts, item):
+        side = facts.sides[cluster]
+        known = told.origin_next_offset if told is not None and told.origin_cluster == cluster else None
+        if side.has_members or known is None or side.commits[item].commit.next_offset > known:
+            return cluster
+    return None
 
 
 def _origins(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:

@@ -51,6 +51,9 @@ class Reason(Enum):
     """A move is under way: whoever moves the group writes its offsets."""
     UNBEGUN = "unbegun"
     """The group has not begun to consume at its recorded primary, so there is nothing to publish yet."""
+    ACTIVE_ELSEWHERE = "active_elsewhere"
+    """The group goes on consuming another cluster than its recorded primary, where it has not begun: which of the
+    two is right only an operator can say (`parallax failover`, or `parallax primary --set`)."""
     UNDECIDED = "undecided"
     """Where the group is active can't be told: an answer is missing."""
     TARGET_AWAY = "target_away"
@@ -144,13 +147,19 @@ def _for_partition(
 ) -> Iterable[Decision]:
     for target, side in facts.sides.items():
         if active.cluster is None:
-            reason = Reason.UNBEGUN if active.unbegun else Reason.UNDECIDED
-            reason = Reason.DUAL_ACTIVE if active.dual else reason
-            outcome = Outcome.DUAL_ACTIVE if active.dual else Outcome.OK
-            yield Decision(facts.group, item, None, target, reason, _offset(side, item), outcome)
+            reason, outcome = _undecided(active)
+            yield Decision(facts.group, item, active.elsewhere, target, reason, _offset(side, item), outcome)
         elif target != active.cluster:
             answer = answers.get((active.cluster, target), {}).get(item)
             yield _Deciding(facts, rules, now_ms, item, active.cluster, side).decision(answer)
+
+
+def _undecided(active: Active) -> tuple[Reason, Outcome]:
+    if active.dual:
+        return Reason.DUAL_ACTIVE, Outcome.DUAL_ACTIVE
+    if active.elsewhere is not None:
+        return Reason.ACTIVE_ELSEWHERE, Outcome.DUAL_ACTIVE
+    return (Reason.UNBEGUN if active.unbegun else Reason.UNDECIDED), Outcome.OK
 
 
 def _offset(side: Side, item: TopicPartition) -> TargetOffset | None:

@@ -319,6 +319,14 @@ def test_the_command_line_sets_and_shows(run: Run) -> None:
     assert "active/passive" in table
 
 
+def test_the_command_line_says_that_setting_moves_nothing(run: Run) -> None:
+    told = run("primary", GROUP, "--set", "b").stdout
+    assert "no offsets were moved" in told
+    assert "parallax failover" in told
+    assert "no offsets" not in run("primary", GROUP).stdout
+    assert "no offsets" not in run("primary", GROUP, "--set", "a", "--mode", "active_active").stdout
+
+
 def test_the_command_line_shows_both_sides_of_a_dual(run: Run, served: Served) -> None:
     run("primary", GROUP, "--set", "a")
     decided_elsewhere(served.world)

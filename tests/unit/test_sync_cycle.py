@@ -755,6 +755,24 @@ class TestPrimaries:
         assert it.asked == []
         assert it.commit("a").next_offset == 15  # type: ignore[union-attr]
 
+    def test_a_group_that_goes_on_elsewhere_is_told_to_somebody(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        decide_primary(it.world, Change(GROUP, RegionName("b")))
+        it.writer("a").members[GROUP] = 1
+        report = it.cycle()
+        found = [only(report, "a"), only(report, "b")]
+        assert {(item.reason, item.outcome, item.origin) for item in found} == {
+            (Reason.ACTIVE_ELSEWHERE, Outcome.DUAL_ACTIVE, "aggregate-a")
+        }
+        it.writer("a").members.clear()
+        assert it.decision("b").reason is Reason.UNBEGUN
+        it.world.commit("a", 17)  # without joining
+        assert [it.decision("b").reason for _ in range(3)] == [Reason.ACTIVE_ELSEWHERE] * 3
+        assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+
     def test_a_primary_without_any_commit_is_still_given_offsets(self, bench: Callable[..., Bench]) -> None:
         it = bench()
         two_sources(it.world)

@@ -97,6 +97,14 @@ def primary(
         sys.stdout.write(json.dumps(values, indent=2) + "\n")
         return
     _show(found, console(), dry_run=dry_run)
+    if set_to is not None and found[0].decision.mode == pb.ACTIVE_PASSIVE:
+        console().print(
+            f"no offsets were moved: if group {group} goes on consuming another cluster than "
+            f"{found[0].decision.cluster}, nothing is synced for it any more (`parallax sync` says active "
+            "elsewhere) until it is moved (parallax failover) or recorded where it is (--set)",
+            style="yellow",
+            markup=False,
+        )
 
 
 def _show(found: list[pb.Primary], out: Console, *, dry_run: bool) -> None:
