@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from offsetsvc.consumer.ports import Key, Rebalance
 from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
 from offsetsvc.pb import offsets_pb2 as pb
+from offsetsvc.pb import primaries_pb2
 from parallax.domain.errors import ServiceUnavailableError, UnknownTopicError
 
 Record = tuple[str, int]
@@ -217,6 +218,12 @@ class FakeService:
         self.changed = threading.Condition()
         self.closed = False
         self.topic_ids: dict[str, str] = {}
+        self.primary: primaries_pb2.Primary | None = None
+
+    def get_primary(self, group: str, *, timeout_ms: float | None = None) -> primaries_pb2.Primary:
+        assert timeout_ms is not None
+        self._check()
+        return primaries_pb2.Primary(group=group) if self.primary is None else self.primary
 
     def get_group_failover_offsets(
         self,

@@ -84,7 +84,7 @@ class PrimaryFakeService(FakeService):
         if not heard:
             before = self.number = self.number + 2
         self.number += 2
-        self.last = pb.Primary(
+        self.primary = self.last = pb.Primary(
             group="g",
             decision=pb.PrimaryDecision(
                 fencing_number=self.number if number is None else number,
@@ -179,6 +179,47 @@ def test_it_moves_where_the_primary_goes_without_loss_or_repetition(world: Follo
     assert consumer.primary is not None
     assert (consumer.primary.decision.primary, consumer.primary.decision.fencing_number) == ("b", 4)
     assert consumer.primary.is_primary(consumer.primary.decision.primary)
+
+
+@pytest.mark.parametrize("follow_primary", [True, False])
+def test_going_where_the_group_is_not_primary_is_told(world: Following, *, follow_primary: bool) -> None:
+    four_records(world)
+    world.service.decide("a")
+    consumer = world.start("a", follow_primary=follow_primary)
+    world.poll_records(4)
+    consumer.move_to("b")
+    world.until(EventKind.AGAINST_PRIMARY)
+    (told,) = [event for event in world.events if event.kind is EventKind.AGAINST_PRIMARY]
+    assert told.region == "b"
+    assert "consuming aggregate-a (fencing number 2)" in told.message
+    assert "parallax failover g --to b" in told.message
+    world.settled("b")
+
+
+def test_a_process_that_starts_against_the_primary_is_told(world: Following) -> None:
+    world.service.decide("a", pb.MOVING)
+    world.start("b", moved_from="a")
+    world.until(EventKind.AGAINST_PRIMARY)
+    (told,) = [event for event in world.events if event.kind is EventKind.AGAINST_PRIMARY]
+    assert "is being moved from aggregate-a" in told.message
+
+
+@pytest.mark.parametrize("primary", ["b", None])
+def test_nothing_is_told_of_a_move_that_nothing_speaks_against(world: Following, primary: str | None) -> None:
+    four_records(world)
+    if primary is not None:
+        world.service.decide(primary)
+    consumer = world.start("a")
+    world.poll_records(4)
+    consumer.move_to("b")
+    world.settled("b")
+    world.poll_until(lambda: not looking(), "the primary was looked up")
+    world.poll()
+    assert EventKind.AGAINST_PRIMARY not in world.kinds()
+
+
+def looking() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "parallax-primary"]
 
 
 def test_a_process_that_starts_elsewhere_goes_there_first(world: Following) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Message, TopicPartition
 
+from offsetsvc.consumer.against import AgainstPrimary
 from offsetsvc.consumer.asking import Asking
 from offsetsvc.consumer.choose import StartChooser
 from offsetsvc.consumer.commits import Provenance
@@ -20,8 +21,8 @@ from offsetsvc.consumer.inner import InnerConsumers
 from offsetsvc.consumer.leaving import Leaving
 from offsetsvc.consumer.move import Asker, MoveAnswer, MoveRequest, Position, Wanted
 from offsetsvc.consumer.ports import ConsumerFactory, Key, OffsetService
-from offsetsvc.consumer.positions import moving_positions, reported_positions
-from offsetsvc.consumer.report import Report, Reporter
+from offsetsvc.consumer.positions import moving_positions, report_of
+from offsetsvc.consumer.report import Reporter
 from offsetsvc.consumer.service_state import ServiceState
 from offsetsvc.consumer.settings import Policies, Settings
 from offsetsvc.consumer.site import Site, Subscription, Tools
@@ -72,7 +73,10 @@ class Engine:
             service, timeout_ms=policies.service_timeout_ms, index_wait_ms=policies.index_wait_ms
         )
         self._reporter = Reporter(
-            service, settings.group, self._report, interval_s=policies.report_interval_ms / 1_000
+            service,
+            settings.group,
+            lambda: report_of(self.site.delivery, auto_commit=settings.auto_commit),
+            interval_s=policies.report_interval_ms / 1_000,
         )
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
         self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
@@ -80,6 +84,7 @@ class Engine:
         self._service_state = ServiceState(policies, self._reporter, self._events)
         self._asking = Asking(self._asker, policies, self._reporter, self._events, self._service_state)
         self._follower = Follower(service, settings.group) if follow_primary else None
+        self._against = AgainstPrimary(service, settings.group, self._events, policies.service_timeout_ms)
         self._first_word = FirstWord(policies, self._service_state) if follow_primary else None
         self._wish: Wish | None = None
         self._fenced: dict[Key, Position] | None = None  # what was delivered before the group's move began
@@ -112,7 +117,7 @@ class Engine:
         """Ask for a move; the polling thread makes it."""
         self.check_open()
         self._settings.for_region(region)
-        self._wanted = Wanted(region, time.monotonic())
+        self._wanted = Wanted(region, time.monotonic(), by_hand=True)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Join the group for these topics."""
@@ -124,6 +129,7 @@ class Engine:
             self.site.join(subscription)
             return
         origin, self._moved_from = self._moved_from, None
+        self._against.look(self.site.region)
         topics = subscription.plain_topics
         self._asking.begin(
             MoveRequest(self._settings.group, origin, self.site.region, time.monotonic(), topics=topics)
@@ -295,6 +301,8 @@ class Engine:
         if wanted is None:
             return
         self._asking.cancel()
+        if wanted.by_hand:
+            self._against.look(wanted.region)
         if wanted.region == self.site.region:
             if self._fenced is not None:
                 self._events.put(FailoverEvent(EventKind.UNFENCED, wanted.region))
@@ -302,17 +310,8 @@ class Engine:
             return
         positions = self._positions() if self._fenced is None else self._fenced
         topics = self._subscription.plain_topics if self._subscription is not None else ()
-        self._asking.begin(
-            MoveRequest(
-                self._settings.group,
-                self.site.region,
-                wanted.region,
-                wanted.requested_at_s,
-                positions,
-                topics,
-                wanted.fence,
-            )
-        )
+        group, here, at_s = self._settings.group, self.site.region, wanted.requested_at_s
+        self._asking.begin(MoveRequest(group, here, wanted.region, at_s, positions, topics, wanted.fence))
 
     def _finish_move(self) -> None:
         request = self._asking.request
@@ -342,9 +341,3 @@ class Engine:
             self.site.join(self._subscription)
         else:
             self.site.assign([TopicPartition(*key) for key in old.delivery.partitions])
-
-    # --- parts --------------------------------------------------------------------------------------------
-
-    def _report(self) -> Report:
-        delivery = self.site.delivery
-        return Report(delivery.region, reported_positions(delivery, auto_commit=self._settings.auto_commit))

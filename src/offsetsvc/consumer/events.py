@@ -30,6 +30,8 @@ class EventKind(Enum):
     """The group is being moved: this consumer has left its cluster and goes on where the next decision says."""
     UNFENCED = "unfenced"
     """The move was given up or rolled back: the consumer joins again where it was."""
+    AGAINST_PRIMARY = "against_primary"
+    """The application moves the consumer to where its group is not recorded as primary; ``message`` says what to do."""
     RESTORED = "restored"
     """A partition started from a commit that carries skip ranges of an earlier move."""
     PENDING_STARTED = "pending_started"
@@ -53,6 +55,9 @@ class EventKind(Enum):
     """A commit's metadata is damaged or newer than this release: records may be read twice, none is lost."""
     NO_OFFSET = "no_offset"
     """A partition without any commit started where ``on_no_offset`` says."""
+
+
+_WARNINGS = frozenset({EventKind.AGAINST_PRIMARY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,7 @@ class EventQueue:
 
     def put(self, event: FailoverEvent) -> None:
         """Log the event and keep it for the application."""
-        _log.info(
+        (_log.warning if event.kind in _WARNINGS else _log.info)(
             event.kind.value,
             region=event.region,
             from_region=event.from_region,

@@ -43,11 +43,13 @@ class Wanted:
     Attributes:
         requested_at_s: when, on the monotonic clock.
         fence: the decision that stopped the group, if one did: see `offsetsvc.consumer.follow.Wish`.
+        by_hand: the application asked for it, not a decision about the group's primary.
     """
 
     region: str
     requested_at_s: float
     fence: int | None = None
+    by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True)

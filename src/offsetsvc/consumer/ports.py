@@ -134,6 +134,9 @@ class OffsetService(Protocol):
     ) -> pb.ReportPositionsResponse:
         """Tell delivered next offsets, and moves that were made."""
 
+    def get_primary(self, group: str, *, timeout_ms: float | None = None) -> primaries_pb2.Primary:
+        """Where the group is primary; without ``decision`` if nothing was ever decided."""
+
     def watch_primary(self, group: str) -> PrimaryChanges:
         """Where the group is primary, and every change."""
 

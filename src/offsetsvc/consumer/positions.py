@@ -7,6 +7,7 @@ import time
 from offsetsvc.consumer.delivery import Delivery, PartitionState
 from offsetsvc.consumer.move import Position
 from offsetsvc.consumer.ports import Key
+from offsetsvc.consumer.report import Report
 from offsetsvc.consumer.settings import MoveFrom
 from offsetsvc.pb import offsets_pb2 as pb
 
@@ -33,14 +34,15 @@ def moving_positions(delivery: Delivery, *, move_from: MoveFrom, auto_commit: bo
         return positions
 
 
-def reported_positions(delivery: Delivery, *, auto_commit: bool) -> dict[Key, pb.PartitionPosition]:
+def report_of(delivery: Delivery, *, auto_commit: bool) -> Report:
     """What the application is done with: what another process could go on from if this one and its cluster die."""
     with delivery.lock:
-        return {
+        positions = {
             key: _message(key, state, done)
             for key, state in delivery.partitions.items()
             if (done := state.stored if auto_commit else state.committed) is not None
         }
+    return Report(delivery.region, positions)
 
 
 def _message(key: Key, state: PartitionState, next_offset: int) -> pb.PartitionPosition:
