@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
+from failover.facts import Kind, Move
 from failover.outside import Outside
 from offsetsvc.client import OffsetClient
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain.errors import ConfigError
-from parallax.domain.ids import RegionName
+from parallax.domain.ids import RegionName, region_of
 from parallax.runtime.config import Config
 from syncjob.run import client_credentials
 
 
-def service_targets(config: Config, *, first: RegionName | None, last: RegionName | None) -> list[str]:
+def service_targets(
+    config: Config,
+    *,
+    first: RegionName | None,
+    last: RegionName | None = None,
+    lost: Collection[RegionName] = (),
+) -> list[str]:
     """The services' addresses, that of the region which stays in front, that of the one which is left at the end.
+
+    Args:
+        config: names them.
+        first: the region that stays.
+        last: the region that is left.
+        lost: regions whose services are not asked, unless there is no other: what a region says that others believe to
+            be gone is old, and what is decided there is decided out of sight.
 
     Raises:
         ConfigError: no region has an offset service.
@@ -29,12 +44,26 @@ def service_targets(config: Config, *, first: RegionName | None, last: RegionNam
     if not found:
         raise ConfigError("no region has an 'offsetsvc' section: there is nobody to ask")
     order = sorted(found, key=lambda name: (name != first, name == last, name))
-    return [found[name] for name in order]
+    living = [name for name in order if name not in lost]
+    return [found[name] for name in living or order]
+
+
+def lost_regions(moves: Iterable[Move]) -> frozenset[RegionName]:
+    """The regions that disasters take away; not those of which only a cluster is down."""
+    return frozenset(
+        region
+        for move in moves
+        if move.kind is Kind.DISASTER and (region := region_of(move.origin)) != move.region
+    )
 
 
 @contextmanager
 def open_outside(
-    config: Config, *, target: RegionName | None = None, origin: RegionName | None = None
+    config: Config,
+    *,
+    target: RegionName | None = None,
+    origin: RegionName | None = None,
+    lost: Collection[RegionName] = (),
 ) -> Iterator[Outside]:
     """Services, clusters and store by the configuration; each is asked only when it is needed.
 
@@ -42,14 +71,12 @@ def open_outside(
         config: everything.
         target: the region whose service is asked first: after a disaster the one that lives.
         origin: the region whose service is asked last.
+        lost: regions whose services are not asked.
 
     Raises:
         ConfigError: no service is configured, or a certificate can't be read.
     """
-    targets = service_targets(config, first=target, last=origin)
-    client = OffsetClient(
-        targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)
-    )
+    client = _client(config, service_targets(config, first=target, last=origin, lost=lost))
     writers = {
         name: KafkaCluster(name, cluster, timeout_ms=config.service.cluster_timeout_ms)
         for name, cluster in config.clusters()
@@ -57,3 +84,21 @@ def open_outside(
     }
     with CassandraStores(config.cassandra, config.index) as stores, client:
         yield Outside(client, writers, stores.groups, stores.operations)
+
+
+@contextmanager
+def without(
+    config: Config, outside: Outside, lost: Collection[RegionName], *, first: RegionName | None = None
+) -> Iterator[Outside]:
+    """The same, with a client that does not ask the services of lost regions."""
+    if not lost:
+        yield outside
+        return
+    with _client(config, service_targets(config, first=first, lost=lost)) as client:
+        yield replace(outside, client=client)
+
+
+def _client(config: Config, targets: Sequence[str]) -> OffsetClient:
+    return OffsetClient(
+        targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from failover.facts import Kind
 from failover.many import groups_on, in_order, side_by_side
 from failover.record import Step
 from failover.results import Ending
-from failover.run import service_targets
+from failover.run import service_targets, without
 from parallax.cli.main import app
 from parallax.domain.errors import (
     ConfigError,
@@ -28,6 +28,7 @@ from parallax.domain.errors import (
     NotFoundError,
     ParallaxError,
     RefusedError,
+    ServiceUnavailableError,
     StoreUnavailableError,
     UnknownRegionError,
 )
@@ -205,6 +206,9 @@ def test_services_are_asked_from_the_living_side_on(bench: Bench) -> None:
 
     order = service_targets(config("a", "b", "c"), first=RegionName("c"), last=RegionName("a"))
     assert order == ["c:7600", "b:7600", "a:7600"]
+    lost = {RegionName("a")}
+    assert service_targets(config("a", "b", "c"), first=RegionName("b"), lost=lost) == ["b:7600", "c:7600"]
+    assert service_targets(config("a"), first=RegionName("b"), lost=lost) == ["a:7600"]
     with pytest.raises(ConfigError, match="nobody to ask"):
         service_targets(bench.world.config, first=None, last=None)
 
@@ -215,12 +219,26 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
+def not_asked() -> list[set[RegionName]]:
+    """The regions whose services each command left out when it acted."""
+    return []
+
+
+@pytest.fixture
+def run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, not_asked: list[set[RegionName]]
+) -> Iterator[Run]:
     @contextmanager
     def opened(_config: Config, **_near: Any) -> Iterator[Any]:
         yield bench.outside
 
+    @contextmanager
+    def narrowed(_config: Config, outside: Any, lost: Collection[RegionName], **_near: Any) -> Iterator[Any]:
+        not_asked.append(set(lost))
+        yield outside
+
     monkeypatch.setattr(commands, "open_outside", opened)
+    monkeypatch.setattr(commands, "without", narrowed)
     monkeypatch.setattr(commands, "load", lambda _path: bench.world.config)
     # A logger would keep the runner's standard error, which ends with each command.
     monkeypatch.setattr(commands, "configure_logging", lambda **_options: None)
@@ -279,6 +297,41 @@ def test_failover_failback_and_rollback_of_a_group(run: Run, bench: Bench) -> No
     assert bench.assignment().consumed_cluster == ON_B
     again = run("failover", "rollback", GROUP)
     assert (again.exit_code, "nothing to undo" in again.stdout) == (1, True)
+
+
+def test_a_disaster_leaves_out_the_services_of_what_is_lost(
+    run: Run, bench: Bench, not_asked: list[set[RegionName]]
+) -> None:
+    run("failover", GROUP, "--to", "b")
+    run("failover", GROUP, "--to-cluster", "aggregate-b", "--disaster")
+    assert not_asked == [set(), set()]  # there region a lives
+    run("failover", GROUP, "--to", "b", "--disaster")
+    run("failover", "--region", "a", "--to", "b", "--execute", "--disaster")
+    run("failback", "--region", "a", "--disaster")
+    assert not_asked[2:] == [{"a"}, {"a"}, {"b"}]
+    assert bench.assignment().consumed_cluster == ON_B
+
+
+def test_a_client_without_the_lost_regions_is_another_one(bench: Bench) -> None:
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    services = {
+        name: {
+            "aggregate": cluster,
+            "offsetsvc": {"grpc": f"127.0.0.1:{port}", "rest": f"127.0.0.1:{port + 1}"},
+        }
+        for name, port in (("a", 2), ("b", 4))
+    }
+    config = Config.model_validate(
+        {"regions": services, "cassandra": {"contact_points": ["127.0.0.1"]}, "service": {"deadline_ms": 300}}
+    )
+    with without(config, bench.outside, set()) as same:
+        assert same is bench.outside
+    with (
+        without(config, bench.outside, {RegionName("a")}, first=RegionName("b")) as living,
+        pytest.raises(ServiceUnavailableError, match=r"127\.0\.0\.1:4") as failure,
+    ):
+        living.assignment(GROUP)
+    assert "127.0.0.1:2" not in str(failure.value)
 
 
 def test_a_region_moves_in_order_and_comes_back(run: Run, bench: Bench) -> None:

@@ -21,7 +21,7 @@ from failover.outside import Outside
 from failover.plan import MovePlan, make_plan
 from failover.results import Ending, Limits, Result
 from failover.rollback import plan_rollback, roll_back
-from failover.run import open_outside
+from failover.run import lost_regions, open_outside, without
 from parallax.cli.failover_options import (
     AT_ONCE,
     WAIT_S,
@@ -123,7 +123,7 @@ def move(
         as_json,
     )
     target = to if to is not None else region_of_name(to_cluster)
-    command.run(moves, target=target, origin=region, many=region is not None)
+    command.run(moves, target=target, origin=region, many=region is not None, disaster=disaster)
 
 
 def failback(
@@ -164,7 +164,7 @@ def failback(
         catch_up_timeout_s,
         as_json,
     )
-    command.run(moves, target=region, origin=None, many=region is not None)
+    command.run(moves, target=region, origin=None, many=region is not None, disaster=disaster)
 
 
 @app.command("rollback")
@@ -243,17 +243,20 @@ class _Command:
         target: str | None,
         origin: str | None,
         many: bool,
+        disaster: bool,
     ) -> None:
         """Find the moves, then plan or execute them; exit code 1 if one was refused or did not end well."""
         near = None if target is None else RegionName(target)
         far = None if origin is None else RegionName(origin)
-        with open_outside(self._config, target=near, origin=far) as outside:
-            found = moves(outside, self._config.groups.chosen)
+        lost = frozenset() if far is None or not disaster else frozenset({far})
+        with open_outside(self._config, target=near, origin=far, lost=lost) as everything:
+            found = moves(everything, self._config.groups.chosen)
             groups = in_order(found, self._first)
-            if self._execute:
-                self._carry_out(outside, found, groups, many=many)
-            else:
-                self._plan(outside, found, groups, many=many)
+            with without(self._config, everything, lost_regions(found.values()), first=near) as outside:
+                if self._execute:
+                    self._carry_out(outside, found, groups, many=many)
+                else:
+                    self._plan(outside, found, groups, many=many)
 
     def _plan(
         self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
