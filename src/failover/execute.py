@@ -18,7 +18,7 @@ from failover.facts import Kind, Move, MoveFacts, PartitionFacts
 from failover.outside import Outside, Positions
 from failover.plan import MovePlan, make_plan
 from failover.record import Commits, MoveRecord, Snapshot, Step
-from failover.results import Ending, Limits, Result
+from failover.results import Ending, Limits, Result, StoppedError
 from failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 from parallax.domain.errors import FencedError, ParallaxError, RefusedError, UnavailableError
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName
@@ -48,7 +48,10 @@ class Mover:
             plan = make_plan(facts)
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if not plan.arrived and not plan.publisher_only and not refusals:
+                self._outside.go_on()
                 self._moving(self._open_record(facts), lambda _words: None, plan.fencing_number).fence()
+        except StoppedError:
+            _log.info("fencing_ahead_stopped", group=move.group)
         except ParallaxError as error:
             _log.info("fencing_ahead_failed", group=move.group, problem=f"[{error.code}] {error}")
 
@@ -73,19 +76,18 @@ class Mover:
         plan: MovePlan | None = None
         moving: _Moving | None = None
         try:
+            self._outside.go_on()
             tell("planning")
             facts = self._facts(move)
             plan = make_plan(facts)
-            if plan.arrived:
-                self._close_open_record(move, plan.fencing_number)
-                return Result(move, Ending.ALREADY_THERE, plan, plan.fencing_number)
-            refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
-            if refusals:
-                return Result(move, Ending.REFUSED, plan, problem="; ".join(refusals))
-            if plan.publisher_only:
-                return Result(move, Ending.MOVED, plan, self._publish_from(move, plan.fencing_number))
+            ended = self._without_moving(plan)
+            if ended is not None:
+                return ended
+            self._outside.go_on()
             moving = self._moving(self._open_record(facts), tell, plan.fencing_number)
             return moving.run()
+        except StoppedError:
+            return self._stopped(move, plan)
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
             fenced = moving is not None and moving.fenced
@@ -94,6 +96,26 @@ class Mover:
             if moving is not None:
                 problem += moving.standing
             return Result(move, Ending.INTERRUPTED, plan, problem=problem)
+
+    def _without_moving(self, plan: MovePlan) -> Result | None:
+        """The ending of a plan by which no consumer has to move; None: it has to."""
+        move = plan.move
+        if plan.arrived:
+            self._close_open_record(move, plan.fencing_number)
+            return Result(move, Ending.ALREADY_THERE, plan, plan.fencing_number)
+        refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
+        if refusals:
+            return Result(move, Ending.REFUSED, plan, problem="; ".join(refusals))
+        if plan.publisher_only:
+            return Result(move, Ending.MOVED, plan, self._publish_from(move, plan.fencing_number))
+        return None
+
+    def _stopped(self, move: Move, plan: MovePlan | None) -> Result:
+        problem = "the command was stopped"
+        begun = self._interrupted(move)
+        if begun is None or not _is_fenced(begun):
+            return Result(move, Ending.REFUSED, plan, problem=f"{problem} before the group was touched")
+        return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{_standing(begun)}")
 
     def _moving(self, record: MoveRecord, tell: Tell, fencing_number: int) -> _Moving:
         return _Moving(self._outside, self._limits, record, tell, self._fenced_at_s, fencing_number)
@@ -167,29 +189,29 @@ class _Moving:
     @property
     def fenced(self) -> bool:
         """Whether the group is known to consume nowhere."""
-        return self._record.step in {Step.FENCED, Step.WRITTEN}
+        return _is_fenced(self._record)
 
     @property
     def standing(self) -> str:
         """What an interruption leaves behind, to be told after its cause."""
         if self.fenced:
-            return (
-                f"; the group is fenced and consumes nowhere (fencing number {self._record.fencing_number}): run the "
-                "command again, or `parallax failover rollback`"
-            )
+            return _standing(self._record)
         return "; whether the group is fenced already is not known (parallax primary)"
 
     def run(self) -> Result:
         """Take the steps that are left."""
         try:
             self.fence()
+            self._outside.go_on()
             if self._move.kind is Kind.PLANNED:
                 self._waiting.for_members_to_leave(self._limits.drain_ms)
                 self._waiting.for_all_to_arrive(self._limits.catch_up_ms)
             else:
                 fenced_at_s = self._fenced_at_s[self._move.group]
                 self._waiting.for_reports(fenced_at_s + self._limits.handover_ms / 1_000)
+            self._outside.go_on()
             plan = self._write()
+            self._outside.go_on()
         except AbandonedError as error:
             return self._abandon(str(error))
         except ParallaxError as error:
@@ -210,7 +232,7 @@ class _Moving:
         why = ""
         for attempt in range(_WRITE_ATTEMPTS):
             if attempt:
-                self._outside.wait(POLL_S)
+                self._outside.pause(POLL_S)
             before = self._origin_commits()
             plan, final = self._final()
             late = behind(final, before)
@@ -313,6 +335,17 @@ class _Moving:
 
     def _keep(self, **changes: object) -> None:
         self._record = self._outside.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name
+
+
+def _is_fenced(record: MoveRecord) -> bool:
+    return record.step in {Step.FENCED, Step.WRITTEN}
+
+
+def _standing(record: MoveRecord) -> str:
+    return (
+        f"; the group is fenced and consumes nowhere (fencing number {record.fencing_number}): run the "
+        "command again, or `parallax failover rollback`"
+    )
 
 
 def _stands(found: GroupCommit | None, wanted: GroupCommit) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TypeVar
 from failover.facts import Kind, Move, MoveFacts, PartitionFacts, facts_from_pb
 from failover.membership import Membership
 from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record_of
+from failover.results import StoppedError
 from offsetsvc.client import OffsetClient, at_cluster
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.primary_convert import primary_from_pb
@@ -47,6 +49,7 @@ class Outside:
         now_ms: the wall clock.
         wait: waits so many seconds.
         clock: a monotonic clock, in seconds.
+        stop: set to end moves before their next step.
     """
 
     client: OffsetClient
@@ -56,11 +59,31 @@ class Outside:
     now_ms: Callable[[], int] = wall_clock_ms
     wait: Callable[[float], object] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    stop: threading.Event = field(default_factory=threading.Event)
     _members: dict[ClusterName, Membership] = field(default_factory=dict)
     _away: dict[ClusterName, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._members = {name: Membership(writer, self.clock) for name, writer in self.writers.items()}
+
+    def go_on(self) -> None:
+        """Between two steps.
+
+        Raises:
+            StoppedError: the command is to end here.
+        """
+        if self.stop.is_set():
+            raise StoppedError
+
+    def pause(self, seconds: float) -> None:
+        """Wait within a step that may be given up at any time.
+
+        Raises:
+            StoppedError: as `go_on` says.
+        """
+        self.go_on()
+        self.wait(seconds)
+        self.go_on()
 
     def writer(self, cluster: ClusterName) -> ClusterWriter:
         """The cluster's writer.

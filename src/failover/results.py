@@ -9,6 +9,10 @@ from failover.facts import Move
 from failover.plan import MovePlan
 
 
+class StoppedError(Exception):
+    """The operator has stopped the command; what is done is done, and the next step was not begun."""
+
+
 class Ending(Enum):
     """What became of a group's move."""
 
@@ -19,7 +23,7 @@ class Ending(Enum):
     ABANDONED = "abandoned"
     """It took too long; the fence was lifted, and the group goes on where it was."""
     INTERRUPTED = "interrupted"
-    """Something did not answer: run the same command again."""
+    """Something did not answer, or the command was stopped: run the same command again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Waiting:
         remaining_s = until_s - self._outside.clock()
         if remaining_s > 0:
             self._tell("waiting for consumers to report")
-            self._outside.wait(remaining_s)
+            self._outside.pause(remaining_s)
 
     def for_members_to_leave(self, within_ms: float) -> None:
         """Wait until nobody consumes at the origin: no members, and commits that stand still.
@@ -64,7 +64,7 @@ class Waiting:
             self._tell(
                 "waiting for the group to leave" if members else "waiting for its commits to stand still"
             )
-            self._outside.wait(POLL_S)
+            self._outside.pause(POLL_S)
 
     def still_there(self, members: int | None) -> str:
         """Who keeps the group from having left, and what to do about it."""
@@ -93,7 +93,7 @@ class Waiting:
                     "index does not tell: look whether replication runs (parallax routes)"
                 )
             self._tell("waiting for consumed records to arrive")
-            self._outside.wait(POLL_S)
+            self._outside.pause(POLL_S)
 
     def _under_way(self, commits: Commits) -> list[str]:
         facts = self._outside.offsets(self._move)

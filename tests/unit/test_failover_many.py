@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -368,6 +369,34 @@ def test_an_interrupted_region_goes_on(run: Run, bench: Bench) -> None:
     for group in (BILLING, FRAUD, MAPS):
         (record,) = bench.outside.records(group)
         assert record.step is Step.DONE
+
+
+def test_ctrl_c_ends_between_steps_and_the_command_goes_on_later(run: Run, bench: Bench) -> None:
+    bench.writer("a").members[FRAUD] = 1
+
+    def interrupt(_turn: int) -> None:
+        signal.raise_signal(signal.SIGINT)  # handled by the main thread, when it is its turn
+        assert bench.outside.stop.wait(10)
+
+    bench.while_waiting = interrupt
+    handler = signal.getsignal(signal.SIGINT)
+    command = ("failover", "--region", "a", "--to", "b", "--execute", "--at-once", "1")
+
+    stopped = run(*command, "--first", FRAUD, "--json")
+
+    assert stopped.exit_code == 1
+    results = {item["group"]: item for item in json.loads(stopped.stdout)}
+    assert {group: item["ending"] for group, item in results.items()} == {
+        FRAUD: "interrupted",
+        BILLING: "refused",
+        MAPS: "refused",
+    }
+    assert "before the group was touched" in results[MAPS]["problem"]
+    assert signal.getsignal(signal.SIGINT) is handler
+    bench.outside.stop.clear()
+    bench.writer("a").members.clear()
+    bench.while_waiting = lambda _turn: None
+    assert [item["ending"] for item in json.loads(run(*command, "--json").stdout)] == ["moved"] * 3
 
 
 def test_one_group_that_stays_does_not_hold_up_the_others(run: Run, bench: Bench) -> None:

@@ -578,6 +578,59 @@ class TestThereAndBack:
             assert bench.commit("a") == 15
 
 
+class TestStopping:
+    """Ctrl-C: the step under way is finished, the next one is not begun, and the same command goes on."""
+
+    def test_while_waiting_it_ends_fenced_and_goes_on_later(self, bench: Bench) -> None:
+        bench.writer("a").members[GROUP] = 1
+        bench.while_waiting = lambda turn: bench.outside.stop.set() if turn == 2 else None
+
+        stopped = bench.move("a", "b", drain_ms=10_000)
+
+        assert (stopped.ending, bench.waits) == (Ending.INTERRUPTED, 2)
+        assert "stopped; the group is fenced and consumes nowhere (fencing number 2)" in stopped.problem
+        assert bench.assignment().decision.stage is Stage.MOVING
+        assert bench.commit("b") is None
+        bench.outside.stop.clear()
+        bench.writer("a").members.clear()
+        assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
+        assert len(bench.outside.records(GROUP)) == 1
+
+    @pytest.mark.parametrize("during", ["set_primary moving", "offsets", "get_primary"])
+    def test_it_stops_after_each_step(self, bench: Bench, during: str) -> None:
+        begin = bench.client._begin
+        calls: list[str] = []
+
+        def and_stop(method: str) -> None:
+            calls.append(method)
+            if method == during and (method != "get_primary" or calls.count(method) > 2):
+                bench.outside.stop.set()
+            begin(method)
+
+        bench.client._begin = and_stop  # type: ignore[method-assign] # at the moment in question
+
+        stopped = bench.move("a", "b", drain_ms=10_000)
+
+        assert stopped.ending is not Ending.MOVED
+        assert "set_primary settled" not in calls
+        fenced = "set_primary moving" in calls
+        assert stopped.ending is (Ending.INTERRUPTED if fenced else Ending.REFUSED)
+        assert ("before the group was touched" in stopped.problem) is not fenced
+        bench.outside.stop.clear()
+        during = ""
+        assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
+
+    def test_what_is_fenced_ahead_is_told_as_fenced(self, bench: Bench) -> None:
+        mover = bench.mover()
+        mover.fence_ahead(a_move("a", "b", Kind.DISASTER))
+        bench.outside.stop.set()
+        assert mover.move(a_move("a", "b", Kind.DISASTER)).ending is Ending.INTERRUPTED
+        other = mover.move(a_move("a", "b", Kind.DISASTER, GroupName("other")))
+        assert other.ending is Ending.REFUSED
+        mover.fence_ahead(a_move("a", "b", Kind.DISASTER, GroupName("other")))
+        assert bench.outside.records(GroupName("other")) == []
+
+
 class TestInterruption:
     @pytest.mark.parametrize(
         "method", ["offsets", "get_primary", "set_primary moving", "set_primary settled"]

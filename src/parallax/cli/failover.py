@@ -47,6 +47,7 @@ from parallax.cli.failover_story import (
     show_rollback,
 )
 from parallax.cli.offset_story import console
+from parallax.cli.stopping import stopping
 from parallax.domain.errors import InvalidNameError
 from parallax.domain.ids import GroupName, RegionName
 from parallax.runtime.config import load
@@ -291,7 +292,7 @@ class _Command:
         self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
     ) -> None:
         mover = Mover(outside, self._limits)
-        with _bar(shown=not self._as_json) as bar:
+        with stopping(outside.stop), _bar(shown=not self._as_json) as bar:
             task = bar.add_task("moving", total=len(groups))
 
             def one(group: GroupName) -> Result:
