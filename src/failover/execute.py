@@ -113,9 +113,9 @@ class Mover:
     def _stopped(self, move: Move, plan: MovePlan | None) -> Result:
         problem = "the command was stopped"
         begun = self._interrupted(move)
-        if begun is None or not _is_fenced(begun):
+        if begun is None or not begun.fenced:
             return Result(move, Ending.REFUSED, plan, problem=f"{problem} before the group was touched")
-        return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{_standing(begun)}")
+        return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
     def _moving(self, record: MoveRecord, tell: Tell, fencing_number: int) -> _Moving:
         return _Moving(self._outside, self._limits, record, tell, self._fenced_at_s, fencing_number)
@@ -189,14 +189,12 @@ class _Moving:
     @property
     def fenced(self) -> bool:
         """Whether the group is known to consume nowhere."""
-        return _is_fenced(self._record)
+        return self._record.fenced
 
     @property
     def standing(self) -> str:
         """What an interruption leaves behind, to be told after its cause."""
-        if self.fenced:
-            return _standing(self._record)
-        return "; whether the group is fenced already is not known (parallax primary)"
+        return self._record.standing
 
     def run(self) -> Result:
         """Take the steps that are left."""
@@ -335,17 +333,6 @@ class _Moving:
 
     def _keep(self, **changes: object) -> None:
         self._record = self._outside.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name
-
-
-def _is_fenced(record: MoveRecord) -> bool:
-    return record.step in {Step.FENCED, Step.WRITTEN}
-
-
-def _standing(record: MoveRecord) -> str:
-    return (
-        f"; the group is fenced and consumes nowhere (fencing number {record.fencing_number}): run the "
-        "command again, or `parallax failover rollback`"
-    )
 
 
 def _stands(found: GroupCommit | None, wanted: GroupCommit) -> bool:

@@ -90,6 +90,21 @@ class MoveRecord:
         """Whether there is nothing to go on with."""
         return self.step in ENDED
 
+    @property
+    def fenced(self) -> bool:
+        """Whether the group is known to consume nowhere."""
+        return self.step in {Step.FENCED, Step.WRITTEN}
+
+    @property
+    def standing(self) -> str:
+        """What an interruption leaves behind, to be told after its cause."""
+        if not self.fenced:
+            return "; whether the group is fenced already is not known (parallax primary)"
+        return (
+            f"; the group is fenced and consumes nowhere (fencing number {self.fencing_number}): run the "
+            "command again, or `parallax failover rollback`"
+        )
+
 
 def note_of(record: MoveRecord) -> OperationNote:
     """The record for the journal."""
