@@ -29,10 +29,11 @@ def groups_on(
     Raises:
         UnavailableError: the services or the store do not answer.
     """
+    # Of those that can't be read the move itself says so: it ends for that group alone.
     recorded = {
         GroupName(item.group): found
         for item in outside.client.list_primaries().primaries
-        if (found := primary_from_pb(item)) is not None
+        if not item.problem and (found := primary_from_pb(item)) is not None
     }
     listed = set(outside.groups.groups()) | set(recorded)
     topic_ids: Mapping[TopicName, TopicId] = {}

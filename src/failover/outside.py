@@ -18,7 +18,7 @@ from offsetsvc.client import OffsetClient, at_cluster
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.primary_convert import primary_from_pb
 from parallax.decision_ports import OperationJournal
-from parallax.domain.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
+from parallax.domain.errors import ClusterUnavailableError, InvariantError, ParallaxError, UnknownRegionError
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.primary import Assignment, Change, Stage
 from parallax.domain.progress import Progress
@@ -194,16 +194,21 @@ class Outside:
             UnavailableError: the services can't say where the group is primary.
         """
         partitions: tuple[PartitionFacts, ...] = ()
+        assignment: Assignment | None = None
         problem = ""
         assigned = self.assigned(move.group, move.origin).union(topics)
         try:
             partitions = self.offsets(move, reported, assigned)
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
+        try:
+            assignment = self.assignment(move.group)
+        except InvariantError as error:
+            problem = f"[{error.code}] {error}"
         return MoveFacts(
             move=move,
             partitions=partitions,
-            assignment=self.assignment(move.group),
+            assignment=assignment,
             members=None if move.kind is Kind.DISASTER else self.members(move.group, move.origin),
             members_at_target=self.members(move.group, move.target),
             assigned=assigned,

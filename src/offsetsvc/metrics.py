@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from offsetsvc.answers import FailoverAnswer
 from offsetsvc.service import OffsetService
 from parallax.domain.errors import ParallaxError
-from parallax.domain.primary import Stage
+from parallax.domain.primary import Assignment, Stage
 from parallax.runtime.deadline import Deadline
 
 _SCRAPE_MS = 2_000
@@ -122,11 +122,13 @@ class _Primaries(Collector):
         return self._families()
 
     def collect(self) -> list[GaugeMetricFamily]:
-        primary, dual, moving = families = self._families()
+        primary, dual, moving, unreadable = families = self._families()
         try:
-            assignments = self._service.primaries.all()
+            found = self._service.primaries.all()
         except ParallaxError:  # parallax_offsetsvc_store_up says so
             return families
+        assignments = {group: item for group, item in found.items() if isinstance(item, Assignment)}
+        unreadable.add_metric([], len(found) - len(assignments))
         counts = Counts((item.decision.primary, item.decision.mode.value) for item in assignments.values())
         for (region, mode), groups in sorted(counts.items()):
             primary.add_metric([region, mode], groups)
@@ -152,5 +154,10 @@ class _Primaries(Collector):
             ),
             GaugeMetricFamily(
                 "parallax_offsetsvc_moving_groups", "Groups whose move has begun and not ended.", labels=[]
+            ),
+            GaugeMetricFamily(
+                "parallax_offsetsvc_unreadable_primaries",
+                "Groups whose decisions this release can't read; nothing is done for them.",
+                labels=[],
             ),
         ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from offsetsvc.places import group_named
 from parallax.decision_ports import PrimaryStore, Reach
-from parallax.domain.errors import DeadlineError, StoreUnavailableError
+from parallax.domain.errors import DeadlineError, InvariantError, StoreUnavailableError
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, assignment_of, decide
 from parallax.runtime.config import Config
@@ -45,17 +45,26 @@ class Primaries:
 
         Raises:
             InvalidNameError: the name is empty.
+            InvariantError: what was decided can't be read.
             StoreUnavailableError: the store did not answer.
         """
         group_named(group)
         return assignment_of(self._store.decisions([group]).get(group, ()))
 
-    def all(self) -> dict[GroupName, Assignment]:
-        """What holds for every group with a decision, by name."""
+    def all(self) -> dict[GroupName, Assignment | InvariantError]:
+        """What holds for every group with a decision, by name; or why that can't be told."""
         groups = self._store.assigned_groups()
         found = self._store.decisions(groups)
-        assignments = {group: assignment_of(found.get(group, ())) for group in groups}
-        return {group: item for group, item in assignments.items() if item is not None}
+        assignments: dict[GroupName, Assignment | InvariantError] = {}
+        for group in groups:
+            try:
+                assignment = assignment_of(found.get(group, ()))
+            except InvariantError as error:
+                assignments[group] = error
+            else:
+                if assignment is not None:
+                    assignments[group] = assignment
+        return assignments
 
     def set(self, change: Change, deadline: Deadline, *, dry_run: bool = False) -> Assignment:
         """Carry a change out; what holds then. With ``dry_run``, what would hold.

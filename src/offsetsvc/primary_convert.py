@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from offsetsvc.pb import primaries_pb2 as pb
-from parallax.domain.errors import InvalidNameError
+from parallax.domain.errors import InvalidNameError, InvariantError
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Assignment, Change, Mode, PrimaryDecision, Stage
 
@@ -32,7 +32,10 @@ def primary_from_pb(primary: pb.Primary) -> Assignment | None:
 
     Raises:
         InvalidNameError: the server speaks of modes or stages that this program does not know.
+        InvariantError: the server can't read what was decided.
     """
+    if primary.problem:
+        raise InvariantError(primary.problem)
     if not primary.HasField("decision"):
         return None
     group = GroupName(primary.group)
@@ -121,9 +124,18 @@ def change_to_pb(change: Change, *, dry_run: bool = False) -> pb.SetPrimaryReque
     )
 
 
-def primaries_to_pb(assignments: Iterable[tuple[GroupName, Assignment]]) -> pb.ListPrimariesResponse:
+def primaries_to_pb(
+    assignments: Iterable[tuple[GroupName, Assignment | InvariantError]],
+) -> pb.ListPrimariesResponse:
     """Every group with a decision."""
-    return pb.ListPrimariesResponse(primaries=[primary_to_pb(group, item) for group, item in assignments])
+    return pb.ListPrimariesResponse(
+        primaries=[
+            pb.Primary(group=group, problem=str(item))
+            if isinstance(item, InvariantError)
+            else primary_to_pb(group, item)
+            for group, item in assignments
+        ]
+    )
 
 
 def _known_mode(number: int) -> Mode | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from parallax.domain.errors import InvariantError
 from parallax.domain.ids import GroupName
 from parallax.domain.primary import PrimaryDecision
 
@@ -44,14 +45,20 @@ class PrimaryStore(Protocol):
     def assigned_groups(self) -> Sequence[GroupName]:
         """Every group with a decision, sorted."""
 
-    def decisions(self, groups: Collection[GroupName]) -> Mapping[GroupName, Sequence[PrimaryDecision]]:
-        """The newest decisions of each group as this region sees them; groups without any are left out."""
+    def decisions(
+        self, groups: Collection[GroupName]
+    ) -> Mapping[GroupName, Sequence[PrimaryDecision] | InvariantError]:
+        """The newest decisions of each group as this region sees them; groups without any are left out.
+
+        In the place of decisions that can't be read stands why.
+        """
 
     def read_log(self, group: GroupName, reach: Reach) -> PrimaryLog:
         """The group's decisions, agreed on as far as ``reach`` says.
 
         Raises:
             StoreUnavailableError: too few regions answer for that reach.
+            InvariantError: a decision can't be read.
         """
 
     def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:

@@ -15,7 +15,7 @@ from parallax.decision_ports import PrimaryStore
 from parallax.domain.errors import FencedError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
-from parallax.domain.primary import PrimaryDecision, assignment_of
+from parallax.domain.primary import Decisions, assignment_of
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupCommit, GroupStore
 from parallax.runtime.config import Config
@@ -148,7 +148,7 @@ class Syncer:
         self,
         group: GroupName,
         snapshots: Mapping[ClusterName, Snapshot | None],
-        decided: Sequence[PrimaryDecision],
+        decided: Decisions,
     ) -> CycleReport:
         try:
             facts = replace(self._facts(group, snapshots), assignment=assignment_of(decided))

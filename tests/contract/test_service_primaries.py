@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -26,6 +26,7 @@ from parallax.decision_ports import PrimaryLog, Reach
 from parallax.domain.errors import (
     FencedError,
     InvalidNameError,
+    InvariantError,
     ParallaxError,
     RefusedError,
     ServiceUnavailableError,
@@ -231,6 +232,34 @@ def test_a_lost_race_is_run_again() -> None:
     with serving(world) as served, served.client() as client:
         assert client.set_primary(Change(GROUP, B)).decision.region == "b"
         assert world.primaries.times == 0
+
+
+def test_a_group_whose_decisions_cant_be_read_is_told_beside_the_others(
+    client: OffsetClient, served: Served, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = GroupName("other")
+    for group in (GROUP, other):
+        client.set_primary(Change(group, A))
+    whole = served.world.primaries.decisions
+
+    def with_one_unreadable(groups: Collection[GroupName]) -> Any:
+        return {**whole(groups), **({GROUP: InvariantError("of a newer release")} if GROUP in groups else {})}
+
+    monkeypatch.setattr(served.world.primaries, "decisions", with_one_unreadable)
+
+    found = {item.group: item for item in client.list_primaries().primaries}
+
+    assert (found[GROUP].problem, found[GROUP].HasField("decision")) == ("of a newer release", False)
+    assert found[other].decision.region == "a"
+    with pytest.raises(InvariantError, match="newer release"):
+        primary_from_pb(found[GROUP])
+    with pytest.raises(InvariantError, match="newer release"):
+        client.get_primary(GROUP)
+    assert f"group {GROUP}: of a newer release" in run("primary").stdout
+    with served.http() as http:
+        metrics = http.get("/metrics").text
+    assert "parallax_offsetsvc_unreadable_primaries 1.0" in metrics
+    assert 'parallax_offsetsvc_primary_groups{mode="active_passive",region="a"} 1.0' in metrics
 
 
 def test_regions_are_described_without_secrets(client: OffsetClient, served: Served) -> None:

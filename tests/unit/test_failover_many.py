@@ -27,6 +27,7 @@ from parallax.cli.main import app
 from parallax.domain.errors import (
     ConfigError,
     InvalidNameError,
+    InvariantError,
     NotFoundError,
     ParallaxError,
     RefusedError,
@@ -398,6 +399,30 @@ def test_ctrl_c_ends_between_steps_and_the_command_goes_on_later(run: Run, bench
     bench.writer("a").members.clear()
     bench.while_waiting = lambda _turn: None
     assert [item["ending"] for item in json.loads(run(*command, "--json").stdout)] == ["moved"] * 3
+
+
+def test_a_group_whose_decisions_cant_be_read_holds_up_no_other(
+    run: Run, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = bench.world.primaries.decisions
+    decided(bench, Change(FRAUD, RegionName("a")))
+    monkeypatch.setattr(
+        bench.world.primaries,
+        "decisions",
+        lambda groups: {**whole(groups), **({FRAUD: InvariantError("newer")} if FRAUD in groups else {})},
+    )
+    plans = json.loads(run("failover", "--region", "a", "--to", "b", "--json").stdout)
+    assert {plan["group"]: plan["refusals"] for plan in plans} == {
+        BILLING: [],
+        FRAUD: ["[INVARIANT] newer"],
+        MAPS: [],
+    }
+    results = json.loads(run("failover", "--region", "a", "--to", "b", "--execute", "--json").stdout)
+    assert {item["group"]: item["ending"] for item in results} == {
+        BILLING: "moved",
+        FRAUD: "refused",
+        MAPS: "moved",
+    }
 
 
 def test_one_group_that_stays_does_not_hold_up_the_others(run: Run, bench: Bench) -> None:

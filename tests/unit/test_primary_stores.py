@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallax.adapters.cassandra.primaries import decision_from_text, decision_to_text
+from parallax.adapters.cassandra.primaries import CassandraPrimaryStore, decision_from_text, decision_to_text
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.decision_ports import Reach
+from parallax.domain.errors import InvariantError
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, assignment_of, decide
+
+if TYPE_CHECKING:
+    from parallax.adapters.cassandra.connection import CassandraConnection
 
 GROUP = GroupName("billing")
 A, B = RegionName("a"), RegionName("b")
@@ -38,6 +44,42 @@ DECISIONS = st.builds(
 def test_a_decision_survives_being_written_down(decision: PrimaryDecision) -> None:
     text = decision_to_text(decision)
     assert decision_from_text(GROUP, decision.fencing_number, decision.decided_in, text) == decision
+
+
+UNREADABLE = (
+    "{",
+    "[]",
+    "{}",
+    decision_to_text(decide(Change(GROUP, A), [], SITE, 1)).replace("active_passive", "active_maybe"),
+)
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_what_cant_be_read_is_said_in_so_many_words(text: str) -> None:
+    with pytest.raises(InvariantError, match="decision 2 of group 'billing' can't be read"):
+        decision_from_text(GROUP, 2, A, text)
+
+
+class OneRow:
+    """A connection whose every group has one decision, that of the first group unreadable."""
+
+    def prepare(self, cql: str) -> str:
+        return cql
+
+    def run_all(self, requests: list[tuple[str, tuple[GroupName]]]) -> list[list[tuple[int, int, str, str]]]:
+        readable = decision_to_text(decide(Change(GROUP, A), [], SITE, 1))
+        return [[(2, 2, A, "{" if turn == 0 else readable)] for turn, _ in enumerate(requests)]
+
+
+def test_one_group_that_cant_be_read_leaves_the_others_readable() -> None:
+    store = CassandraPrimaryStore(cast("CassandraConnection", OneRow()), "k")
+    found = store.decisions([GROUP, GroupName("fraud")])
+    assert isinstance(found[GROUP], InvariantError)
+    other = assignment_of(found[GroupName("fraud")])
+    assert other is not None
+    assert other.decision.primary == A
+    with pytest.raises(InvariantError, match="can't be read"):
+        assignment_of(found[GROUP])
 
 
 def test_regions_that_decided_apart_both_keep_their_word_and_the_next_decision_settles_it() -> None:

@@ -14,7 +14,7 @@ from tests.support import poll_until
 from offsetsvc.asking import FailoverRequest
 from offsetsvc.convert import group_to_pb
 from parallax.decision_ports import Reach
-from parallax.domain.errors import StoreUnavailableError, UnknownTopicError
+from parallax.domain.errors import InvariantError, StoreUnavailableError, UnknownTopicError
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -35,6 +35,7 @@ from syncjob.facts import Answer, Pair
 from syncjob.plan import Decision, Reason, metadata_for
 
 P0 = TopicPartition(TOPIC, 0)
+OTHER = GroupName("other")
 DAY_MS = 86_400_000
 
 
@@ -772,6 +773,22 @@ class TestPrimaries:
         it.world.commit("a", 17)  # without joining
         assert [it.decision("b").reason for _ in range(3)] == [Reason.ACTIVE_ELSEWHERE] * 3
         assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+
+    def test_a_group_whose_decisions_cant_be_read_fails_alone(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.writer("a").commits[OTHER] = dict(it.writer("a").commits[GROUP])
+        monkeypatch.setattr(
+            it.world.primaries,
+            "decisions",
+            lambda _groups: {GROUP: InvariantError("written by a newer release")},
+        )
+        report = it.cycle()
+        assert report.failures == {GROUP: "[INVARIANT] written by a newer release"}
+        assert only(report, "b", group=OTHER).reason is Reason.PUBLISHED
 
     def test_a_primary_without_any_commit_is_still_given_offsets(self, bench: Callable[..., Bench]) -> None:
         it = bench()

@@ -63,16 +63,18 @@ class PrimaryDecision(_message.Message):
     def __init__(self, fencing_number: _Optional[int] = ..., mode: _Optional[_Union[PrimaryMode, str]] = ..., region: _Optional[str] = ..., cluster: _Optional[str] = ..., stage: _Optional[_Union[PrimaryStage, str]] = ..., moving_from: _Optional[str] = ..., decided_in: _Optional[str] = ..., decided_at_ms: _Optional[int] = ..., supersedes: _Optional[_Iterable[int]] = ..., disaster: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Primary(_message.Message):
-    __slots__ = ("group", "decision", "rivals", "dual_active")
+    __slots__ = ("group", "decision", "rivals", "dual_active", "problem")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     DECISION_FIELD_NUMBER: _ClassVar[int]
     RIVALS_FIELD_NUMBER: _ClassVar[int]
     DUAL_ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     group: str
     decision: PrimaryDecision
     rivals: _containers.RepeatedCompositeFieldContainer[PrimaryDecision]
     dual_active: bool
-    def __init__(self, group: _Optional[str] = ..., decision: _Optional[_Union[PrimaryDecision, _Mapping]] = ..., rivals: _Optional[_Iterable[_Union[PrimaryDecision, _Mapping]]] = ..., dual_active: _Optional[bool] = ...) -> None: ...
+    problem: str
+    def __init__(self, group: _Optional[str] = ..., decision: _Optional[_Union[PrimaryDecision, _Mapping]] = ..., rivals: _Optional[_Iterable[_Union[PrimaryDecision, _Mapping]]] = ..., dual_active: _Optional[bool] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class GetPrimaryRequest(_message.Message):
     __slots__ = ("group",)

@@ -108,7 +108,7 @@ def primary(
 
 
 def _show(found: list[pb.Primary], out: Console, *, dry_run: bool) -> None:
-    if not any(item.HasField("decision") for item in found):
+    if not any(item.HasField("decision") or item.problem for item in found):
         out.print("no primary is recorded: offsets follow where the group makes progress")
         return
     table = Table("group", title="would be decided; nothing was" if dry_run else None)
@@ -124,6 +124,8 @@ def _show(found: list[pb.Primary], out: Console, *, dry_run: bool) -> None:
             table.add_row(f"{item.group} [bold red]DUAL_ACTIVE[/]", *_cells(rival), style="red")
     out.print(table)
     for item in found:
+        if item.problem:
+            out.print(f"group {item.group}: {item.problem}", style="bold red", markup=False)
         if item.dual_active:
             out.print(
                 f"group {item.group}: regions that could not see each other decided differently; the highest "

@@ -79,6 +79,10 @@ class PrimaryDecision:
         return (self.mode, self.primary, self.cluster) == (other.mode, other.primary, other.cluster)
 
 
+Decisions = Iterable[PrimaryDecision] | InvariantError
+"""Of one group; or why they can't be read, which is no reason not to serve the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """What holds for a group.
@@ -141,12 +145,14 @@ class Site:
     decided_in: RegionName
 
 
-def assignment_of(decisions: Iterable[PrimaryDecision]) -> Assignment | None:
+def assignment_of(decisions: Decisions) -> Assignment | None:
     """What holds, given decisions of one group in any order; None without any.
 
     Raises:
-        InvariantError: two decisions have the same number, or one supersedes a later one.
+        InvariantError: two decisions have the same number, one supersedes a later one, or one can't be read.
     """
+    if isinstance(decisions, InvariantError):
+        raise InvariantError(str(decisions))
     known = sorted(decisions, key=lambda item: item.fencing_number, reverse=True)
     check(known)
     if not known:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from cassandra import ConsistencyLevel
 
 from parallax.adapters.cassandra.connection import CassandraConnection, Row
 from parallax.decision_ports import PrimaryLog, Reach
+from parallax.domain.errors import InvariantError
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import NO_NUMBER, Mode, PrimaryDecision, Stage
 
@@ -54,12 +56,14 @@ class CassandraPrimaryStore:
         answers = self._connection.run_all([(select, (bucket,)) for bucket in range(_GROUP_BUCKETS)])
         return sorted(GroupName(row[0]) for answer in answers for row in answer)
 
-    def decisions(self, groups: Collection[GroupName]) -> Mapping[GroupName, Sequence[PrimaryDecision]]:
-        """The newest decisions of each group as this region sees them, the newest first."""
+    def decisions(
+        self, groups: Collection[GroupName]
+    ) -> Mapping[GroupName, Sequence[PrimaryDecision] | InvariantError]:
+        """The newest decisions of each group as this region sees them, the newest first; or why they can't be read."""
         asked = list(groups)
         select = self._connection.prepare(self._select_cql)
         answers = self._connection.run_all([(select, (group,)) for group in asked])
-        found = {group: _decisions(group, rows) for group, rows in zip(asked, answers, strict=True)}
+        found = {group: _readable(group, rows) for group, rows in zip(asked, answers, strict=True)}
         return {group: items for group, items in found.items() if items}
 
     def read_log(self, group: GroupName, reach: Reach) -> PrimaryLog:
@@ -67,6 +71,7 @@ class CassandraPrimaryStore:
 
         Raises:
             StoreUnavailableError: too few regions answer for that reach.
+            InvariantError: a decision can't be read.
         """
         rows = self._connection.run_at(self._select_cql, (group,), level=_READ_LEVEL[reach])
         latest = rows[0][0] if rows else None
@@ -98,6 +103,13 @@ class CassandraPrimaryStore:
         return bool(rows[0][0])
 
 
+def _readable(group: GroupName, rows: Iterable[Row]) -> list[PrimaryDecision] | InvariantError:
+    try:
+        return _decisions(group, rows)
+    except InvariantError as error:
+        return error
+
+
 def _decisions(group: GroupName, rows: Iterable[Row]) -> list[PrimaryDecision]:
     # A partition whose only cell is the static one has a row without a key.
     return [decision_from_text(group, row[1], row[2], row[3]) for row in rows if row[1] is not None]
@@ -121,8 +133,23 @@ def decision_to_text(decision: PrimaryDecision) -> str:
 
 
 def decision_from_text(group: GroupName, fencing_number: int, decided_in: str, text: str) -> PrimaryDecision:
-    """The decision of that key, written by `decision_to_text`."""
-    values = json.loads(text)
+    """The decision of that key, written by `decision_to_text`.
+
+    Raises:
+        InvariantError: the text is damaged, or tells of what this release does not know.
+    """
+    try:
+        return _decision(group, fencing_number, decided_in, json.loads(text))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvariantError(
+            f"decision {fencing_number} of group {group!r} can't be read ({type(error).__name__}: {error}): a newer "
+            "release may have written it; until this one can read it, nothing is done for the group"
+        ) from error
+
+
+def _decision(
+    group: GroupName, fencing_number: int, decided_in: str, values: Mapping[str, Any]
+) -> PrimaryDecision:
     cluster, moving_from = values["cluster"], values["moving_from"]
     return PrimaryDecision(
         group=group,
