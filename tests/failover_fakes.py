@@ -53,6 +53,7 @@ class FakeConsumer:
         self.commits: list[list[TopicPartition]] = []
         self.commits_in_vain = 0
         self.closed = False
+        self.gave_up_place = False
         self._callbacks: dict[str, Rebalance] = {}
         self._rebalances: list[tuple[str, list[Key]]] = []
         self._turn = 0
@@ -69,6 +70,7 @@ class FakeConsumer:
         self._rebalances.append((kind, list(keys)))
 
     def unsubscribe(self) -> None:
+        self.gave_up_place = True
         if self._callbacks:
             self._rebalances.append(("revoke", list(self.positions)))
 

@@ -59,6 +59,23 @@ def test_each_consumer_takes_its_own_place_again_unless_the_application_names_it
     assert world.inner[-1].config["group.instance.id"] == "mine"
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_member_that_moves_gives_its_place_up_and_one_that_ends_keeps_the_applications(
+    world: World, *, named: bool
+) -> None:
+    world.log("a").extend(A[:3])
+    world.log("b").extend(A[:3])
+    consumer = world.start("a", {"group.instance.id": "mine"} if named else {})
+    world.poll_records(1)
+    world.move("b")
+    world.poll_records(1)
+    world.poll_until(lambda: world.inner[0].closed, "it has left a")
+    assert world.inner[0].gave_up_place
+    consumer.close()
+    assert world.inner[1].closed
+    assert world.inner[1].gave_up_place is not named
+
+
 def test_a_move_does_not_wait_for_the_cluster_that_it_leaves(world: World) -> None:
     world.log("a").extend(A)
     world.log("b").extend(A)

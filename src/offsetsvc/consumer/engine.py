@@ -80,7 +80,7 @@ class Engine:
         )
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
         self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
-        self._leaving = Leaving(explicit=settings.own_instance)
+        self._leaving = Leaving()
         self._service_state = ServiceState(policies, self._reporter, self._events)
         self._asking = Asking(self._asker, policies, self._reporter, self._events, self._service_state)
         self._follower = Follower(service, settings.group) if follow_primary else None
@@ -190,8 +190,8 @@ class Engine:
             self._follower.close()
         if self._fenced is None:
             self.site.leave(commit=True)
-            topics = self._subscription.topics if self._subscription else ()
-            self._leaving.leave(self.site.inner, self.site.region, topics)
+            # The application's own instance id keeps its place: it may be started again.
+            self._give_up(place=self._settings.own_instance)
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
         self._events.deliver()
@@ -288,8 +288,11 @@ class Engine:
     def _leave(self, *, lost: bool, commit: bool) -> None:
         self.site.tell_leaving(lost=lost)
         self.site.leave(commit=commit)
+        self._give_up(place=True)
+
+    def _give_up(self, *, place: bool) -> None:
         topics = self._subscription.topics if self._subscription else ()
-        self._leaving.leave(self.site.inner, self.site.region, topics)
+        self._leaving.leave(self.site.inner, self.site.region, topics, give_up_place=place)
 
     def _positions(self) -> dict[Key, Position]:
         return moving_positions(

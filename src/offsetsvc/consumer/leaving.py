@@ -40,28 +40,30 @@ class Leaving:
     and its membership with it, until it can say that it leaves. librdkafka gives the membership up when a session's
     time has passed; who is back before the cluster has noticed takes its old place by its instance id (KIP-345).
 
-    Args:
-        explicit: members have an instance id of ours: by closing alone they would not leave the group.
+    A member with an instance id does not leave by closing: a process that is started again shall find its place.
+    Who moves to another cluster does leave, or the group would be thought to consume here until its session ends.
     """
 
-    def __init__(self, *, explicit: bool) -> None:
-        self._explicit = explicit
+    def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
 
-    def leave(self, inner: InnerConsumer, region: str, topics: Sequence[str]) -> None:
+    def leave(
+        self, inner: InnerConsumer, region: str, topics: Sequence[str], *, give_up_place: bool
+    ) -> None:
         """Leave the group in the background, once the cluster answers.
 
         Args:
             inner: the consumer; nobody else uses it any more.
             region: whose cluster it consumed, for logs.
             topics: topics of the group.
+            give_up_place: the place of its instance id too.
         """
 
         def close() -> None:
             try:
                 self._await_coordinator(inner, region, topics)
-                if self._explicit and topics:
+                if give_up_place and topics:
                     _leave_group(inner)
                 inner.close()
             except (KafkaException, RuntimeError) as error:
