@@ -84,10 +84,13 @@ class Mover:
             if ended is not None:
                 return ended
             self._outside.go_on()
+            Waiting(self._outside, move, tell).for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
             moving = self._moving(self._open_record(facts), tell, plan.fencing_number)
             return moving.run()
         except StoppedError:
-            return self._stopped(move, plan)
+            return self._untouched(move, plan, "the command was stopped")
+        except AbandonedError as error:
+            return self._untouched(move, plan, str(error))
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
             fenced = moving is not None and moving.fenced
@@ -105,16 +108,20 @@ class Mover:
             return Result(move, Ending.ALREADY_THERE, plan, plan.fencing_number)
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
         if refusals:
-            return Result(move, Ending.REFUSED, plan, problem="; ".join(refusals))
+            return self._untouched(move, plan, "; ".join(refusals))
         if plan.publisher_only:
             return Result(move, Ending.MOVED, plan, self._publish_from(move, plan.fencing_number))
         return None
 
-    def _stopped(self, move: Move, plan: MovePlan | None) -> Result:
-        problem = "the command was stopped"
-        begun = self._interrupted(move)
+    def _untouched(self, move: Move, plan: MovePlan | None, problem: str) -> Result:
+        """This command has not begun; an earlier one may have."""
+        try:
+            begun = self._interrupted(move)
+        except UnavailableError as error:
+            unknown = f"{problem}; whether the group is fenced already is not known ([{error.code}] {error})"
+            return Result(move, Ending.INTERRUPTED, plan, problem=unknown)
         if begun is None or not begun.fenced:
-            return Result(move, Ending.REFUSED, plan, problem=f"{problem} before the group was touched")
+            return Result(move, Ending.REFUSED, plan, problem=problem)
         return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
     def _moving(self, record: MoveRecord, tell: Tell, fencing_number: int) -> _Moving:

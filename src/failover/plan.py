@@ -52,6 +52,8 @@ class MovePlan:
     Attributes:
         obstacles: what forbids to carry it out, one sentence each with what to do; gaps come on top.
         waits_for: what carrying it out will wait for.
+        remnants: members that the target still lists although the group is recorded elsewhere: a cluster that was away
+            remembers those it had until they say that they left, or their sessions end. They are waited for.
         arrived: the group is where it shall go: there is nothing to do.
         publisher_only: an active/active group: it goes on consuming everywhere, and another region publishes.
     """
@@ -61,6 +63,7 @@ class MovePlan:
     fencing_number: int
     obstacles: tuple[str, ...]
     waits_for: tuple[str, ...]
+    remnants: int = 0
     arrived: bool = False
     publisher_only: bool = False
 
@@ -118,6 +121,7 @@ def make_plan(facts: MoveFacts) -> MovePlan:
         fencing_number=0 if assignment is None else assignment.decision.fencing_number,
         obstacles=tuple(_obstacles(facts)),
         waits_for=tuple(_waits(facts)),
+        remnants=_remnants(facts),
         arrived=assignment is not None
         and assignment.consumed_cluster == facts.move.target
         and assignment.decision.primary == facts.move.region,
@@ -233,11 +237,21 @@ def _obstacles(facts: MoveFacts) -> Iterable[str]:
         yield f"the offset services do not reach {move.target}: run the command again in a moment"
     if facts.members_at_target is None:
         yield f"{move.target} does not answer: offsets can't be written there"
-    elif facts.members_at_target:
+    elif facts.members_at_target and not _remnants(facts):
         yield (
             f"group {move.group} has {facts.members_at_target} member(s) in {move.target} already: stop them, "
             "or their commits would be overwritten"
         )
+
+
+def _remnants(facts: MoveFacts) -> int:
+    """Members at the target that, by the record, are not the group at work."""
+    assignment = facts.assignment
+    if assignment is None or assignment.dual_active or facts.members_at_target is None:
+        return 0
+    decision = assignment.decision
+    consumed = decision.moving_from if decision.stage is Stage.MOVING else decision.cluster
+    return facts.members_at_target if consumed == facts.move.origin else 0
 
 
 def _obstacles_of_record(facts: MoveFacts) -> Iterable[str]:
@@ -258,7 +272,12 @@ def _obstacles_of_record(facts: MoveFacts) -> Iterable[str]:
 
 
 def _waits(facts: MoveFacts) -> Iterable[str]:
-    move = facts.move
+    move, remnants = facts.move, _remnants(facts)
+    if remnants:
+        yield (
+            f"until the {remnants} member(s) that {move.target} still lists have left it, or their sessions "
+            "have ended"
+        )
     if move.kind is Kind.DISASTER:
         return
     if facts.members:

@@ -44,6 +44,27 @@ class Waiting:
             self._tell("waiting for consumers to report")
             self._outside.pause(remaining_s)
 
+    def for_remnants_to_leave(self, listed: int, within_ms: float) -> None:
+        """Wait until the target lists no member any more; before the fence, so that nobody stands still meanwhile.
+
+        Raises:
+            AbandonedError: it took longer.
+        """
+        group, target = self._move.group, self._move.target
+        deadline = Deadline.after_ms(within_ms, self._outside.clock)
+        members: int | None = listed
+        while members:
+            if deadline.passed:
+                raise AbandonedError(
+                    f"{target} still lists {members} member(s) of group {group}: if they are at work there, stop "
+                    "them; else wait until their sessions have ended; then run the command again"
+                )
+            self._tell("waiting for former members to have left the target")
+            self._outside.pause(POLL_S)
+            members = self._outside.members(group, target)
+        if members is None:
+            raise AbandonedError(f"{target} stopped answering: run the command again")
+
     def for_members_to_leave(self, within_ms: float) -> None:
         """Wait until nobody consumes at the origin: no members, and commits that stand still.
 

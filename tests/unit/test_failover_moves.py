@@ -615,7 +615,7 @@ class TestStopping:
         assert "set_primary settled" not in calls
         fenced = "set_primary moving" in calls
         assert stopped.ending is (Ending.INTERRUPTED if fenced else Ending.REFUSED)
-        assert ("before the group was touched" in stopped.problem) is not fenced
+        assert ("consumes nowhere" in stopped.problem) is fenced
         bench.outside.stop.clear()
         during = ""
         assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
@@ -629,6 +629,64 @@ class TestStopping:
         assert other.ending is Ending.REFUSED
         mover.fence_ahead(a_move("a", "b", Kind.DISASTER, GroupName("other")))
         assert bench.outside.records(GroupName("other")) == []
+
+
+class TestRemnants:
+    """A cluster that was away lists the members that it had, until they leave or their sessions end."""
+
+    @pytest.fixture
+    def returned(self, bench: Bench) -> Bench:
+        """The group has moved to b, and a has come back with its members."""
+        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        bench.writer("a").members[GROUP] = 2
+        bench.world.now_ms += 1_000  # members are listed at most twice a second
+        return bench
+
+    @pytest.mark.parametrize("kind", list(Kind))
+    def test_the_way_back_waits_for_them_while_the_group_goes_on(self, returned: Bench, kind: Kind) -> None:
+        stages: list[Stage] = []
+
+        def leave(turn: int) -> None:
+            if turn <= 4:
+                stages.append(returned.assignment().decision.stage)
+            if turn == 4:
+                returned.writer("a").members.clear()
+
+        returned.while_waiting = leave
+        plan = make_plan(returned.outside.facts(a_move("b", "a", kind)))
+        assert plan.refusals(accept_gaps=False) == ()
+        assert any("2 member(s) that aggregate-a still lists" in text for text in plan.waits_for)
+
+        back = returned.move("b", "a", kind, drain_ms=10_000)
+
+        assert back.ending is Ending.MOVED, back.problem
+        assert stages == [Stage.SETTLED] * 4
+        assert returned.assignment().consumed_cluster == ON_A
+
+    def test_members_that_stay_are_told_and_nothing_has_changed(self, returned: Bench) -> None:
+        number = returned.assignment().decision.fencing_number
+        back = returned.move("b", "a", drain_ms=1_000)
+        assert back.ending is Ending.REFUSED
+        assert "aggregate-a still lists 2 member(s)" in back.problem
+        assert returned.assignment().decision.fencing_number == number
+
+    def test_a_target_that_goes_away_again_is_told(self, returned: Bench) -> None:
+        def go_away(_turn: int) -> None:
+            returned.world.now_ms += 1_000  # members are listed at most twice a second
+            returned.writer("a").away = True
+
+        returned.while_waiting = go_away
+        back = returned.move("b", "a", drain_ms=10_000)
+        assert (back.ending, "stopped answering" in back.problem) == (Ending.REFUSED, True)
+
+    def test_a_refused_command_tells_that_an_earlier_one_has_fenced_the_group(self, bench: Bench) -> None:
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("gone")
+        assert bench.move("a", "b", drain_ms=10_000).ending is Ending.INTERRUPTED
+        bench.world.trim("b", 8)
+        again = bench.move("a", "b", drain_ms=10_000)
+        assert again.ending is Ending.INTERRUPTED
+        assert "--accept-gaps" in again.problem
+        assert "the group is fenced and consumes nowhere" in again.problem
 
 
 class TestInterruption:
