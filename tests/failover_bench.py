@@ -15,7 +15,7 @@ from failover.outside import Outside
 from failover.results import Limits, Result
 from offsetsvc.asking import FailoverRequest
 from offsetsvc.client import OffsetClient
-from offsetsvc.convert import group_to_pb
+from offsetsvc.convert import group_to_pb, move_from_pb
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.pb import primaries_pb2
 from offsetsvc.primary_convert import primaries_to_pb, primary_to_pb
@@ -68,6 +68,15 @@ class DirectClient:
             topics=tuple(TopicName(topic) for topic in topics),
         )
         return group_to_pb(self.service.failover_offsets(request, Deadline.after_ms(_BUDGET_MS)))
+
+    def report_positions(
+        self, group: str, *, at: pb.Place, moves: Sequence[pb.PartitionMove]
+    ) -> pb.ReportPositionsResponse:
+        self._begin("report_positions")
+        cluster = ClusterName(at.cluster)
+        made = [move_from_pb(item, cluster) for item in moves]
+        self.service.report(GroupName(group), cluster, [], made)
+        return pb.ReportPositionsResponse()
 
     def get_primary(self, group: str) -> primaries_pb2.Primary:
         self._begin("get_primary")

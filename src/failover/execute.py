@@ -17,6 +17,7 @@ import structlog
 from failover.facts import Kind, Move, MoveFacts, PartitionFacts
 from failover.outside import Outside, Positions
 from failover.plan import MovePlan, make_plan
+from failover.progress import save_progress
 from failover.record import Commits, MoveRecord, Snapshot, Step
 from failover.results import Ending, Limits, Result, StoppedError
 from failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
@@ -252,7 +253,7 @@ class _Moving:
             if self._origin_commits() != before:
                 why = self._waiting.still_there(0)
                 continue
-            self._outside.save_progress(self._move, final)
+            save_progress(self._outside, self._move, final)
             self._keep(step=Step.WRITTEN, written=wanted)
             return plan
         raise RefusedError(

@@ -276,27 +276,6 @@ class Outside:
     def _decide(self, change: Change) -> int:
         return self.client.set_primary(change).decision.fencing_number
 
-    def save_progress(self, move: Move, partitions: Iterable[PartitionFacts]) -> None:
-        """Remember what the move leaves at the target: what the next move starts from."""
-        by_topic: dict[TopicName, dict[int, Progress]] = {}
-        for item in partitions:
-            answer, partition = item.answer, item.topic_partition
-            by_topic.setdefault(partition.topic, {})[partition.partition] = Progress(
-                move.target, answer.target_topic_id, answer.resume_offset, answer.vector
-            )
-        for topic, found in by_topic.items():
-            self.groups.save_progress(move.group, topic, found, moved_at_ms=self.now_ms())
-
-    def restore_progress(self, group: GroupName, snapshot: Snapshot, topics: Iterable[TopicName]) -> None:
-        """Remember what the group's moves had left before the snapshot."""
-        for topic in sorted(set(topics)):
-            before = {
-                item.partition: stored for item, stored in snapshot.progress.items() if item.topic == topic
-            }
-            since = [number for number in self.groups.progress(group, topic) if number not in before]
-            self.groups.void_progress(group, topic, since)
-            self.groups.save_progress(group, topic, before, moved_at_ms=self.now_ms())
-
     def snapshot(self, move: Move, assignment: Assignment | None) -> Snapshot:
         """The group as it is now, as far as clusters answer."""
         commits = {
@@ -330,7 +309,9 @@ class Outside:
         self, move: Move, snapshot: Snapshot, assigned: frozenset[TopicName] = frozenset()
     ) -> MoveRecord:
         """A new operation, kept before anything is changed."""
-        now_ms = self.now_ms()
+        newest = next(iter(self.records(move.group)), None)
+        # Records are sorted by this, and not every operator's clock is right.
+        now_ms = self.now_ms() if newest is None else max(self.now_ms(), newest.started_at_ms + 1)
         name = uuid.uuid4().hex
         return self.keep(MoveRecord(move, name, now_ms, now_ms * 1_000, Step.BEGUN, snapshot, assigned))
 

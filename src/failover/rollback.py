@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from failover.facts import Kind, Move
 from failover.outside import Outside
+from failover.progress import restore_progress
 from failover.record import Commits, MoveRecord, Snapshot, Step
 from parallax.domain.errors import ClusterUnavailableError, NotFoundError, RefusedError
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
@@ -158,7 +159,7 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     for cluster, commits in _to_restore(record.snapshot, now).items():
         outside.writer(cluster).commit_for(move.group, commits)
     topics = {item.topic for item in (*record.written, *record.snapshot.progress)}
-    outside.restore_progress(move.group, record.snapshot, topics)
+    restore_progress(outside, move.group, record.snapshot, topics)
     number = outside.settle(back, reason, fence)
     return outside.keep(replace(record, step=Step.ROLLED_BACK, fencing_number=number))
 

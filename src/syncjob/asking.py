@@ -58,6 +58,22 @@ def answer_from_pb(offset: pb.FailoverOffset) -> Answer:
     )
 
 
+def vector_to_pb(vector: Mapping[SourceId, SourcePosition]) -> list[pb.SourceProgress]:
+    """The way back."""
+    return [
+        pb.SourceProgress(
+            region=source.region,
+            source_topic_id=source.topic_id,
+            source_next_offset=position.source_next,
+            source_leader_epoch=position.leader_epoch,
+            epoch_ends=[
+                pb.EpochEnd(leader_epoch=epoch, source_next_offset=end) for epoch, end in position.epoch_ends
+            ],
+        )
+        for source, position in vector.items()
+    ]
+
+
 def vector_from_pb(progress: Sequence[pb.SourceProgress]) -> Mapping[SourceId, SourcePosition]:
     """How far each source is consumed; the order is kept."""
     return {

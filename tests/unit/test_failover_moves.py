@@ -631,6 +631,20 @@ class TestStopping:
         assert bench.outside.records(GroupName("other")) == []
 
 
+class TestClocks:
+    @pytest.mark.parametrize("off_by_ms", [-86_400_000, 86_400_000])
+    def test_an_operators_clock_that_is_off_takes_nothing_back(self, bench: Bench, off_by_ms: int) -> None:
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        right = bench.outside.now_ms
+        bench.outside.now_ms = lambda: right() + off_by_ms
+        assert bench.move("b", "a", drain_ms=1_000).ending is Ending.MOVED
+        assert bench.world.groups.progress(GROUP, TOPIC)[0].cluster == ON_A
+        bench.outside.now_ms = right
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        assert bench.world.groups.progress(GROUP, TOPIC)[0].cluster == ON_B
+        assert [record.move.target for record in bench.outside.records(GROUP)] == [ON_B, ON_A, ON_B]
+
+
 class TestRemnants:
     """A cluster that was away lists the members that it had, until they leave or their sessions end."""
 
