@@ -18,7 +18,7 @@ from failover.facts import Kind, Move, MoveFacts, PartitionFacts
 from failover.outside import Outside, Positions
 from failover.plan import MovePlan, make_plan
 from failover.progress import save_progress
-from failover.record import Commits, MoveRecord, Snapshot, Step
+from failover.record import Commits, MoveRecord, Snapshot, Step, mark_of
 from failover.results import Ending, Limits, Result, StoppedError
 from failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 from parallax.domain.errors import FencedError, ParallaxError, RefusedError, UnavailableError
@@ -254,7 +254,8 @@ class _Moving:
                 why = self._waiting.still_there(0)
                 continue
             save_progress(self._outside, self._move, final)
-            self._keep(step=Step.WRITTEN, written=wanted)
+            marks = {item: mark_of(commit) for item, commit in wanted.items()}
+            self._keep(step=Step.WRITTEN, written=marks)
             return plan
         raise RefusedError(
             f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "

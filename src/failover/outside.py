@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from failover.facts import Kind, Move, MoveFacts, PartitionFacts, facts_from_pb
 from failover.membership import Membership
-from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record_of
+from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record_of, without_skips
 from failover.results import StoppedError
 from offsetsvc.client import OffsetClient, at_cluster
 from offsetsvc.pb import offsets_pb2 as pb
@@ -283,6 +283,10 @@ class Outside:
             for cluster in (move.origin, move.target)
             if (found := self.commits(move.group, cluster)) is not None
         }
+        if move.target in commits:
+            commits[move.target] = {
+                item: without_skips(commit) for item, commit in commits[move.target].items()
+            }
         topics = sorted(self._topics(move, commits.values()))
         progress: dict[TopicPartition, Progress] = {
             TopicPartition(topic, partition): stored

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from failover.facts import Kind, Move
 from parallax.adapters.cassandra.group_codec import progress_from_text, progress_to_text
 from parallax.decision_ports import OperationNote
+from parallax.domain.errors import LimitError, MetadataError
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -19,10 +21,13 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.metadata import decode, encode, is_ours
 from parallax.domain.progress import Progress
 from parallax.ports import GroupCommit
 
 Commits = Mapping[TopicPartition, GroupCommit]
+
+_DIGEST_DIGITS = 16
 
 
 class Step(Enum):
@@ -42,6 +47,36 @@ class Step(Enum):
     """The snapshot was put back."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A commit that a move has made, as far as it takes to know it again.
+
+    Attributes:
+        digest: of its metadata, which may be 4 KB long.
+    """
+
+    next_offset: TargetOffset
+    digest: str
+
+
+def mark_of(commit: GroupCommit) -> Mark:
+    """What the commit is known again by."""
+    digest = hashlib.sha256(commit.metadata.encode()).hexdigest()
+    return Mark(commit.next_offset, digest[:_DIGEST_DIGITS])
+
+
+def without_skips(commit: GroupCommit) -> GroupCommit:
+    """A commit of ours with the same meaning in fewer bytes: what is to be skipped is asked for where it is needed."""
+    if not is_ours(commit.metadata):
+        return commit
+    try:
+        metadata = decode(commit.metadata)
+        shorter = replace(metadata, skips=(), complete_to=metadata.resume_offset)
+        return replace(commit, metadata=encode(shorter)) if metadata.skips else commit
+    except (LimitError, MetadataError):
+        return commit
+
+
 ENDED = {Step.DONE, Step.ABANDONED, Step.ROLLED_BACK}
 
 
@@ -50,7 +85,7 @@ class Snapshot:
     """A group before a move.
 
     Attributes:
-        commits: by cluster, of those that answered.
+        commits: by cluster, of those that answered; those put at the target by us without their skip ranges.
         progress: what its last moves had left.
         fencing_number: 0 if no primary was recorded.
         primary: the region that was primary; None if none was recorded.
@@ -70,7 +105,7 @@ class MoveRecord:
         version: grows with each note.
         assigned: topics that were assigned to the group's members before the fence made them leave.
         fencing_number: of its latest decision.
-        written: the commits put at the target.
+        written: by what the commits put at the target are known again.
         problem: what stopped it last; empty otherwise.
     """
 
@@ -82,7 +117,7 @@ class MoveRecord:
     snapshot: Snapshot
     assigned: frozenset[TopicName] = frozenset()
     fencing_number: int = 0
-    written: Commits = field(default_factory=dict)
+    written: Mapping[TopicPartition, Mark] = field(default_factory=dict)
     problem: str = ""
 
     @property
@@ -118,7 +153,9 @@ def note_of(record: MoveRecord) -> OperationNote:
         "fencing_number": record.fencing_number,
         "problem": record.problem,
         "assigned": sorted(record.assigned),
-        "written": _commits_values(record.written),
+        "written": [
+            [item.topic, item.partition, mark.next_offset, mark.digest] for item, mark in record.written.items()
+        ],
         "snapshot": {
             "fencing_number": snapshot.fencing_number,
             "primary": snapshot.primary,
@@ -130,7 +167,11 @@ def note_of(record: MoveRecord) -> OperationNote:
         },
     }
     return OperationNote(
-        move.group, record.started_at_ms, record.operation_id, record.version, json.dumps(body)
+        move.group,
+        record.started_at_ms,
+        record.operation_id,
+        record.version,
+        json.dumps(body, separators=(",", ":")),
     )
 
 
@@ -162,7 +203,10 @@ def record_of(note: OperationNote) -> MoveRecord:
         ),
         assigned=frozenset(TopicName(topic) for topic in body["assigned"]),
         fencing_number=body["fencing_number"],
-        written=_commits(body["written"]),
+        written={
+            TopicPartition(TopicName(topic), partition): Mark(TargetOffset(offset), digest)
+            for topic, partition, offset, digest in body["written"]
+        },
         problem=body["problem"],
     )
 

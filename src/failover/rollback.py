@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from failover.facts import Kind, Move
 from failover.outside import Outside
 from failover.progress import restore_progress
-from failover.record import Commits, MoveRecord, Snapshot, Step
+from failover.record import Commits, MoveRecord, Snapshot, Step, mark_of
 from parallax.domain.errors import ClusterUnavailableError, NotFoundError, RefusedError
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.primary import Assignment, Mode
@@ -174,9 +174,9 @@ def _gone_on(record: MoveRecord, present: Commits) -> list[TopicPartition]:
     before = record.snapshot.commits.get(record.move.target, {})
     return sorted(
         item
-        for item, commit in record.written.items()
-        if not _same(present.get(item), commit)
-        and not (item in before and _same(present.get(item), before[item]))
+        for item, mark in record.written.items()
+        if not ((found := present.get(item)) is not None and mark_of(found) == mark)
+        and not (item in before and _same(found, before[item]))
     )
 
 

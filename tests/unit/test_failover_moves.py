@@ -14,7 +14,7 @@ from tests.support import poll_until
 
 from failover.facts import Kind
 from failover.plan import make_plan
-from failover.record import Step, note_of, record_of
+from failover.record import Step, mark_of, note_of, record_of, without_skips
 from failover.results import Ending
 from failover.rollback import plan_rollback, roll_back
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
@@ -26,10 +26,19 @@ from parallax.domain.errors import (
     RefusedError,
     StoreUnavailableError,
 )
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
-from parallax.domain.metadata import decode
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.metadata import CommittedMetadata, decode, encode
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Stage, decide
+from parallax.domain.skips import SkipRange
 from parallax.ports import GroupCommit, ObservedCommit
 from parallax.runtime.deadline import Deadline
 
@@ -896,6 +905,34 @@ class TestRollback:
     def test_a_group_that_was_never_moved_has_nothing_to_roll_back(self, bench: Bench) -> None:
         with pytest.raises(NotFoundError, match="never moved"):
             plan_rollback(bench.outside, GROUP)
+
+
+def test_the_journal_is_small_although_metadata_is_long(bench: Bench) -> None:
+    partitions = 10
+    skips = tuple(SkipRange(TargetOffset(at), TargetOffset(at + 1)) for at in range(6, 3_000, 2))
+    published = CommittedMetadata(0, TopicId("aggregate-b-1"), TargetOffset(5), {}, skips, TargetOffset(3_000))
+    commit = GroupCommit(TargetOffset(5), -1, encode(published))
+    assert len(commit.metadata) > 2_000
+    places = [TopicPartition(TOPIC, number) for number in range(partitions)]
+    bench.writer("b").commits[GROUP] = dict.fromkeys(places, commit)
+    move = a_move("a", "b")
+    snapshot = bench.outside.snapshot(move, None)
+    marks = {place: mark_of(commit) for place in places}
+    record = replace(bench.outside.begin(move, snapshot), written=marks)
+
+    note = note_of(record)
+
+    assert len(note.body) < 300 * partitions
+    assert record_of(note) == record
+    kept = decode(snapshot.commits[ON_B][places[0]].metadata)
+    assert (kept.resume_offset, kept.skips, kept.complete_to) == (5, (), 5)
+    assert mark_of(commit) != mark_of(replace(commit, metadata=""))
+
+
+def test_somebody_elses_metadata_is_kept_as_it_is() -> None:
+    for text in ("", "mine", "plx?"):
+        commit = GroupCommit(TargetOffset(5), -1, text)
+        assert without_skips(commit) == commit
 
 
 def test_a_record_survives_the_journal(bench: Bench) -> None:
