@@ -255,12 +255,17 @@ class _Moving:
                 continue
             save_progress(self._outside, self._move, final)
             marks = {item: mark_of(commit) for item, commit in wanted.items()}
-            self._keep(step=Step.WRITTEN, written=marks)
+            self._keep(step=Step.WRITTEN, written=marks, snapshot=self._snapshot(before))
             return plan
         raise RefusedError(
             f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "
             f"attempts: {why}; then run the command again"
         )
+
+    def _snapshot(self, last: Commits) -> Snapshot:
+        """With what the group has committed while it was being stopped: a rollback reads none of that again."""
+        snapshot = self._record.snapshot
+        return replace(snapshot, commits={**snapshot.commits, self._move.origin: last}) if last else snapshot
 
     def _origin_commits(self) -> Commits:
         """Planned: what the final offsets must go by. In a disaster nothing of the origin is asked."""

@@ -640,6 +640,23 @@ class TestStopping:
         assert bench.outside.records(GroupName("other")) == []
 
 
+def test_a_rollback_reads_nothing_again_that_was_committed_while_the_group_was_being_stopped(
+    bench: Bench,
+) -> None:
+    bench.writer("a").members[GROUP] = 1
+
+    def leave(_turn: int) -> None:
+        bench.world.commit("a", 18)
+        bench.writer("a").members.clear()
+
+    bench.while_waiting = leave
+    assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
+    bench.put("a", 3, GROUP)  # what is published there for the group's way back
+    bench.world.now_ms += 1_000
+    roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+    assert bench.commit("a") == 18
+
+
 class TestClocks:
     @pytest.mark.parametrize("off_by_ms", [-86_400_000, 86_400_000])
     def test_an_operators_clock_that_is_off_takes_nothing_back(self, bench: Bench, off_by_ms: int) -> None:
