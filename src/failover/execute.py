@@ -94,11 +94,11 @@ class Mover:
             return self._untouched(move, plan, str(error))
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"
-            fenced = moving is not None and moving.fenced
+            fenced = moving is not None and moving.record.fenced
             if not fenced and not isinstance(error, UnavailableError):
                 return Result(move, Ending.REFUSED, plan, problem=problem)
             if moving is not None:
-                problem += moving.standing
+                problem += moving.record.standing
             return Result(move, Ending.INTERRUPTED, plan, problem=problem)
 
     def _without_moving(self, plan: MovePlan) -> Result | None:
@@ -195,14 +195,9 @@ class _Moving:
         self._waiting = Waiting(outside, record.move, tell)
 
     @property
-    def fenced(self) -> bool:
-        """Whether the group is known to consume nowhere."""
-        return self._record.fenced
-
-    @property
-    def standing(self) -> str:
-        """What an interruption leaves behind, to be told after its cause."""
-        return self._record.standing
+    def record(self) -> MoveRecord:
+        """How far it has come."""
+        return self._record
 
     def run(self) -> Result:
         """Take the steps that are left."""

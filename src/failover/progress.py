@@ -1,7 +1,7 @@
 """What moves leave behind for the next one, told to the services, which keep it at their own time.
 
-An older note never replaces a newer one, so whose clock says which is older matters: an operator's machine may be off by
-hours, and what the group's own consumers report is stamped by the services too.
+An older note never replaces a newer one, so whose clock says which is older matters: an operator's machine may be
+off by hours, and what the group's own consumers report is stamped by the services too.
 """
 
 from __future__ import annotations
