@@ -118,7 +118,7 @@ def test_epoch_borders_and_a_kill_in_mid_transaction_lose_and_duplicate_nothing(
         infrastructure,
         tmp_path,
         topic_name,
-        lease_epoch_s=30,
+        lease_epoch_s=12,
         commit_min_interval_ms=300,
         commit_max_interval_ms=300,
     )
