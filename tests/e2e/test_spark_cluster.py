@@ -33,7 +33,7 @@ from tests.support import Stack, poll_until
 from devstack.ports import HOST
 from devstack.workload.topics import create_topic
 from parallax.domain.ids import TopicName, TopicPartition
-from parallax.runtime.java import find_java_home
+from parallax.runtime.java import find_java_home, java_home_for_spark
 from replicator.lease import shard_of
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -47,12 +47,12 @@ LeaseName = tuple[str, int]
 
 
 @contextmanager
-def spark_process(name: str, directory: Path, *arguments: str) -> Iterator[psutil.Process]:
+def spark_process(name: str, directory: Path, java_home: Path, *arguments: str) -> Iterator[psutil.Process]:
     """One of Spark's own daemons as a child process; nothing of it is left afterwards."""
     environment = {
         **os.environ,
         "SPARK_HOME": str(SPARK_HOME),
-        "JAVA_HOME": str(find_java_home()),
+        "JAVA_HOME": str(java_home),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "192m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -81,14 +81,17 @@ def two_workers(directory: Path) -> Iterator[tuple[str, list[psutil.Process]]]:
     port = free_port()
     address = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
+        # Workers start their executors with it too: it stays as long as they do.
+        java_home = stack.enter_context(java_home_for_spark(find_java_home()))
         master = ("org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port))
-        stack.enter_context(spark_process("master", directory, *master, "--webui-port", "0"))
+        stack.enter_context(spark_process("master", directory, java_home, *master, "--webui-port", "0"))
         poll_until(lambda: "New state: ALIVE" in log_of(directory, "master"), STARTED_WITHIN_S, "the master")
         workers = [
             stack.enter_context(
                 spark_process(
                     name,
                     directory,
+                    java_home,
                     *("org.apache.spark.deploy.worker.Worker", "--host", HOST, "--webui-port", "0"),
                     *("--cores", str(LEASES), "--memory", "1g", "--work-dir", str(directory / name), address),
                 )
