@@ -11,19 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import psutil
 import pyspark
 import pytest
+from tests.processes import command_line, family, kill_all, still_running
 from tests.replication import (
     PARTITIONS,
     Application,
     Feeder,
     Reader,
-    alive,
     check_exactly_once,
     create_sources,
     free_port,
-    kill_all,
     parallax,
     running,
     write_config,
@@ -47,8 +45,8 @@ LeaseName = tuple[str, int]
 
 
 @contextmanager
-def spark_process(name: str, directory: Path, java_home: Path, *arguments: str) -> Iterator[psutil.Process]:
-    """One of Spark's own daemons as a child process; nothing of it is left afterwards."""
+def spark_process(name: str, directory: Path, java_home: Path, *arguments: str) -> Iterator[int]:
+    """One of Spark's own daemons as a child process, by its pid; nothing of it is left afterwards."""
     environment = {
         **os.environ,
         "SPARK_HOME": str(SPARK_HOME),
@@ -66,18 +64,17 @@ def spark_process(name: str, directory: Path, java_home: Path, *arguments: str) 
             start_new_session=True,
             env=environment,
         )
-    process = psutil.Process(child.pid)
     try:
-        yield process
+        yield child.pid
     finally:
         if child.poll() is None:
-            kill_all([process, *process.children(recursive=True)])
+            kill_all(family(child.pid))
         child.wait(30)
 
 
 @contextmanager
-def two_workers(directory: Path) -> Iterator[tuple[str, list[psutil.Process]]]:
-    """A master and two workers, each with slots for every lease; the master's address and the workers."""
+def two_workers(directory: Path) -> Iterator[tuple[str, list[int]]]:
+    """A master and two workers, each with slots for every lease; the master's address and the workers' pids."""
     port = free_port()
     address = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
@@ -177,8 +174,8 @@ def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
                 before = attempts(application)
                 assert len(before) == LEASES
                 victim = workers[0]
-                dying = [victim, *victim.children(recursive=True)]
-                assert any("spark_daemon" in " ".join(process.cmdline()) for process in dying)
+                dying = family(victim)
+                assert any("spark_daemon" in command_line(process) for process in dying)
                 kill_all(dying)
                 killed_s = time.monotonic()
                 poll_until(
@@ -205,7 +202,7 @@ def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
                 stayed_s = longest_gap_s(reader, partitions_of(application, stayed), killed_s, until_s)
                 descendants = application.descendants()
                 assert application.terminate() == 0, application.tail()
-                assert alive(descendants) == []
+                assert not still_running(descendants)
         finally:
             for feeder in feeders:
                 feeder.stop()
