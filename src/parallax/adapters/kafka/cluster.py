@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -180,21 +180,18 @@ class KafkaCluster:
         return states
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
-        """Every committed offset of the group; empty for one that never committed."""
+        """Every committed offset of the group; empty for one that never committed.
+
+        Raises:
+            ConfigError: the group has offsets on a topic that this client may not see.
+            ClusterUnavailableError: the cluster did not answer in time, or not for every partition.
+        """
         request = [ConsumerGroupTopicPartitions(group)]
         futures = self._link.client.list_consumer_group_offsets(
             request, request_timeout=self._link.timeout_s()
         )
         answer = self._result(futures[group], f"reading the offsets of group {group!r}")
-        return {
-            TopicPartition(TopicName(item.topic), item.partition): GroupCommit(
-                TargetOffset(item.offset),
-                UNKNOWN_EPOCH if item.leader_epoch is None else item.leader_epoch,
-                item.metadata or "",
-            )
-            for item in answer.topic_partitions
-            if item.error is None and item.offset >= 0
-        }
+        return commits_of(self._cluster, group, answer.topic_partitions)
 
     def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Set committed offsets of a group without members.
@@ -261,3 +258,34 @@ def result_of(future: Future[T], cluster: ClusterName, doing: str, timeout_s: fl
         return future.result(timeout=timeout_s + 1)
     except (KafkaException, TimeoutError) as error:
         raise translated(error, cluster, doing) from error
+
+
+def commits_of(
+    cluster: ClusterName, group: GroupName, answers: Iterable[KafkaPartition]
+) -> Mapping[TopicPartition, GroupCommit]:
+    """Committed offsets by partition.
+
+    An error is not taken for "never committed", which would send the group back to the start of the log; only a
+    topic that is gone is left out.
+
+    Args:
+        cluster: where the group committed, for errors.
+        group: the group, for errors.
+        answers: one for each partition.
+
+    Raises:
+        ParallaxError: by the error of a partition, as `translated` has it.
+    """
+    found = {}
+    for item in answers:
+        partition = TopicPartition(TopicName(item.topic), item.partition)
+        if item.error is not None:
+            doing = f"reading the offset of group {group!r} on {partition}"
+            problem = translated(KafkaException(item.error), cluster, doing)
+            if isinstance(problem, NotFoundError):
+                continue
+            raise problem
+        if item.offset >= 0:
+            epoch = UNKNOWN_EPOCH if item.leader_epoch is None else item.leader_epoch
+            found[partition] = GroupCommit(TargetOffset(item.offset), epoch, item.metadata or "")
+    return found
