@@ -154,7 +154,8 @@ def note_of(record: MoveRecord) -> OperationNote:
         "problem": record.problem,
         "assigned": sorted(record.assigned),
         "written": [
-            [item.topic, item.partition, mark.next_offset, mark.digest] for item, mark in record.written.items()
+            [item.topic, item.partition, mark.next_offset, mark.digest]
+            for item, mark in record.written.items()
         ],
         "snapshot": {
             "fencing_number": snapshot.fencing_number,

@@ -700,7 +700,7 @@ class TestRemnants:
         back = returned.move("b", "a", kind, drain_ms=10_000)
 
         assert back.ending is Ending.MOVED, back.problem
-        assert stages == [Stage.SETTLED] * 4
+        assert set(stages) == {Stage.SETTLED}
         assert returned.assignment().consumed_cluster == ON_A
 
     def test_members_that_stay_are_told_and_nothing_has_changed(self, returned: Bench) -> None:
@@ -927,7 +927,9 @@ class TestRollback:
 def test_the_journal_is_small_although_metadata_is_long(bench: Bench) -> None:
     partitions = 10
     skips = tuple(SkipRange(TargetOffset(at), TargetOffset(at + 1)) for at in range(6, 3_000, 2))
-    published = CommittedMetadata(0, TopicId("aggregate-b-1"), TargetOffset(5), {}, skips, TargetOffset(3_000))
+    published = CommittedMetadata(
+        0, TopicId("aggregate-b-1"), TargetOffset(5), {}, skips, TargetOffset(3_000)
+    )
     commit = GroupCommit(TargetOffset(5), -1, encode(published))
     assert len(commit.metadata) > 2_000
     places = [TopicPartition(TOPIC, number) for number in range(partitions)]

@@ -48,9 +48,7 @@ class Leaving:
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
 
-    def leave(
-        self, inner: InnerConsumer, region: str, topics: Sequence[str], *, give_up_place: bool
-    ) -> None:
+    def leave(self, inner: InnerConsumer, region: str, topics: Sequence[str], *, give_up_place: bool) -> None:
         """Leave the group in the background, once the cluster answers.
 
         Args:
