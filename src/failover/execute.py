@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import structlog
 
-from failover.facts import Kind, Move, MoveFacts, PartitionFacts
+from failover.facts import Kind, Move, MoveFacts, PartitionFacts, origin_positions
 from failover.outside import Outside, Positions
 from failover.plan import MovePlan, make_plan
 from failover.progress import save_progress
@@ -250,7 +250,8 @@ class _Moving:
                 continue
             save_progress(self._outside, self._move, final)
             marks = {item: mark_of(commit) for item, commit in wanted.items()}
-            self._keep(step=Step.WRITTEN, written=marks, snapshot=self._snapshot(before))
+            left_at, snapshot = origin_positions(final), self._snapshot(before)
+            self._keep(step=Step.WRITTEN, written=marks, left_at=left_at, snapshot=snapshot)
             return plan
         raise RefusedError(
             f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TopicName, TopicPartition, region_of
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+    region_of,
+)
 from parallax.domain.primary import Assignment
 from syncjob.asking import answer_from_pb
 from syncjob.facts import Answer
@@ -118,6 +126,15 @@ class MoveFacts:
 def facts_from_pb(offsets: Sequence[pb.FailoverOffset]) -> tuple[PartitionFacts, ...]:
     """Answers as values, by topic and partition."""
     return tuple(sorted((_fact(item) for item in offsets), key=lambda fact: fact.topic_partition))
+
+
+def origin_positions(partitions: Iterable[PartitionFacts]) -> dict[TopicPartition, TargetOffset]:
+    """What the answers were computed from, where that is a position."""
+    return {
+        item.topic_partition: TargetOffset(position)
+        for item in partitions
+        if (position := item.answer.origin_next_offset) is not None
+    }
 
 
 def _fact(offset: pb.FailoverOffset) -> PartitionFacts:

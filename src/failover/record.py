@@ -106,6 +106,7 @@ class MoveRecord:
         assigned: topics that were assigned to the group's members before the fence made them leave.
         fencing_number: of its latest decision.
         written: by what the commits put at the target are known again.
+        left_at: the positions at the origin that these were computed from.
         problem: what stopped it last; empty otherwise.
     """
 
@@ -118,6 +119,7 @@ class MoveRecord:
     assigned: frozenset[TopicName] = frozenset()
     fencing_number: int = 0
     written: Mapping[TopicPartition, Mark] = field(default_factory=dict)
+    left_at: Mapping[TopicPartition, TargetOffset] = field(default_factory=dict)
     problem: str = ""
 
     @property
@@ -157,6 +159,7 @@ def note_of(record: MoveRecord) -> OperationNote:
             [item.topic, item.partition, mark.next_offset, mark.digest]
             for item, mark in record.written.items()
         ],
+        "left_at": [[item.topic, item.partition, offset] for item, offset in record.left_at.items()],
         "snapshot": {
             "fencing_number": snapshot.fencing_number,
             "primary": snapshot.primary,
@@ -207,6 +210,10 @@ def record_of(note: OperationNote) -> MoveRecord:
         written={
             TopicPartition(TopicName(topic), partition): Mark(TargetOffset(offset), digest)
             for topic, partition, offset, digest in body["written"]
+        },
+        left_at={
+            TopicPartition(TopicName(topic), partition): TargetOffset(offset)
+            for topic, partition, offset in body.get("left_at", ())  # notes of earlier versions don't say
         },
         problem=body["problem"],
     )

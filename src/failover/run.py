@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from failover.facts import Kind, Move
 from failover.outside import Outside
+from failover.verify import Verifier
 from offsetsvc.client import OffsetClient
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain.errors import ConfigError
-from parallax.domain.ids import RegionName, region_of
+from parallax.domain.ids import ClusterName, RegionName, region_of
 from parallax.runtime.config import Config
 from syncjob.run import client_credentials
 
@@ -77,13 +78,29 @@ def open_outside(
         ConfigError: no service is configured, or a certificate can't be read.
     """
     client = _client(config, service_targets(config, first=target, last=origin, lost=lost))
-    writers = {
+    with CassandraStores(config.cassandra, config.index) as stores, client:
+        yield Outside(client, _writers(config), stores.groups, stores.operations)
+
+
+@contextmanager
+def open_verifier(config: Config) -> Iterator[Verifier]:
+    """Clusters and store for proofs after the fact; no service is asked.
+
+    Raises:
+        ConfigError: the store's settings can't be used.
+    """
+    client = _client(config, service_targets(config, first=None))
+    with CassandraStores(config.cassandra, config.index) as stores, client:
+        outside = Outside(client, _writers(config), stores.groups, stores.operations)
+        yield Verifier(outside, stores.index, config.routes_into)
+
+
+def _writers(config: Config) -> dict[ClusterName, KafkaCluster]:
+    return {
         name: KafkaCluster(name, cluster, timeout_ms=config.service.cluster_timeout_ms)
         for name, cluster in config.clusters()
         if name.startswith("aggregate-")
     }
-    with CassandraStores(config.cassandra, config.index) as stores, client:
-        yield Outside(client, writers, stores.groups, stores.operations)
 
 
 @contextmanager

@@ -34,7 +34,13 @@ LAYERS = {
 
 CROSSINGS = {
     "syncjob": {"offsetsvc.client", "offsetsvc.pb"},
-    "failover": {"offsetsvc.client", "offsetsvc.pb", "offsetsvc.primary_convert", "syncjob"},
+    "failover": {
+        "offsetsvc.client",
+        "offsetsvc.lineages",
+        "offsetsvc.pb",
+        "offsetsvc.primary_convert",
+        "syncjob",
+    },
 }
 """What a service may import of another."""
 

@@ -68,6 +68,7 @@ for _name in ("primary", "regions"):
     _mount_command(_name, _optional(_name, "primary", "services"))
 _mount_group("failover", "failover", "services")
 _mount_command("failback", _optional("failback", "failover", "services"))
+_mount_command("verify", _optional("verify", "verify", "services"))
 
 
 def run() -> None:

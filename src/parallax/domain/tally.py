@@ -28,7 +28,8 @@ class Stretch:
         end: how far it came.
         passed_to: what lies below will not be delivered any more: ``end``, or the log start where that is higher.
         given: source records below count as consumed, once, before the stretch began.
-        skipped: source records below were passed over as consumed before; None: it is not known which were.
+        skipped: source records below were passed over as consumed before,
+        skips_known: or it is not known whether they were.
     """
 
     history: History
@@ -36,7 +37,8 @@ class Stretch:
     end: TargetOffset
     passed_to: TargetOffset
     given: SourceOffset = START.source_next
-    skipped: SourceOffset | None = START.source_next
+    skipped: SourceOffset = START.source_next
+    skips_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,7 +129,7 @@ def tally(stretches: Sequence[Stretch]) -> Tally:
 
 def _pieces(stretch: Stretch) -> Iterator[_Piece]:
     """All source offsets, in order, cut wherever the place or the bounds of what was skipped or given change."""
-    bounds = sorted({int(stretch.given), int(stretch.skipped or 0)})
+    bounds = sorted({int(stretch.given), int(stretch.skipped)})
     for piece in _placed(stretch):
         start = piece.start
         for bound in bounds:
@@ -236,9 +238,11 @@ def _times(stretch: Stretch, piece: _Piece, start: int) -> tuple[int, int]:
     """How often the stretch has consumed the records, at least and at most."""
     if start < stretch.given:
         return (1, 1)
-    if not piece.at & _At.INSIDE or (stretch.skipped is not None and start < stretch.skipped):
+    if not piece.at & _At.INSIDE:
         return (0, 0)
-    return (int(piece.at == _At.INSIDE and stretch.skipped is not None), 1)
+    if start < stretch.skipped:
+        return (0, int(not stretch.skips_known))
+    return (int(piece.at == _At.INSIDE), 1)
 
 
 def _kind(least: int, most: int, row: Sequence[_Piece]) -> Kind | None:
