@@ -115,6 +115,15 @@ def without(
         yield replace(outside, client=client)
 
 
+def open_client(config: Config, *, first: RegionName | None = None) -> OffsetClient:
+    """A client of every service, that of a region first; whoever opens it closes it.
+
+    Raises:
+        ConfigError: no service is configured, or a certificate can't be read.
+    """
+    return _client(config, service_targets(config, first=first))
+
+
 def _client(config: Config, targets: Sequence[str]) -> OffsetClient:
     return OffsetClient(
         targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)

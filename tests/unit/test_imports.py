@@ -36,6 +36,7 @@ CROSSINGS = {
     "syncjob": {"offsetsvc.client", "offsetsvc.pb"},
     "failover": {
         "offsetsvc.client",
+        "offsetsvc.failover_consumer",
         "offsetsvc.lineages",
         "offsetsvc.pb",
         "offsetsvc.primary_convert",

@@ -69,6 +69,7 @@ for _name in ("primary", "regions"):
 _mount_group("failover", "failover", "services")
 _mount_command("failback", _optional("failback", "failover", "services"))
 _mount_command("verify", _optional("verify", "verify", "services"))
+_mount_command("drill", _optional("drill", "drill", "services"))
 
 
 def run() -> None:

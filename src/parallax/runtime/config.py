@@ -177,6 +177,16 @@ class Sync(_Section):
     """Unchanged offsets are written again after this time, so that they don't expire."""
 
 
+class Drill(_Section):
+    """Practising failovers (docs/failover.md)."""
+
+    topic: str = "parallax-drill"
+    """Canary records are produced to it at the regional clusters; created there if it is missing."""
+    group: str = "parallax-drill"
+    records_per_s: Annotated[float, Field(gt=0, le=1_000)] = 20
+    """In each region."""
+
+
 class Config(_Section):
     """Everything that a Parallax process needs to know."""
 
@@ -190,6 +200,7 @@ class Config(_Section):
     replicator: Replicator = Replicator()
     service: Service = Service()
     sync: Sync = Sync()
+    drill: Drill = Drill()
 
     @model_validator(mode="after")
     def _routes_fit(self) -> Config:

@@ -1,0 +1,372 @@
+"""Drills: figures, history, report, and the steps over the real executor with canary records of the test's making."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.failover_bench import Bench, failover_bench, two_sources
+from tests.offset_world import GROUP, TOPIC
+
+from failover.drill.figures import Delivery, Leg, Samples, figures, timeline
+from failover.drill.history import DRILLS, DrillEnding, DrillRecord, keep, kept
+from failover.drill.report import html, markdown
+from failover.drill.run import Drill, DrillPlan
+from failover.results import Ending, Limits
+from parallax.adapters.memory.operations import MemoryOperationJournal
+from parallax.cli.drill import plan_of, seconds_of, steps_of
+from parallax.domain.errors import ConfigError, InvalidNameError, StoreUnavailableError
+from parallax.domain.ids import RegionName
+from parallax.runtime.config import Config
+
+PLAN = DrillPlan(
+    GROUP,
+    TOPIC,
+    RegionName("a"),
+    RegionName("b"),
+    (RegionName("a"), RegionName("b")),
+    flow_ms=2_000,
+    records=1,
+    limits=Limits(drain_ms=2_000, catch_up_ms=2_000),
+)
+
+
+class TestFigures:
+    def test_they_count_from_the_command_to_the_first_record_there(self) -> None:
+        samples = Samples(
+            acknowledged={("a", 0, 0): 100, ("a", 0, 1): 900, ("b", 0, 0): 980, ("a", 0, 2): 1_500},
+            delivered=[
+                Delivery(("a", 0, 0), 150, "a"),
+                Delivery(("a", 0, 1), 950, "a"),
+                Delivery(("b", 0, 0), 1_600, "b"),
+                Delivery(("a", 0, 1), 1_700, "b"),
+            ],
+            arrived={"b": {("a", 0, 0): 180, ("a", 0, 1): 1_050}},
+        )
+        found = figures(samples, [Leg("a", "b", 1_000, 1_400)])
+        assert (found.acknowledged, found.delivered, found.lost, found.redelivered) == (4, 4, 1, 1)
+        (leg,) = found.legs
+        assert (leg.rto_ms, leg.silence_ms) == (600, 650)
+        assert (leg.rpo_records, leg.rpo_ms) == (2, 100)
+
+    def test_a_move_after_which_nothing_came_has_no_rto(self) -> None:
+        (leg,) = figures(Samples(delivered=[Delivery(("a", 0, 0), 5, "a")]), [Leg("a", "b", 10, 20)]).legs
+        assert (leg.rto_ms, leg.silence_ms, leg.rpo_records, leg.rpo_ms) == (None, None, 0, 0)
+
+    def test_the_timeline_holds_every_record(self) -> None:
+        samples = Samples(
+            {("a", 0, n): n * 37.0 for n in range(500)},
+            [Delivery(("a", 0, n), n * 37.0 + 4, "ab"[n // 250]) for n in range(500)],
+        )
+        line = timeline(samples, ["a", "b"])
+        assert sum(line.acknowledged) == 500
+        assert [sum(counts) for counts in line.delivered.values()] == [250, 250]
+
+
+class FakeCanary:
+    """A consumer that is wherever its group is primary; each look at it is a moment in which a record comes."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.at_ms = 0.0
+        self.acknowledged: dict[Any, float] = {}
+        self.delivered: list[Delivery] = []
+        self.open_calls = 0
+        self.producing = False
+        self.closed = 0
+        self.drop: Callable[[int], bool] = lambda _number: False
+        self.repeat: Callable[[int], bool] = lambda _number: False
+        self.failure: Exception | None = None
+
+    def open(self, drill_id: str) -> None:
+        assert drill_id
+        self.open_calls += 1
+        self.producing = True
+
+    def now_ms(self) -> float:
+        return self.at_ms
+
+    def samples(self) -> Samples:
+        if self.failure is not None:
+            raise self.failure
+        self.at_ms += 10
+        if self.producing:
+            self._come()
+        return Samples(dict(self.acknowledged), tuple(self.delivered))
+
+    def _come(self) -> None:
+        found = self.bench.client.service.primaries.get(GROUP)
+        cluster = None if found is None else found.consumed_cluster
+        region = "a" if cluster is None else str(cluster).removeprefix("aggregate-")
+        number = len(self.acknowledged)
+        for source in "ab":
+            record = (source, 0, number)
+            self.acknowledged[record] = self.at_ms
+            copies = 0 if self.drop(number) else 2 if self.repeat(number) else 1
+            self.delivered += [Delivery(record, self.at_ms, region)] * copies
+
+    def stop_producing(self) -> None:
+        self.producing = False
+
+    def close(self) -> None:
+        self.producing = False
+        self.closed += 1
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with failover_bench() as made:
+        two_sources(made.world)
+        made.world.commit("a", 15)
+        yield made
+
+
+def drilled(bench: Bench, canary: FakeCanary, proof: str = "once") -> DrillRecord:
+    return Drill(bench.outside, canary, PLAN, prove=lambda: proof).run()
+
+
+def home(bench: Bench) -> str:
+    return str(bench.assignment().consumed_cluster)
+
+
+class TestSteps:
+    def test_a_drill_goes_there_and_back_and_is_kept(self, bench: Bench) -> None:
+        canary = FakeCanary(bench)
+        record = drilled(bench, canary)
+        assert (record.ending, record.problem, record.proof) == (DrillEnding.PASSED, "", "once")
+        assert record.figures is not None
+        assert [leg.leg.to for leg in record.figures.legs] == ["b", "a"]
+        assert (record.figures.lost, record.figures.redelivered) == (0, 0)
+        assert home(bench) == "aggregate-a"
+        assert (canary.open_calls, canary.closed) == (1, 1)
+        assert kept(bench.outside.journal) == [record]
+        assert len(bench.outside.records(GROUP)) == 2, "its notes are not those of moves"
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"drop": lambda number: number == 4}, "2 record(s) lost, 0 delivered again"),
+            ({"repeat": lambda number: number == 4}, "0 record(s) lost, 2 delivered again"),
+        ],
+    )
+    def test_a_record_missing_or_too_many_fails_it(
+        self, bench: Bench, change: dict[str, Any], says: str
+    ) -> None:
+        canary = FakeCanary(bench)
+        for name, value in change.items():
+            setattr(canary, name, value)
+        record = drilled(bench, canary)
+        assert (record.ending, record.problem) == (DrillEnding.FAILED, says)
+
+    def test_a_proof_that_says_otherwise_fails_it(self, bench: Bench) -> None:
+        record = drilled(bench, FakeCanary(bench), "twice")
+        assert record.ending is DrillEnding.FAILED
+        assert "`parallax verify` says 'twice'" in record.problem
+
+    def test_records_that_do_not_flow_end_it_before_anything_moves(self, bench: Bench) -> None:
+        canary = FakeCanary(bench)
+        canary.drop = lambda _number: True
+        record = drilled(bench, canary)
+        assert record.ending is DrillEnding.FAILED
+        assert "did not reach the drill's consumer in a" in record.problem
+        assert bench.client.service.primaries.get(GROUP) is None
+        assert canary.closed == 1
+
+    def test_a_cluster_that_refuses_records_ends_it_and_says_so(self, bench: Bench) -> None:
+        canary = FakeCanary(bench)
+        canary.failure = ConfigError("regional-a: producing to parallax-drill: not allowed")
+        record = drilled(bench, canary)
+        assert (record.ending, record.figures) == (DrillEnding.FAILED, None)
+        assert "not allowed" in record.problem
+        assert record.left == "group billing is in aggregate-a, without members"
+
+    def test_ctrl_c_between_the_moves_takes_the_group_home(self, bench: Bench) -> None:
+        canary = FakeCanary(bench)
+
+        def stop_there(_turn: int) -> None:
+            found = bench.client.service.primaries.get(GROUP)
+            if found is not None and found.consumed_cluster == "aggregate-b":
+                bench.outside.stop.set()
+
+        bench.while_waiting = stop_there
+        plan = replace(PLAN, records=5)
+        record = Drill(bench.outside, canary, plan, prove=lambda: "once").run()
+        assert (record.ending, record.problem) == (DrillEnding.INTERRUPTED, "the command was stopped")
+        assert record.left == "group billing is in aggregate-a, without members"
+        assert home(bench) == "aggregate-a"
+
+    def test_a_group_that_can_not_be_taken_home_is_told_and_goes_home_with_the_next_drill(
+        self, bench: Bench
+    ) -> None:
+        canary = FakeCanary(bench)
+
+        def break_down(_turn: int) -> None:
+            found = bench.client.service.primaries.get(GROUP)
+            if found is not None and found.consumed_cluster == "aggregate-b":
+                bench.client.failing["set_primary moving"] = StoreUnavailableError("away")
+
+        bench.while_waiting = break_down
+        record = Drill(bench.outside, canary, replace(PLAN, records=5), prove=lambda: "once").run()
+        assert record.ending is DrillEnding.FAILED
+        assert "could not be taken home to aggregate-a" in record.left
+
+        bench.client.failing.clear()
+        bench.while_waiting = lambda _turn: None
+        bench.world.now_ms += 10_000
+        again = drilled(bench, FakeCanary(bench))
+        assert again.ending is DrillEnding.PASSED, again.problem
+        assert [item.ending for item in kept(bench.outside.journal)] == [
+            DrillEnding.PASSED,
+            DrillEnding.FAILED,
+        ]
+
+    def test_a_move_that_a_killed_drill_left_half_way_is_ended_first(self, bench: Bench) -> None:
+        bench.client.failing["report_positions"] = StoreUnavailableError("away")
+        assert bench.move("a", "b", drain_ms=2_000).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+        record = drilled(bench, FakeCanary(bench))
+        assert record.ending is DrillEnding.PASSED, record.problem
+        assert home(bench) == "aggregate-a"
+
+    def test_without_a_journal_nothing_is_begun(self, bench: Bench) -> None:
+        canary = FakeCanary(bench)
+
+        class Away(MemoryOperationJournal):
+            def save_operation(self, note: object) -> None:
+                raise StoreUnavailableError(f"no room for {type(note).__name__}")
+
+        bench.outside.journal = Away()
+        with pytest.raises(StoreUnavailableError):
+            drilled(bench, canary)
+        assert canary.open_calls == 0
+
+    def test_a_result_that_can_not_be_kept_is_still_told(self, bench: Bench) -> None:
+        class Failing(MemoryOperationJournal):
+            def save_operation(self, note: Any) -> None:
+                if note.group == DRILLS and '"ending":"running"' not in note.body:
+                    raise StoreUnavailableError("away")
+                super().save_operation(note)
+
+        bench.outside.journal = Failing()
+        record = drilled(bench, FakeCanary(bench))
+        assert record.ending is DrillEnding.PASSED
+        assert record.problem.startswith("passed; not kept: ")
+        assert [item.ending for item in kept(bench.outside.journal)] == [DrillEnding.RUNNING]
+
+
+@pytest.fixture
+def records(bench: Bench) -> list[DrillRecord]:
+    drilled(bench, FakeCanary(bench))
+    bench.world.now_ms += 10_000
+    canary = FakeCanary(bench)
+    canary.drop = lambda number: number == 4
+    drilled(bench, canary)
+    (newest, before) = kept(bench.outside.journal)
+    told = replace(newest, problem="a <b> & | c")
+    keep(bench.outside.journal, replace(told, version=told.version + 1))
+    return list(kept(bench.outside.journal)) if before.ending is DrillEnding.PASSED else []
+
+
+class TestReport:
+    def test_markdown_has_a_row_for_each_drill(self, records: list[DrillRecord]) -> None:
+        text = markdown(records)
+        rows = [line for line in text.splitlines() if line.startswith("| 2023")]
+        assert [" failed " in row for row in rows] == [True, False]
+        assert len({line.count("|") for line in rows}) == 1
+        assert "Why: a <b> & | c." in text
+
+    def test_the_page_is_well_formed_and_loads_nothing(self, records: list[DrillRecord]) -> None:
+        page = html(records)
+        assert "a &lt;b&gt; &amp; | c" in page
+        assert "<script" not in page
+        assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+        drawn = page[page.index("<svg") : page.index("</svg>") + len("</svg>")]
+        root = ET.fromstring(drawn)  # noqa: S314 - our own text
+        texts = [item.text or "" for item in root.iter("text")]
+        assert {"acknowledged", "delivered in a", "delivered in b"} <= set(texts)
+        assert any(text.startswith("a to b, RTO ") for text in texts)
+        line, measured = records[0].timeline, records[0].figures
+        assert line is not None
+        assert measured is not None
+        bars = [
+            count for counts in (line.acknowledged, *line.delivered.values()) for count in counts if count
+        ]
+        assert len(list(root.iter("rect"))) == len(measured.legs) + len(bars)
+
+    def test_before_the_first_drill_there_is_a_report_too(self) -> None:
+        assert "No drill has been run yet." in markdown([])
+        assert "No drill has been run yet." in html([])
+
+    def test_a_drill_that_ended_without_a_word_is_told(self, records: list[DrillRecord]) -> None:
+        running = replace(records[0], ending=DrillEnding.RUNNING, figures=None, timeline=None)
+        assert "ended without a word" in markdown([running])
+        assert "<svg" not in html([running])
+
+
+def config(**sections: Any) -> Config:
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    regions = sections.pop("regions", {name: {"regional": cluster, "aggregate": cluster} for name in "ab"})
+    return Config.model_validate(
+        {"regions": regions, "cassandra": {"contact_points": ["127.0.0.1"]}, **sections}
+    )
+
+
+class TestCommand:
+    def test_two_regions_need_not_be_named(self) -> None:
+        plan = plan_of(config(), None, None)
+        assert (plan.origin, plan.to, plan.regions) == ("a", "b", ("a", "b"))
+        assert plan_of(config(), "b", None).to == "a"
+        assert plan_of(config(), None, "a").origin == "b"
+        assert (plan.topic, plan.group) == ("parallax-drill", "parallax-drill")
+
+    def test_what_it_would_do_is_told(self) -> None:
+        told = "\n".join(steps_of(config(drill={"topic": "canary"}), plan_of(config(), None, None)))
+        assert "produce 20 records a second to each of regional-a, regional-b" in told
+        assert "nothing was done" in told
+
+    @pytest.mark.parametrize(
+        ("sections", "origin", "to", "says"),
+        [
+            ({"topics": {"include": ["trips"]}}, None, None, "'topics' leaves it out"),
+            ({"groups": {"include": ["billing"]}}, None, None, "'groups' leaves it out"),
+            ({}, "a", "a", "the same region"),
+            ({}, "c", None, "'c'"),
+            ({"routes": ["a->a", "b->b"]}, None, None, "no region is replicated to both"),
+        ],
+    )
+    def test_what_can_not_be_drilled_is_refused(
+        self, sections: dict[str, Any], origin: str | None, to: str | None, says: str
+    ) -> None:
+        with pytest.raises(Exception, match=re.escape(says)) as caught:
+            plan_of(config(**sections), origin, to)
+        assert hasattr(caught.value, "code")
+
+    def test_of_three_regions_two_are_named(self) -> None:
+        cluster = {"bootstrap_servers": "127.0.0.1:1"}
+        three = config(regions={name: {"regional": cluster, "aggregate": cluster} for name in "abc"})
+        with pytest.raises(InvalidNameError, match="say which of a, b, c"):
+            plan_of(three, None, None)
+        assert plan_of(three, "c", "a").regions == ("a", "b", "c")
+
+    @pytest.mark.parametrize(
+        ("text", "seconds"), [("90s", 90), ("1.5m", 90), ("24h", 86_400), ("7d", 604_800)]
+    )
+    def test_durations(self, text: str, seconds: float) -> None:
+        assert seconds_of(text) == seconds
+
+    @pytest.mark.parametrize("text", ["", "24", "0h", "h", "-1h", "1w"])
+    def test_what_is_no_duration_is_refused(self, text: str) -> None:
+        with pytest.raises(InvalidNameError, match="--every"):
+            seconds_of(text)
+
+
+def test_a_refused_move_is_told(bench: Bench) -> None:
+    bench.world.trim("b", 8)
+    record = drilled(bench, FakeCanary(bench))
+    assert record.ending is DrillEnding.FAILED
+    assert "the move to b ended as refused" in record.problem
+    assert record.left == "group billing is in aggregate-a, without members"
