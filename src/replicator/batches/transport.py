@@ -263,16 +263,19 @@ class Connections:
     def learn_leaders(
         self, items: Collection[TopicPartition], *, timeout_ms: float
     ) -> Collection[TopicPartition]:
-        """Turn the loop until the leaders are known, or the time is over: those that are not."""
+        """Turn the loop until the leaders are known, or the time is over: those that are not.
+
+        Metadata are asked for anew in any case, so that a later call knows more.
+        """
         self.watch({item.topic for item in items})
         deadline = Deadline.after_ms(timeout_ms)
         asked: Any = None
         while True:
             missing = [item for item in items if self.leader(item) is None]
+            if missing and (asked is None or asked.is_done):
+                asked = self.refresh()
             if not missing or deadline.passed:
                 return missing
-            if asked is None or asked.is_done:
-                asked = self.refresh()
             self._loop.turn(_TURN_MS)
 
     def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
