@@ -1,0 +1,97 @@
+"""Plays the rows that don't catch up: steady streams and moves of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+from bench.copiers import Copier, Side
+from bench.redelivery import redelivery
+from bench.results import Measure, Round, RoundStore
+from bench.rows import MoveRow, Settings, SteadyRow, options_of
+from bench.stage import Stage
+from bench.steady import SteadyRules, steady
+
+_SMOKE_WARM_S = 2.0
+_SMOKE_WINDOW_S = 8.0
+_SMOKE_EPOCH_S = 5
+_SMOKE_MOVE_S = 3.0
+
+
+def play_steady(
+    stage: Stage,
+    row: SteadyRow,
+    settings: Settings,
+    store: RoundStore,
+    tell: Callable[[str], None],
+    done: Callable[[], None] = lambda: None,
+) -> None:
+    """Play the rounds of a steady row that have not been played yet.
+
+    Raises:
+        BenchError: something did not work.
+    """
+    rules: SteadyRules = row.rules
+    if settings.smoke:
+        rules = replace(rules, warm_s=_SMOKE_WARM_S, window_s=_SMOKE_WINDOW_S)
+        row = replace(row, lease_epoch_s=_SMOKE_EPOCH_S)
+    for number in range(1, settings.rounds + 1):
+        for side in row.sides:
+            if not store.has(side, number):
+                _steady_round(stage, row, rules, settings, store, side, number, tell)
+            done()
+
+
+def _steady_round(
+    stage: Stage,
+    row: SteadyRow,
+    rules: SteadyRules,
+    settings: Settings,
+    store: RoundStore,
+    side: Side,
+    number: int,
+    tell: Callable[[str], None],
+) -> None:
+    name = f"{side.replace('_', '')}{number}s{len(store.rounds)}"
+    topic = f"stream-{name}"
+    stage.create_topic("regional-a", topic, rules.partitions)
+    tell(f"{row.name}: round {number}, {side}")
+    found = steady(
+        stage, Copier(stage, side, name, [topic], options_of(row, settings)), topic, rules, tell=tell
+    )
+    for cluster in ("regional-a", "aggregate-a"):
+        stage.delete_topics(cluster, [topic])
+    tell(f"{side}: p50 {found.p50_ms:.1f} ms, p99 {found.p99_ms:.1f} ms, max {found.max_ms:.1f} ms")
+    unit = "CPU s per million records"
+    measures = (
+        Measure(f"{row.name}: latency p50", "ms", "lower", found.p50_ms),
+        Measure(f"{row.name}: latency p99", "ms", "lower", found.p99_ms),
+        Measure(f"{row.name}: latency max", "ms", "lower", found.max_ms),
+        Measure(f"{row.name}: copier's CPU", unit, "lower", found.copier_cpu_s_per_million),
+        Measure(f"{row.name}: brokers' CPU", unit, "lower", found.broker_cpu_s_per_million),
+        Measure(f"{row.name}: lost", "records", "lower", found.lost),
+        Measure(f"{row.name}: repeated", "records", "lower", found.repeated),
+        Measure(f"{row.name}: epoch borders in the window", "borders", "none", found.epoch_borders),
+    )
+    store.add(Round(side, number, measures, asdict(found)))
+
+
+def play_move(
+    stage: Stage, row: MoveRow, settings: Settings, store: RoundStore, tell: Callable[[str], None]
+) -> None:
+    """Play a move: nothing in it is timed, so it needs one round.
+
+    Raises:
+        BenchError: something did not work.
+    """
+    rules = row.rules
+    if settings.smoke:
+        few = {region: max(20, records // 10) for region, records in rules.records.items()}
+        rules = replace(rules, records=few, seconds=_SMOKE_MOVE_S)
+    for side, moved in redelivery(stage, rules, settings.replicator_settings(), tell).items():
+        tell(f"{side}: {moved.redelivered} redelivered, {moved.lost} lost")
+        measures = (
+            Measure(f"{row.name}: redelivered", "records", "lower", moved.redelivered),
+            Measure(f"{row.name}: lost", "records", "lower", moved.lost),
+        )
+        store.add(Round(side, 1, measures, asdict(moved)))

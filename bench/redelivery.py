@@ -1,0 +1,292 @@
+"""A group stops in mid-stream and goes on in another cluster: what it reads twice, and what it never reads.
+
+Parallax: a `FailoverConsumer` of aggregate-a moves to aggregate-b. MirrorMaker 2: a plain consumer of the regional
+clusters goes on at aggregate-a, where MirrorMaker 2 has published its translated offsets. Both at the same time, on
+topics of their own: nothing here is timed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from bench.copiers import Copier, CopierOptions
+from bench.errors import BenchError
+from bench.moves import Moved, judge_move
+from bench.stage import Stage, await_true
+from devstack.probes import http_probe
+from devstack.process import ProcessSpec
+from devstack.services import service_environment
+from devstack.workload.topics import EndOffsets, committed_offsets
+from offsetsvc.failover_consumer import FailoverConsumer
+
+_PARTITIONS = 4
+_COPIED_WITHIN_S = 120.0
+_TRANSLATED_WITHIN_S = 60.0
+_UNCHANGED_S = 5.0
+_READ_WITHIN_S = 60.0
+_QUIET_S = 4.0
+_TICKS_PER_S = 20
+_CONSUME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRules:
+    """What is produced, and how much of it is read before the move.
+
+    Attributes:
+        records: of each source region; they arrive evenly over ``seconds``, a region's first ones at the beginning.
+        idle: regions whose records all arrive at the beginning.
+        read_before: MirrorMaker 2's group has read this share of each region's partitions when it moves. Parallax's
+            group reads merged partitions; it has read half of each.
+    """
+
+    records: Mapping[str, int]
+    read_before: Mapping[str, float]
+    idle: tuple[str, ...] = ()
+    seconds: float = 10.0
+
+
+def redelivery(
+    stage: Stage,
+    rules: MoveRules,
+    replicator: Mapping[str, Any],
+    tell: Callable[[str], None] = lambda _line: None,
+) -> dict[str, Moved]:
+    """Move a group of each side; the verdicts by side.
+
+    Args:
+        stage: with the regions a and b.
+        rules: what is produced.
+        replicator: Parallax's settings.
+        tell: gets a line now and then.
+
+    Raises:
+        BenchError: a copier ended, or something did not happen in time.
+    """
+    sources = tuple(rules.records)
+    with ExitStack() as clean_up:
+        ours, theirs = "moves-parallax", "moves-mirrormaker2"
+        for region in sources:
+            for topic in (ours, theirs):
+                stage.create_topic(f"regional-{region}", topic, _PARTITIONS)
+        both = tuple((source, target) for source in sources for target in ("a", "b"))
+        to_a = tuple((source, "a") for source in sources)
+        copiers = [
+            Copier(stage, "parallax", "movesours", [ours], CopierOptions(routes=both, replicator=replicator)),
+            Copier(
+                stage,
+                "mirrormaker2",
+                "movestheirs",
+                [theirs],
+                CopierOptions(routes=to_a, tuning="groups", groups="movers.*"),
+            ),
+        ]
+        for copier in copiers:
+            clean_up.callback(copier.stop)
+            copier.start()
+        for region in ("a", "b"):
+            service = stage.process(_service(stage, region))
+            clean_up.callback(service.stop)
+            service.start()
+        _await_topic(stage, ours, ("aggregate-a", "aggregate-b"))
+        _await_topic(stage, theirs, ("aggregate-a",))
+        tell("moving groups: both copiers run")
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            moves = {
+                "parallax": pool.submit(_move_with_parallax, stage, ours, rules, tell),
+                "mirrormaker2": pool.submit(_move_with_mirrormaker, stage, theirs, rules, tell),
+            }
+            return {side: move.result() for side, move in moves.items()}
+
+
+def _service(stage: Stage, region: str) -> ProcessSpec:
+    layout = stage.stack.layout
+    # The copier's own configuration: the run log's name is in it.
+    config = stage.directory / "copiers" / "movesours.yaml"
+    command = [
+        sys.executable,
+        "-m",
+        "parallax.cli.main",
+        "serve",
+        "--config",
+        str(config),
+        "--region",
+        region,
+    ]
+    return ProcessSpec(
+        name=f"offsetsvc-{region}",
+        command=command,
+        log=stage.directory / "copiers" / f"offsetsvc-{region}.log",
+        probe=http_probe(layout.ports[f"offsetsvc-{region}/rest"], "/readyz"),
+        environment=service_environment(layout, stage.stack.java, region),
+    )
+
+
+def _await_topic(stage: Stage, topic: str, clusters: Sequence[str]) -> None:
+    await_true(
+        lambda: all(topic in stage.topics(cluster) for cluster in clusters),
+        _COPIED_WITHIN_S,
+        f"{topic} did not appear on {' and '.join(clusters)}",
+    )
+
+
+def _move_with_parallax(stage: Stage, topic: str, rules: MoveRules, tell: Callable[[str], None]) -> Moved:
+    produced = _produce(stage, topic, rules)
+    services = [stage.stack.layout.grpc_address(region) for region in ("a", "b")]
+    with FailoverConsumer(
+        {"group.id": "movers-parallax", "log_level": 3},
+        clusters={region: stage.bootstrap(f"aggregate-{region}") for region in ("a", "b")},
+        region="a",
+        services=services,
+    ) as consumer:
+        consumer.subscribe([topic])
+        half = {partition: count // 2 for partition, count in _per_partition(produced).items()}
+        before = _read(consumer, half)
+        consumer.move_to("b")
+        after = _read_to_end(consumer, set(produced) - set(before))
+    tell(f"Parallax's group: {len(before)} records before the move, {len(after)} after it")
+    return judge_move(produced, before, after)
+
+
+def _move_with_mirrormaker(stage: Stage, topic: str, rules: MoveRules, tell: Callable[[str], None]) -> Moved:
+    produced = _produce(stage, topic, rules)
+    ends = EndOffsets(stage.bootstrap("aggregate-a"), topic, _PARTITIONS)
+    await_true(
+        lambda: sum((ends.ask() or {}).values()) >= len(produced),
+        _COPIED_WITHIN_S,
+        "MirrorMaker 2 has not copied everything",
+    )
+    group, before = "movers-mirrormaker2", list[bytes]()
+    committed: set[int] = set()
+    for region in rules.records:
+        wanted = {
+            partition: int(count * rules.read_before[region])
+            for partition, count in _per_partition(
+                [x for x in produced if x.startswith(region.encode())]
+            ).items()
+        }
+        consumer = _plain_consumer(stage.bootstrap(f"regional-{region}"), group)
+        try:
+            consumer.subscribe([topic])
+            before += _read(consumer, wanted)
+            consumer.commit(asynchronous=False)
+        finally:
+            consumer.close()
+        committed |= {partition for partition, count in wanted.items() if count}
+    translated = _await_translation(stage.bootstrap("aggregate-a"), group, topic, committed)
+    tell(f"MirrorMaker 2's group: {len(before)} records before the move, translated offsets {translated}")
+    consumer = _plain_consumer(stage.bootstrap("aggregate-a"), group)
+    try:
+        consumer.subscribe([topic])
+        after = _read_to_end(consumer, set(produced) - set(before))
+    finally:
+        consumer.close()
+    return judge_move(produced, before, after)
+
+
+def _await_translation(bootstrap: str, group: str, topic: str, wanted: set[int]) -> dict[int, int]:
+    """The published offsets, once all wanted partitions have one (if they ever do) and none changes any more."""
+    deadline = time.monotonic() + _TRANSLATED_WITHIN_S
+    found: dict[int, int] = {}
+    since = time.monotonic()
+    while time.monotonic() < deadline:
+        now = committed_offsets(bootstrap, group, topic, range(_PARTITIONS))
+        if now != found:
+            found, since = now, time.monotonic()
+        elif wanted <= set(found) and time.monotonic() - since >= _UNCHANGED_S:
+            break
+        time.sleep(0.5)
+    return found
+
+
+def _produce(stage: Stage, topic: str, rules: MoveRules) -> list[bytes]:
+    """Send everything, evenly over the time; returns all ids, ``region:number``."""
+    ids: list[bytes] = []
+    producers = {
+        region: Producer({"bootstrap.servers": stage.bootstrap(f"regional-{region}"), "log_level": 3})
+        for region in rules.records
+    }
+    sent = dict.fromkeys(rules.records, 0)
+    ticks = int(rules.seconds * _TICKS_PER_S)
+    for tick in range(1, ticks + 1):
+        for region, records in rules.records.items():
+            due = records if region in rules.idle else records * tick // ticks
+            while sent[region] < due:
+                name = f"{region}:{sent[region]}".encode()
+                producers[region].produce(topic, name, partition=sent[region] % _PARTITIONS)
+                ids.append(name)
+                sent[region] += 1
+            producers[region].poll(0)
+        time.sleep(1 / _TICKS_PER_S)
+    for region, producer in producers.items():
+        if left := producer.flush(_READ_WITHIN_S):
+            raise BenchError(f"regional-{region}: {left} records were not acknowledged")
+    return ids
+
+
+def _per_partition(ids: Sequence[bytes]) -> dict[int, int]:
+    counts = dict.fromkeys(range(_PARTITIONS), 0)
+    for name in ids:
+        counts[int(name.partition(b":")[2]) % _PARTITIONS] += 1
+    return counts
+
+
+def _plain_consumer(bootstrap: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "log_level": 3,
+        }
+    )
+
+
+def _read(consumer: Consumer | FailoverConsumer, wanted: Mapping[int, int]) -> list[bytes]:
+    """Read exactly so many records of each partition; the position stays right behind them."""
+    left = {partition: count for partition, count in wanted.items() if count}
+    ids: list[bytes] = []
+    deadline = time.monotonic() + _READ_WITHIN_S
+    while left:
+        if time.monotonic() > deadline:
+            raise BenchError(f"these records did not come: {left}")
+        message = consumer.poll(0.2)
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            raise KafkaException(error)
+        partition, value = message.partition(), message.value()
+        if partition is None or value is None:
+            continue
+        ids.append(value)
+        if partition in left:
+            left[partition] -= 1
+            if not left[partition]:
+                del left[partition]
+    return ids
+
+
+def _read_to_end(consumer: Consumer | FailoverConsumer, missing: set[bytes]) -> list[bytes]:
+    """Read until nothing is missing and nothing more comes, or until nothing has come for long."""
+    ids: list[bytes] = []
+    last = time.monotonic()
+    while time.monotonic() - last < (_QUIET_S if not missing else _QUIET_S * 4):
+        for message in consumer.consume(_CONSUME, 0.2):
+            if (error := message.error()) is not None:
+                raise KafkaException(error)
+            value = message.value()
+            if value is not None:
+                ids.append(value)
+                missing.discard(value)
+                last = time.monotonic()
+    return ids

@@ -1,0 +1,195 @@
+"""The brokers of a bench: started anew, with topics made, filled and removed between rounds."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from bench.cpu import cpu_s
+from bench.errors import BenchError
+from devstack.process import Launcher, ManagedProcess, ProcessSpec
+from devstack.services import apply_schema
+from devstack.spec import StackSpec
+from devstack.stack import LocalStack, wipe
+
+_ANSWER_S = 30.0
+_GONE_WITHIN_S = 30.0
+_POLL_S = 0.05
+BROKER_HEAP_MIB = 1_024
+# Deleted topics leave the disk at once: rounds would pile up otherwise.
+_BROKER_CONFIG = {"log.segment.delete.delay.ms": "1000"}
+
+
+class Stage:
+    """Brokers and Cassandra for one row, or for the main set.
+
+    Args:
+        directory: everything that is written goes below it; what an earlier run left there is removed.
+        regions: each with a regional and an aggregate cluster of one broker.
+        report: gets a line for each part's progress.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        regions: tuple[str, ...] = ("a",),
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self._report = report
+        self._resources = ExitStack()
+        self.stack = LocalStack(
+            StackSpec(regions=regions, services=False, jvm="throughput", broker_heap_mib=BROKER_HEAP_MIB),
+            self.directory / "stack",
+            report,
+        )
+        self._regions = regions
+        self._launcher: Launcher | None = None
+        self._admins: dict[str, AdminClient] = {}
+
+    def __enter__(self) -> Self:
+        """Start everything.
+
+        Raises:
+            DevstackError: a part did not come up.
+        """
+        wipe(self.directory / "stack")
+        shutil.rmtree(self.directory / "copiers", ignore_errors=True)
+        try:
+            self._resources.enter_context(self.stack)
+            self._launcher = Launcher()
+            self._resources.callback(self._launcher.close)
+            apply_schema(self.stack.layout, self.stack.java)
+            for region in self._regions:
+                for kind in ("regional", "aggregate"):
+                    self._configure(f"{kind}-{region}")
+        except BaseException:
+            self._resources.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._admins.clear()
+        self._resources.close()
+        shutil.rmtree(self.directory / "stack" / "data", ignore_errors=True)
+
+    def process(self, spec: ProcessSpec) -> ManagedProcess:
+        """A process that dies with this one at the latest; the caller starts and stops it.
+
+        Raises:
+            BenchError: the stage has not been entered.
+        """
+        if self._launcher is None:
+            raise BenchError("the stage has not been entered")
+        return ManagedProcess(spec, self._launcher)
+
+    def bootstrap(self, cluster: str) -> str:
+        """``host:port`` of a cluster's only broker."""
+        return self.stack.bootstrap(cluster)
+
+    def storage(self, cluster: str) -> Path:
+        """The log directory of a cluster's only broker."""
+        return self.stack.layout.directory / "data" / cluster / "storage"
+
+    def cpu_s(self, **more: Iterable[int]) -> dict[str, float]:
+        """CPU seconds so far of ``brokers``, ``cassandra``, and further groups of process trees, at one moment."""
+        layout = self.stack.layout
+        brokers = [name for cluster in layout.spec.clusters for name in cluster.broker_names]
+        groups: Mapping[str, Iterable[int]] = {
+            "brokers": self._pids(brokers),
+            "cassandra": self._pids(layout.spec.cassandra_nodes),
+            **more,
+        }
+        return cpu_s(groups)
+
+    def create_topic(self, cluster: str, topic: str, partitions: int) -> None:
+        """Create a topic that is not there.
+
+        Raises:
+            BenchError: the cluster refused.
+        """
+        try:
+            for future in self._admin(cluster).create_topics([NewTopic(topic, partitions, 1)]).values():
+                future.result(timeout=_ANSWER_S)
+        except KafkaException as error:
+            raise BenchError(f"{cluster}: topic {topic} was not created: {error}") from error
+
+    def delete_topics(self, cluster: str, topics: Sequence[str]) -> None:
+        """Delete topics, those that are there, and wait until they have gone.
+
+        Raises:
+            BenchError: the cluster refused, or they did not go.
+        """
+        admin = self._admin(cluster)
+        there = [topic for topic in topics if topic in self.topics(cluster)]
+        if not there:
+            return
+        for topic, future in admin.delete_topics(there).items():
+            try:
+                future.result(timeout=_ANSWER_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise BenchError(f"{cluster}: topic {topic} was not deleted: {error}") from error
+        await_true(
+            lambda: not self.topics(cluster) & set(there), _GONE_WITHIN_S, f"{cluster}: {there} did not go"
+        )
+
+    def topics(self, cluster: str) -> set[str]:
+        """The topics of a cluster."""
+        try:
+            return set(self._admin(cluster).list_topics(timeout=_ANSWER_S).topics)
+        except KafkaException as error:
+            raise BenchError(f"{cluster} does not answer: {error}") from error
+
+    def stop(self, cluster: str) -> None:
+        """Stop a cluster that is needed no more."""
+        self.stack.stop(cluster)
+
+    def _pids(self, names: Iterable[str]) -> list[int]:
+        pids = [self.stack.process(name).pid for name in names]
+        return [pid for pid in pids if pid is not None]
+
+    def _admin(self, cluster: str) -> AdminClient:
+        if cluster not in self._admins:
+            self._admins[cluster] = AdminClient(
+                {"bootstrap.servers": self.bootstrap(cluster), "log_level": 0}
+            )
+        return self._admins[cluster]
+
+    def _configure(self, cluster: str) -> None:
+        changes: Any = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in _BROKER_CONFIG.items()
+        ]
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=changes)
+        try:
+            for future in self._admin(cluster).incremental_alter_configs([resource]).values():
+                future.result(timeout=_ANSWER_S)
+        except KafkaException as error:
+            raise BenchError(f"{cluster}: broker settings were not taken: {error}") from error
+
+
+def await_true(condition: Callable[[], bool], within_s: float, problem: str) -> None:
+    """Wait until something is so.
+
+    Raises:
+        BenchError: it was not in time; the message is ``problem``.
+    """
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(f"{problem} within {within_s:.0f} s")
+        time.sleep(_POLL_S)
