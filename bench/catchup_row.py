@@ -97,7 +97,13 @@ class CatchUpPlay:
         for cluster, _ in self._targets:
             self._stage.delete_topics(cluster, [topic])
         name = f"{side.replace('_', '')}{number}p{len(self._store.rounds)}"
-        copier = Copier(self._stage, side, name, [topic], options_of(self._row, self._settings))
+        copier = Copier(
+            self._stage,
+            side,
+            name,
+            [topic],
+            options_of(self._row, self._settings, self._stage.far_bootstrap()),
+        )
         self._tell(f"{self._row.name}: round {number}, {side}")
         run = catch_up(
             self._stage,

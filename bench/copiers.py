@@ -29,6 +29,7 @@ class CopierOptions:
         groups: whose offsets MirrorMaker 2 translates.
         replicator: Parallax's settings of the section `replicator`.
         source_bootstrap: another address of source clusters, by cluster name (a far one's).
+        with_sync: Parallax publishes groups' offsets too.
     """
 
     routes: tuple[tuple[str, str], ...] = (("a", "a"),)
@@ -38,6 +39,7 @@ class CopierOptions:
     groups: str = "none"
     replicator: Mapping[str, Any] = field(default_factory=dict)
     source_bootstrap: Mapping[str, str] = field(default_factory=dict)
+    with_sync: bool = False
 
 
 class Copier:
@@ -105,6 +107,7 @@ class Copier:
             settings=options.replicator,
             regions=tuple(dict.fromkeys(target for _, target in options.routes)),
             source_bootstrap=options.source_bootstrap,
+            with_sync=options.with_sync,
         )
 
     def _mirrormaker(self, topics: Sequence[str], options: CopierOptions) -> ProcessSpec:

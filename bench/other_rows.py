@@ -6,16 +6,19 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from bench.copiers import Copier, Side
+from bench.freshness import freshness
 from bench.redelivery import redelivery
 from bench.results import Measure, Round, RoundStore
-from bench.rows import MoveRow, Settings, SteadyRow, options_of
+from bench.rows import BOTH, FreshnessRow, MoveRow, Settings, SteadyRow, options_of
 from bench.stage import Stage
+from bench.stats import percentile
 from bench.steady import SteadyRules, steady
 
 _SMOKE_WARM_S = 2.0
 _SMOKE_WINDOW_S = 8.0
 _SMOKE_EPOCH_S = 5
 _SMOKE_MOVE_S = 3.0
+_SMOKE_COMMITS = 3
 
 
 def play_steady(
@@ -57,7 +60,11 @@ def _steady_round(
     stage.create_topic("regional-a", topic, rules.partitions)
     tell(f"{row.name}: round {number}, {side}")
     found = steady(
-        stage, Copier(stage, side, name, [topic], options_of(row, settings)), topic, rules, tell=tell
+        stage,
+        Copier(stage, side, name, [topic], options_of(row, settings, stage.far_bootstrap())),
+        topic,
+        rules,
+        tell=tell,
     )
     for cluster in ("regional-a", "aggregate-a"):
         stage.delete_topics(cluster, [topic])
@@ -95,3 +102,29 @@ def play_move(
             Measure(f"{row.name}: lost", "records", "lower", moved.lost),
         )
         store.add(Round(side, 1, measures, asdict(moved)))
+
+
+def play_freshness(
+    stage: Stage,
+    row: FreshnessRow,
+    settings: Settings,
+    store: RoundStore,
+    tell: Callable[[str], None],
+    done: Callable[[], None] = lambda: None,
+) -> None:
+    """Play a freshness row: each side once, with many commits.
+
+    Raises:
+        BenchError: something did not work.
+    """
+    commits = _SMOKE_COMMITS if settings.smoke else row.commits
+    for side in BOTH:
+        if not store.has(side, 1):
+            name = f"{side}f{len(store.rounds)}"
+            taken = sorted(freshness(stage, side, name, commits, settings.replicator_settings(), tell))
+            measures = (
+                Measure(f"{row.name}: p50", "s", "lower", percentile(taken, 50)),
+                Measure(f"{row.name}: max", "s", "lower", taken[-1]),
+            )
+            store.add(Round(side, 1, measures, {"seconds": taken}))
+        done()

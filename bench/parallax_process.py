@@ -31,6 +31,7 @@ def parallax_spec(
     settings: Mapping[str, Any],
     regions: tuple[str, ...],
     source_bootstrap: Mapping[str, str] | None = None,
+    with_sync: bool = False,
 ) -> ProcessSpec:
     """The process spec of one `parallax replicate`.
 
@@ -43,6 +44,7 @@ def parallax_spec(
         settings: of the section `replicator`, over the project's defaults.
         regions: target regions.
         source_bootstrap: another address of source clusters, by cluster name.
+        with_sync: publish groups' offsets too.
     """
     config_path = directory / f"{name}.yaml"
 
@@ -70,6 +72,7 @@ def parallax_spec(
         command=[
             *(sys.executable, "-m", "parallax.cli.main", "replicate"),
             *("--config", str(config_path), *chosen, "--json"),
+            *(["--with-sync"] if with_sync else []),
         ],
         log=directory / f"{name}.log",
         probe=lambda: None,

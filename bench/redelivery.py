@@ -92,10 +92,7 @@ def redelivery(
         for copier in copiers:
             clean_up.callback(copier.stop)
             copier.start()
-        for region in ("a", "b"):
-            service = stage.process(_service(stage, region))
-            clean_up.callback(service.stop)
-            service.start()
+        start_services(stage, "movesours", clean_up)
         _await_topic(stage, ours, ("aggregate-a", "aggregate-b"))
         _await_topic(stage, theirs, ("aggregate-a",))
         tell("moving groups: both copiers run")
@@ -107,10 +104,26 @@ def redelivery(
             return {side: move.result() for side, move in moves.items()}
 
 
-def _service(stage: Stage, region: str) -> ProcessSpec:
+def start_services(stage: Stage, copier: str, clean_up: ExitStack) -> None:
+    """Start the offset services of both regions, with the configuration that a copier wrote.
+
+    Args:
+        stage: with the regions a and b.
+        copier: its name; it has been started.
+        clean_up: stops them.
+
+    Raises:
+        DevstackError: one did not come up.
+    """
+    for region in ("a", "b"):
+        service = stage.process(_service(stage, region, copier))
+        clean_up.callback(service.stop)
+        service.start()
+
+
+def _service(stage: Stage, region: str, copier: str) -> ProcessSpec:
     layout = stage.stack.layout
-    # The copier's own configuration: the run log's name is in it.
-    config = stage.directory / "copiers" / "movesours.yaml"
+    config = stage.directory / "copiers" / f"{copier}.yaml"
     command = [
         sys.executable,
         "-m",

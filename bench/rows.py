@@ -82,7 +82,16 @@ class MoveRow:
     kind: Literal["move"] = "move"
 
 
-Row = CatchUpRow | SteadyRow | MoveRow
+@dataclass(frozen=True, slots=True)
+class FreshnessRow:
+    """From a group's commit to its translated offset in the other cluster; ``commits`` of each side."""
+
+    name: str
+    commits: int = 20
+    kind: Literal["freshness"] = "freshness"
+
+
+Row = CatchUpRow | SteadyRow | MoveRow | FreshnessRow
 
 MAIN: tuple[Row, ...] = (
     MoveRow("a group moves, one source", MoveRules({"a": 10_000}, {"a": 0.5})),
@@ -112,6 +121,7 @@ _FULL: dict[str, Row] = {
         "a group moves, one of two sources idle",
         MoveRules({"a": 10_000, "b": 100}, {"a": 0.1, "b": 1.0}, idle=("b",)),
     ),
+    "freshness": FreshnessRow("a commit's way to the other cluster"),
     **{
         f"partitions-{count}": SteadyRow(
             f"2,000 records/s over {count} partitions", replace(_SHORT, partitions=count), sides=BOTH
@@ -151,14 +161,26 @@ class Settings:
         return {**path, **self.replicator, **more}
 
 
-def options_of(row: CatchUpRow | SteadyRow, settings: Settings) -> CopierOptions:
-    """How both sides run a row."""
+def options_of(
+    row: CatchUpRow | SteadyRow, settings: Settings, far_bootstrap: Mapping[str, str]
+) -> CopierOptions:
+    """How both sides run a row.
+
+    Args:
+        row: the row.
+        settings: of the whole run.
+        far_bootstrap: the far addresses of source clusters.
+    """
+    source_bootstrap = far_bootstrap if row.far else {}
     if isinstance(row, SteadyRow):
         return CopierOptions(
-            tuning="latency", replicator=settings.replicator_settings(lease_epoch_s=row.lease_epoch_s)
+            tuning="latency",
+            replicator=settings.replicator_settings(lease_epoch_s=row.lease_epoch_s),
+            source_bootstrap=source_bootstrap,
         )
     return CopierOptions(
         routes=row.routes,
         compression=SHAPES[row.data[0]].compression,
         replicator=settings.replicator_settings(),
+        source_bootstrap=source_bootstrap,
     )

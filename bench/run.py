@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from bench.catchup_row import CatchUpPlay
-from bench.other_rows import play_move, play_steady
+from bench.other_rows import play_freshness, play_move, play_steady
 from bench.report import is_void, machine, rows_of
 from bench.results import Round, RoundStore
-from bench.rows import JSON_128K, CatchUpRow, MoveRow, Row, Settings, SteadyRow
+from bench.rows import (
+    FAR_ROUND_TRIP_MS,
+    JSON_128K,
+    CatchUpRow,
+    FreshnessRow,
+    MoveRow,
+    Row,
+    Settings,
+    SteadyRow,
+)
 from bench.stage import Stage
 from bench.view import View
 from devstack.versions import load_versions
@@ -24,7 +33,7 @@ _CHECK = CatchUpRow("machine", (JSON_128K,), sides=("mirrormaker2",))
 
 def rounds_of(row: Row, settings: Settings) -> int:
     """How many rounds of how many sides a row has."""
-    return 2 if isinstance(row, MoveRow) else settings.rounds * len(row.sides)
+    return 2 if isinstance(row, MoveRow | FreshnessRow) else settings.rounds * len(row.sides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +68,10 @@ class Bench:
             if isinstance(play.row, MoveRow):
                 self._move(play.row, play)
         checks: list[Round] = []
-        for regions in dict.fromkeys(regions_of(play.row) for play in timed):
-            with Stage(self._directory / "stage", regions, self._view.tell) as stage:
+        for regions, far_ms in dict.fromkeys(place_of(play.row) for play in timed):
+            with Stage(self._directory / "stage", regions, self._view.tell, far_ms) as stage:
                 for play in timed:
-                    if regions_of(play.row) == regions:
+                    if place_of(play.row) == (regions, far_ms):
                         self._timed(stage, play)
                 if not checks and not any(measures_first_data(play.row) for play in timed):
                     checks = self._check(stage, timed[0].settings)
@@ -81,6 +90,8 @@ class Bench:
             CatchUpPlay(stage, play.row, play.settings, play.store, self._view.tell).run(self._view.done)
         elif isinstance(play.row, SteadyRow):
             play_steady(stage, play.row, play.settings, play.store, self._view.tell, self._view.done)
+        elif isinstance(play.row, FreshnessRow):
+            play_freshness(stage, play.row, play.settings, play.store, self._view.tell, self._view.done)
 
     def _check(self, stage: Stage, settings: Settings) -> list[Round]:
         once = replace(settings, rounds=1)
@@ -108,11 +119,19 @@ class Bench:
 
 def regions_of(row: Row) -> tuple[str, ...]:
     """The regions whose brokers a row needs."""
-    if isinstance(row, MoveRow):
+    if isinstance(row, MoveRow | FreshnessRow):
         return ("a", "b")
     if isinstance(row, CatchUpRow):
         return tuple(sorted({region for route in row.routes for region in route}))
     return ("a",)
+
+
+def place_of(
+    row: Row,
+) -> tuple[tuple[str, ...], float]:
+    """The regions whose brokers a row needs, and how far away its sources are: rows of one place share brokers."""
+    far = isinstance(row, CatchUpRow | SteadyRow) and row.far
+    return regions_of(row), FAR_ROUND_TRIP_MS if far else 0.0
 
 
 def measures_first_data(row: Row) -> bool:

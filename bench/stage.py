@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,18 +18,24 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from bench.cpu import cpu_s
+from bench.distance import distance_spec
 from bench.errors import BenchError
 from devstack.process import Launcher, ManagedProcess, ProcessSpec
 from devstack.services import apply_schema
 from devstack.spec import StackSpec
 from devstack.stack import LocalStack, wipe
+from devstack.workload.topics import EndOffsets
 
 _ANSWER_S = 30.0
 _GONE_WITHIN_S = 30.0
 _POLL_S = 0.05
 BROKER_HEAP_MIB = 1_024
-# Deleted topics leave the disk at once: rounds would pile up otherwise.
-_BROKER_CONFIG = {"log.segment.delete.delay.ms": "1000"}
+_BROKER_CONFIG = {
+    # Deleted topics leave the disk at once: rounds would pile up otherwise.
+    "log.segment.delete.delay.ms": "1000",
+    # Prepared records bear timestamps of long ago (bench.batches).
+    "log.retention.ms": "-1",
+}
 
 
 class Stage:
@@ -38,6 +45,7 @@ class Stage:
         directory: everything that is written goes below it; what an earlier run left there is removed.
         regions: each with a regional and an aggregate cluster of one broker.
         report: gets a line for each part's progress.
+        far_ms: the round trip to the regional clusters for who starts from `far_bootstrap`; 0: there is no such way.
     """
 
     def __init__(
@@ -45,16 +53,23 @@ class Stage:
         directory: Path,
         regions: tuple[str, ...] = ("a",),
         report: Callable[[str], None] = lambda _: None,
+        far_ms: float = 0.0,
     ) -> None:
         self.directory = directory.absolute()
         self._report = report
         self._resources = ExitStack()
         self.stack = LocalStack(
-            StackSpec(regions=regions, services=False, jvm="throughput", broker_heap_mib=BROKER_HEAP_MIB),
+            StackSpec(
+                regions=regions,
+                services=False,
+                jvm="throughput",
+                broker_heap_mib=BROKER_HEAP_MIB,
+                far=tuple(f"regional-{region}" for region in regions) if far_ms else (),
+            ),
             self.directory / "stack",
             report,
         )
-        self._regions = regions
+        self._regions, self._far_ms = regions, far_ms
         self._launcher: Launcher | None = None
         self._admins: dict[str, AdminClient] = {}
 
@@ -74,6 +89,8 @@ class Stage:
             for region in self._regions:
                 for kind in ("regional", "aggregate"):
                     self._configure(f"{kind}-{region}")
+            for cluster in self.stack.layout.spec.far:
+                self._move_away(cluster)
         except BaseException:
             self._resources.close()
             raise
@@ -99,6 +116,11 @@ class Stage:
     def bootstrap(self, cluster: str) -> str:
         """``host:port`` of a cluster's only broker."""
         return self.stack.bootstrap(cluster)
+
+    def far_bootstrap(self) -> dict[str, str]:
+        """The far address of each cluster that has one."""
+        layout = self.stack.layout
+        return {cluster: layout.far_bootstrap(cluster) for cluster in layout.spec.far}
 
     def storage(self, cluster: str) -> Path:
         """The log directory of a cluster's only broker."""
@@ -126,6 +148,8 @@ class Stage:
                 future.result(timeout=_ANSWER_S)
         except KafkaException as error:
             raise BenchError(f"{cluster}: topic {topic} was not created: {error}") from error
+        ends = EndOffsets(self.bootstrap(cluster), topic, partitions)
+        await_true(lambda: ends.ask() is not None, _ANSWER_S, f"{cluster}: topic {topic} did not get ready")
 
     def delete_topics(self, cluster: str, topics: Sequence[str]) -> None:
         """Delete topics, those that are there, and wait until they have gone.
@@ -168,6 +192,21 @@ class Stage:
                 {"bootstrap.servers": self.bootstrap(cluster), "log_level": 0}
             )
         return self._admins[cluster]
+
+    def _move_away(self, cluster: str) -> None:
+        ports = self.stack.layout.ports
+        proxy = self.process(
+            distance_spec(
+                f"way-to-{cluster}",
+                ports[f"{cluster}/far"],
+                ports[f"{cluster}/far-listener"],
+                self._far_ms,
+                self.directory / "copiers" / f"way-to-{cluster}.log",
+                os.environ,
+            )
+        )
+        self._resources.callback(proxy.stop)
+        proxy.start()
 
     def _configure(self, cluster: str) -> None:
         changes: Any = [
