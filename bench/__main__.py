@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import structlog
 from rich.console import Console
 
 from bench.report import LEAST_MIRRORMAKER_RECORDS_PER_S
@@ -29,6 +31,8 @@ _VOID_EXIT = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; returns the exit code: 0, 1 (something did not work), 3 (the machine was busy: figures are void)."""
     options = _parser().parse_args(arguments)
+    # The consumer of the moves tells of each step; the lines below are enough.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if options.list:
         for name, row in FULL.items():
             sys.stdout.write(f"{name:16} {row.name}\n")

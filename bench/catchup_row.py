@@ -19,6 +19,7 @@ _LIMIT_TOPIC = "limit"
 _LIMIT_WINDOWS_S = (3.0, 2.0, 2.0, 2.0, 2.0, 2.0)
 _LIMIT_GUESS_S = (2.0, 2.0)
 _SMOKE_LIMIT_S = (0.5, 0.5)
+_ATTEMPTS = 2
 _SMOKE = CatchUpRules(warm_s=0.5, window_s=2.0, at_most_s=60.0)
 
 
@@ -93,10 +94,18 @@ class CatchUpPlay:
 
     def _round(self, side: Side, number: int) -> None:
         topic = self._topic_of(side)
-        self._fill(side, topic)
+        for attempt in range(1, _ATTEMPTS + 1):
+            self._fill(side, topic)
+            run = self._life(side, number, attempt, topic)
+            if self._settings.smoke or self._fits(side, topic):
+                break
+            self._tell(f"{side}: the backlog was too small or too large for its speed")
+        self._store.add(Round(side, number, tuple(self._measures(side, run)), asdict(run)))
+
+    def _life(self, side: Side, number: int, attempt: int, topic: str) -> CatchUpRun:
         for cluster, _ in self._targets:
             self._stage.delete_topics(cluster, [topic])
-        name = f"{side.replace('_', '')}{number}p{len(self._store.rounds)}"
+        name = f"{side.replace('_', '')}{number}x{attempt}p{len(self._store.rounds)}"
         copier = Copier(
             self._stage,
             side,
@@ -117,26 +126,41 @@ class CatchUpPlay:
         )
         for cluster, _ in self._targets:
             self._stage.delete_topics(cluster, [topic])
-        for data_set, found in run.data_sets.items():
+        for data_set in self._data:
+            found = run.data_sets.get(data_set)
+            if found is None:
+                # It was over before it was warm.
+                self._rates[side, data_set] = 2 * self._rate(side, data_set)
+                continue
             self._rates[side, data_set] = found.records_per_s
             self._tell(
                 f"{side}: {found.records_per_s:,.0f} records/s over {found.window_s:.0f} s, "
                 f"{found.copier_cpu_s_per_million:.2f} CPU s per million; {data_set}"
             )
-        self._store.add(Round(side, number, tuple(self._measures(side, run)), asdict(run)))
+        return run
 
     def _topic_of(self, side: Side) -> str:
         # Where data sets follow each other, a slow side gets less of each, or it would never reach the second one.
         return "backlog" if len(self._row.data) == 1 else f"backlog-{side.replace('_', '-')}"
 
-    def _fill(self, side: Side, topic: str) -> None:
-        sides = self._row.sides if len(self._row.data) == 1 else (side,)
-        rates = {name: max(self._rate(other, name) for other in sides) for name in self._data}
-        needs = {name: self._need(batches) for name, batches in self._data.items()}
+    def _fits(self, side: Side, topic: str) -> bool:
         lying = self._segments.get(topic)
-        if lying is not None and all(needs[item.name].fits(item.records, rates[item.name]) for item in lying):
+        return lying is not None and all(
+            self._need(self._data[item.name]).fits(item.records, self._expected(side, item.name))
+            for item in lying
+        )
+
+    def _expected(self, side: Side, data_set: str) -> float:
+        sides = self._row.sides if len(self._row.data) == 1 else (side,)
+        return max(self._rate(other, data_set) for other in sides)
+
+    def _fill(self, side: Side, topic: str) -> None:
+        if self._fits(side, topic):
             return
-        parts = [(name, self._data[name], needs[name].records(rates[name])) for name in self._data]
+        parts = [
+            (name, batches, self._need(batches).records(self._expected(side, name)))
+            for name, batches in self._data.items()
+        ]
         for region in self._sources:
             cluster = f"regional-{region}"
             self._stage.delete_topics(cluster, [topic])
@@ -148,7 +172,8 @@ class CatchUpPlay:
             self._segments[topic] = fill(self._stage.bootstrap(cluster), topic, self._row.partitions, parts)
 
     def _rate(self, side: Side, data_set: str) -> float:
-        return self._rates.get((side, data_set), first_guess(side, self._limits[data_set]))
+        best = max(self._limits.values())
+        return self._rates.get((side, data_set), first_guess(side, self._limits[data_set], best))
 
     def _need(self, batches: Sequence[PreparedBatch]) -> Need:
         seconds = self._rules.warm_s + self._rules.window_s

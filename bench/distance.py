@@ -44,8 +44,15 @@ class Distance:
             there, back = await asyncio.open_connection(HOST, self._port, limit=_CHUNK_BYTES)
         except OSError:
             writer.close()
+            await writer.wait_closed()
             return
-        await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
+        try:
+            await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
+        finally:
+            for end in (back, writer):
+                end.close()
+                with suppress(ConnectionError):
+                    await end.wait_closed()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Hand on what one side says, in order, each piece as late as it shall be."""
@@ -73,7 +80,7 @@ class Distance:
             await on_their_way.put((clock() + self._one_way_s, b""))
         with suppress(ConnectionError):
             await delivering
-        writer.close()
+            writer.write_eof()
 
 
 def distance_spec(

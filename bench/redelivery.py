@@ -266,7 +266,7 @@ def _plain_consumer(bootstrap: str, group: str) -> Consumer:
 
 
 def _read(consumer: Consumer | FailoverConsumer, wanted: Mapping[int, int]) -> list[bytes]:
-    """Read exactly so many records of each partition; the position stays right behind them."""
+    """Read until so many records of each partition have come (of some, more may have); returns all of them."""
     left = {partition: count for partition, count in wanted.items() if count}
     ids: list[bytes] = []
     deadline = time.monotonic() + _READ_WITHIN_S

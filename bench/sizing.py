@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 _SPARE_S = 2.0
 _MUCH_TOO_LONG = 2.5
 _MOST_BYTES = 6 * 2**30
 _LEAST_BATCHES = 20
-_FIRST_GUESS: Mapping[str, float] = {
-    "parallax": 1.0,
-    "mirrormaker2": 0.2,
-    "mirrormaker2_exactly_once": 0.2,
-}
-"""Share of the broker's limit that a side is expected to reach, until it has been measured."""
+_PARALLAX_OF_BEST = 0.4
+_MIRRORMAKER_OF_BEST = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +40,15 @@ class Need:
         return least <= records <= _MUCH_TOO_LONG * max(least, _LEAST_BATCHES * self.batch_records)
 
 
-def first_guess(side: str, limit_records_per_s: float) -> float:
-    """The speed to expect of a side before its first round."""
-    return limit_records_per_s * _FIRST_GUESS[side]
+def first_guess(side: str, limit_records_per_s: float, best_limit_records_per_s: float) -> float:
+    """The speed to expect of a side before its first round; too much only costs time.
+
+    Args:
+        side: which one.
+        limit_records_per_s: how fast the broker takes the data set's batches.
+        best_limit_records_per_s: how fast it takes the best of the row's data sets: a side that makes batches of its
+            own is not bound by the smaller ones.
+    """
+    if side == "parallax":
+        return max(limit_records_per_s, _PARALLAX_OF_BEST * best_limit_records_per_s)
+    return _MIRRORMAKER_OF_BEST * best_limit_records_per_s

@@ -162,7 +162,9 @@ def test_a_side_gets_as_much_data_as_its_speed_asks_for() -> None:
     assert need.fits(6_250_000, 1_000_000.0)
     assert not need.fits(5_000_000, 1_000_000.0)
     assert not need.fits(6_250_000, 200_000.0)
-    assert first_guess("parallax", 10.0) > first_guess("mirrormaker2", 10.0)
+    assert first_guess("parallax", 1_000.0, 1_000.0) == 1_000.0
+    assert first_guess("parallax", 100.0, 1_000.0) == 400.0
+    assert first_guess("mirrormaker2", 100.0, 1_000.0) == 200.0
 
 
 def test_no_side_gets_more_than_the_disk_is_given() -> None:
