@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
+from bench.answering import ANSWERS_TOPIC, answering
 from bench.copiers import Copier, Side
 from bench.freshness import freshness
 from bench.redelivery import redelivery
 from bench.results import Measure, Round, RoundStore
-from bench.rows import BOTH, FreshnessRow, MoveRow, Settings, SteadyRow, options_of
+from bench.rows import BOTH, AnswersRow, FreshnessRow, MoveRow, Settings, SteadyRow, options_of
 from bench.stage import Stage
 from bench.stats import percentile
 from bench.steady import SteadyRules, steady
@@ -19,6 +20,8 @@ _SMOKE_WINDOW_S = 8.0
 _SMOKE_EPOCH_S = 5
 _SMOKE_MOVE_S = 3.0
 _SMOKE_COMMITS = 3
+_SMOKE_RUNS = 40_000
+_SMOKE_ASK_S = 4.0
 
 
 def play_steady(
@@ -127,4 +130,36 @@ def play_freshness(
                 Measure(f"{row.name}: max", "s", "lower", taken[-1]),
             )
             store.add(Round(side, 1, measures, {"seconds": taken}))
+        done()
+
+
+def play_answers(
+    stage: Stage,
+    row: AnswersRow,
+    settings: Settings,
+    store: RoundStore,
+    tell: Callable[[str], None],
+    done: Callable[[], None] = lambda: None,
+) -> None:
+    """Play the rounds of an answers row that have not been played yet.
+
+    Raises:
+        BenchError: something did not work.
+    """
+    runs, seconds = (_SMOKE_RUNS, _SMOKE_ASK_S) if settings.smoke else (row.runs, row.seconds)
+    for number in range(1, settings.rounds + 1):
+        if not store.has("parallax", number):
+            found = answering(stage, runs, seconds, tell)
+            stage.delete_topics("aggregate-a", [ANSWERS_TOPIC])
+            stage.delete_topics("aggregate-b", [ANSWERS_TOPIC])
+            tell(
+                f"{found.answers_per_s:,.0f} answers/s, p99 {found.p99_ms:.1f} ms at half of it: {found.outcomes}"
+            )
+            measures = (
+                Measure(f"{row.name}: one core", "answers/s", "higher", found.answers_per_s),
+                Measure(f"{row.name}: service's share of the core", "cores", "none", found.service_cpu_share),
+                Measure(f"{row.name}: p50 at half that rate", "ms", "lower", found.p50_ms),
+                Measure(f"{row.name}: p99 at half that rate", "ms", "lower", found.p99_ms),
+            )
+            store.add(Round("parallax", number, measures, asdict(found)))
         done()

@@ -91,7 +91,23 @@ class FreshnessRow:
     kind: Literal["freshness"] = "freshness"
 
 
-Row = CatchUpRow | SteadyRow | MoveRow | FreshnessRow
+@dataclass(frozen=True, slots=True)
+class AnswersRow:
+    """`GetFailoverOffset` on one core; MirrorMaker 2 has nothing like it.
+
+    Attributes:
+        name: of the row.
+        runs: in the index.
+        seconds: of asking as fast as possible, and again at half of that rate.
+    """
+
+    name: str
+    runs: int = 1_000_000
+    seconds: float = 20.0
+    kind: Literal["answers"] = "answers"
+
+
+Row = CatchUpRow | SteadyRow | MoveRow | FreshnessRow | AnswersRow
 
 MAIN: tuple[Row, ...] = (
     MoveRow("a group moves, one source", MoveRules({"a": 10_000}, {"a": 0.5})),
@@ -121,6 +137,7 @@ _FULL: dict[str, Row] = {
         "a group moves, one of two sources idle",
         MoveRules({"a": 10_000, "b": 100}, {"a": 0.1, "b": 1.0}, idle=("b",)),
     ),
+    "answers": AnswersRow("GetFailoverOffset, three sources, a million runs"),
     "freshness": FreshnessRow("a commit's way to the other cluster"),
     **{
         f"partitions-{count}": SteadyRow(

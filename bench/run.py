@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.catchup_row import CatchUpPlay
-from bench.other_rows import play_freshness, play_move, play_steady
+from bench.other_rows import play_answers, play_freshness, play_move, play_steady
 from bench.report import is_void, machine, rows_of
 from bench.results import Round, RoundStore
 from bench.rows import (
     FAR_ROUND_TRIP_MS,
     JSON_128K,
+    AnswersRow,
     CatchUpRow,
     FreshnessRow,
     MoveRow,
@@ -33,6 +34,8 @@ _CHECK = CatchUpRow("machine", (JSON_128K,), sides=("mirrormaker2",))
 
 def rounds_of(row: Row, settings: Settings) -> int:
     """How many rounds of how many sides a row has."""
+    if isinstance(row, AnswersRow):
+        return settings.rounds
     return 2 if isinstance(row, MoveRow | FreshnessRow) else settings.rounds * len(row.sides)
 
 
@@ -90,6 +93,8 @@ class Bench:
             CatchUpPlay(stage, play.row, play.settings, play.store, self._view.tell).run(self._view.done)
         elif isinstance(play.row, SteadyRow):
             play_steady(stage, play.row, play.settings, play.store, self._view.tell, self._view.done)
+        elif isinstance(play.row, AnswersRow):
+            play_answers(stage, play.row, play.settings, play.store, self._view.tell, self._view.done)
         elif isinstance(play.row, FreshnessRow):
             play_freshness(stage, play.row, play.settings, play.store, self._view.tell, self._view.done)
 
@@ -119,7 +124,7 @@ class Bench:
 
 def regions_of(row: Row) -> tuple[str, ...]:
     """The regions whose brokers a row needs."""
-    if isinstance(row, MoveRow | FreshnessRow):
+    if isinstance(row, MoveRow | FreshnessRow | AnswersRow):
         return ("a", "b")
     if isinstance(row, CatchUpRow):
         return tuple(sorted({region for route in row.routes for region in route}))
