@@ -20,6 +20,9 @@ _LIMIT_WINDOWS_S = (3.0, 2.0, 2.0, 2.0, 2.0, 2.0)
 _LIMIT_GUESS_S = (2.0, 2.0)
 _SMOKE_LIMIT_S = (0.5, 0.5)
 _ATTEMPTS = 2
+_NEARLY = 0.95
+"""Of a window: samples are half a second apart."""
+
 _SMOKE = CatchUpRules(warm_s=0.5, window_s=2.0, at_most_s=60.0)
 
 
@@ -97,10 +100,14 @@ class CatchUpPlay:
         for attempt in range(1, _ATTEMPTS + 1):
             self._fill(side, topic)
             run = self._life(side, number, attempt, topic)
-            if self._settings.smoke or self._fits(side, topic):
+            if self._settings.smoke or self._long_enough(run) or self._fits(side, topic):
                 break
-            self._tell(f"{side}: the backlog was too small or too large for its speed")
+            self._tell(f"{side}: the backlog did not fit its speed; once more with another one")
         self._store.add(Round(side, number, tuple(self._measures(side, run)), asdict(run)))
+
+    def _long_enough(self, run: CatchUpRun) -> bool:
+        found = [run.data_sets.get(name) for name in self._data]
+        return all(item is not None and item.window_s >= _NEARLY * self._rules.window_s for item in found)
 
     def _life(self, side: Side, number: int, attempt: int, topic: str) -> CatchUpRun:
         for cluster, _ in self._targets:
