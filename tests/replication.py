@@ -210,7 +210,9 @@ class Feeder:
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5})
+        self._producer = Producer(
+            {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5}
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -244,7 +246,8 @@ def produce_one(producer: Producer, topic: str, region: str, seq: int, failed: l
 def produce(bootstrap_servers: str, region: str, topic: str, count: int) -> None:
     """Produce records 0 to ``count`` - 1 of a region."""
     failed: list[str] = []
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 20})
+    # Idempotent: another one may write in another order than it was told to, when it has to try again.
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 20})
     for seq in range(count):
         produce_one(producer, topic, region, seq, failed)
         if seq % 1_000 == 0:

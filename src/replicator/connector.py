@@ -12,8 +12,9 @@ from parallax.adapters.kafka.settings import client_settings
 from parallax.domain.ids import TopicName, aggregate_cluster, regional_cluster
 from parallax.ports import TopicInfo
 from parallax.runtime.config import Config
+from replicator.batches.settling import settle
 from replicator.discovery import EnsureTargetTopic, KafkaSurveyor, chosen
-from replicator.layout import LayoutRecord, read_layout
+from replicator.layout import PATHS, LayoutRecord, fence, read_layout
 from replicator.lease import Lease, transactional_id
 from replicator.record_source import KafkaSource
 from replicator.record_target import KafkaTarget, batch_limit
@@ -32,6 +33,9 @@ class Connector(Protocol):
     @property
     def clock(self) -> Clock:
         """Time."""
+
+    def settle(self, lease: Lease) -> None:
+        """End what earlier owners' transactions were left hanging; older owners are fenced from now on."""
 
     def target(self, lease: Lease) -> TargetWriter:
         """The target, initialised: older owners are fenced from now on."""
@@ -65,9 +69,16 @@ class KafkaConnector:
         """This machine's time."""
         return self._clock
 
+    def settle(self, lease: Lease) -> None:
+        """Ask the partitions' leaders."""
+        settle(self._config, lease, PATHS)
+
     def target(self, lease: Lease) -> TargetWriter:
-        """A transactional producer, initialised."""
+        """A transactional producer, initialised; so are the ids of the other copy paths, before it."""
         cluster = aggregate_cluster(lease.route.target)
+        for path in PATHS:
+            if path != KafkaTarget.path:
+                fence(self._config, lease, path)
         admin = KafkaCluster(cluster, self._config.cluster(cluster), timeout_ms=_TOPIC_TIMEOUT_MS)
         topics = chosen(self._config.topics, admin.topics())
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}")

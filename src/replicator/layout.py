@@ -23,7 +23,8 @@ from parallax.domain.errors import ConfigError, NotFoundError
 from parallax.domain.ids import Route, TopicName, TopicPartition, aggregate_cluster
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
-from replicator.lease import shard_of, transactional_id
+from replicator.batches.settling import settle
+from replicator.lease import Lease, shard_of, transactional_id
 from replicator.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.state import PartitionState, encode
 from replicator.topics import TopicAdmin, compacted_plan, run_log_plan
@@ -184,6 +185,9 @@ def _move(
     reached("fenced")
     states: dict[TopicPartition, PartitionState] = {}
     for shard in range(to.previous_shards):
+        settle(
+            config, Lease(route, shard, to.previous_shards, to.layout - 1, epoch=0, deadline_unix_ms=0), PATHS
+        )
         states |= load_states(KafkaRunLog(config, route, shard), to.layout - 1)[0]
     for shard in range(to.shards):
         entry = encode(
@@ -197,6 +201,18 @@ def _move(
         with _Writer(settings, route, transactional_id(route, to.layout, shard)) as writer:
             writer.write(run_log_topic(config, route.source), shard, None, entry.SerializeToString())
         reached(f"snapshot {shard}")
+
+
+def fence(config: Config, lease: Lease, path: str) -> None:
+    """Fence whoever copies the lease's shard on this path.
+
+    Raises:
+        ClusterUnavailableError: the target cluster did not answer in time.
+    """
+    cluster = aggregate_cluster(lease.route.target)
+    settings = client_settings(config.cluster(cluster), client_id=f"parallax-{lease.route.source}")
+    with _Writer(settings, lease.route, transactional_id(lease.route, lease.layout, lease.shard, path)):
+        pass
 
 
 class _Writer:

@@ -23,9 +23,8 @@ from replicator.shard_ports import Clock, RecordBlock, RecordRefusedError, Targe
 from replicator.state import PartitionChange, PartitionState, encode
 from replicator.transaction import OpenTransaction
 
-MAX_RECORDS_PER_TRANSACTION = 40_000
-"""Were each record a run of its own, the run-log entry would still stay below Kafka's 1 MB."""
-_PATH = "record"
+MAX_RUNS_PER_TRANSACTION = 40_000
+"""With as many the run-log entry still stays below Kafka's 1 MB."""
 _IDLE_SHARE, _CHECK_SHARE = 0.75, 0.25
 """Of the watermark interval: a partition idle for the first gets a watermark, looked for every so often. Together
 no partition goes without a row for longer than the interval."""
@@ -100,7 +99,7 @@ class Ledger:
         """Whether the open transaction has reached a bound."""
         return self.open is not None and (
             self.open.size_bytes >= self._settings.commit_max_bytes
-            or self.open.records >= MAX_RECORDS_PER_TRANSACTION
+            or self.open.most_runs >= MAX_RUNS_PER_TRANSACTION
             or self._clock.monotonic_ms() - self.open.began_at_ms >= self._settings.commit_max_interval_ms
         )
 
@@ -192,7 +191,7 @@ class Ledger:
         entry = encode(
             layout=self._lease.layout,
             shard=self._lease.shard,
-            path=_PATH,
+            path=self._target.path,
             changes=list(changes),
             everything=after if snapshot else None,
             committed_at_ms=self._clock.now_ms(),

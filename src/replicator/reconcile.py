@@ -9,7 +9,7 @@ from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TopicId, T
 from parallax.domain.outcome import Outcome
 from parallax.ports import TopicInfo
 from replicator.lease import PartitionStatus, shard_of
-from replicator.shard_ports import LogEnd, OutOfRange, Survey
+from replicator.shard_ports import LogEnd, OutOfRange, ReadFrom, Survey
 from replicator.state import NO_TOPIC, PartitionState
 
 
@@ -184,3 +184,19 @@ def _cut(
     if nothing_copied and position is not None and log.high_watermark < min(position, state.source_next):
         return state.source_first
     return None
+
+
+def read_from(state: PartitionState, source_start: int, position: SourceOffset) -> ReadFrom:
+    """Where to read a partition.
+
+    Args:
+        state: the partition as committed.
+        source_start: the first offset that retention has left.
+        position: the settled position.
+    """
+    topic_id = state.lineage.source_topic_id
+    if source_start <= state.last_run_end:
+        # From the end of the last record on, and not of what was skipped after it: the source can then tell by the
+        # record's leader epoch whether its log is still the same up to there.
+        return ReadFrom(state.last_run_end, state.source_leader_epoch, topic_id)
+    return ReadFrom(position, UNKNOWN_EPOCH, topic_id)

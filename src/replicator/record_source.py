@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from parallax.adapters.kafka.cluster import topic_id
 from parallax.adapters.kafka.settings import Settings
+from parallax.domain.errors import PartitionStoppedError
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
@@ -23,6 +24,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from replicator.shard_ports import (
+    Damaged,
     EndReached,
     OutOfRange,
     ReadFrom,
@@ -33,6 +35,13 @@ from replicator.shard_ports import (
 )
 
 _DIVERGED = re.compile(r"broker end offset is (\d+) \(offset leader epoch (-?\d+)\)")
+_DAMAGED = frozenset(
+    {
+        KafkaError._BAD_MSG,  # noqa: SLF001 - librdkafka's local codes are named so
+        KafkaError._BAD_COMPRESSION,  # noqa: SLF001 - as above
+        KafkaError.INVALID_MSG,
+    }
+)
 _CHANGED_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)")
 
 
@@ -189,6 +198,11 @@ class KafkaSource:
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001 - as above
             if item is not None:
                 events.append(OutOfRange(item, None))
+        elif code in _DAMAGED:
+            # From here on nothing of the partition is taken in: librdkafka may go on behind the damage.
+            if item is not None:
+                self._taken.pop((item.topic, item.partition), None)
+                events.append(Damaged(item, self._damage(item, message, error)))
         elif code == KafkaError._LOG_TRUNCATION:  # noqa: SLF001 - as above
             found = _DIVERGED.search(error.str())
             if item is not None and found is not None:
@@ -197,3 +211,10 @@ class KafkaSource:
                 events.append(OutOfRange(item, None))
         else:
             events.append(Trouble(f"{self._cluster}: {error.str()} ({error.name()})"))
+
+    def _damage(self, item: TopicPartition, message: Message, error: KafkaError) -> PartitionStoppedError:
+        return PartitionStoppedError(
+            f"{self._cluster}: {item}: the batch at offset {message.offset()} is damaged: {error.str()} "
+            f"({error.name()}); nothing of it was copied (read it with another client: if that fails too, the "
+            "source's log is damaged)"
+        )

@@ -132,6 +132,7 @@ class KafkaTarget:
         self._commit_timeout_s = transaction_timeout_ms / 1_000
         self._acknowledged: dict[TopicPartition, list[int]] = {}
         self._callbacks: dict[TopicPartition, Callable[[KafkaError | None, Message], None]] = {}
+        self._partitions: dict[TopicName, int] = {}
         self._failed: tuple[TopicPartition, KafkaError] | None = None
         self._entry_offset: int | None = None
         self._admin = AdminClient({**settings, **FORGETFUL})
@@ -158,6 +159,8 @@ class KafkaTarget:
             "initialising the transactional id", self._producer.init_transactions, self._commit_timeout_s * 3
         )
 
+    path = "record"
+
     def begin(self) -> None:
         """Begin a transaction."""
         self._acknowledged = {}
@@ -170,6 +173,7 @@ class KafkaTarget:
         item = block.topic_partition
         callback = self._callbacks.get(item)
         if callback is None:
+            self._learn_of(item)
             callback = self._callbacks[item] = self._acknowledger(item)
         topic, partition, produce = str(item.topic), item.partition, self._producer.produce
         for record in block.records:
@@ -262,6 +266,17 @@ class KafkaTarget:
             self._producer.purge(blocking=False)
             self._producer.poll(0)
         del self._producer
+
+    def _learn_of(self, item: TopicPartition) -> None:
+        """Let the producer look at the topic again: by older metadata it would refuse a partition added since."""
+        if item.partition >= self._partitions.get(item.topic, 0):
+            found = self._call(
+                f"asking for the partitions of {item.topic}",
+                self._producer.list_topics,
+                str(item.topic),
+                self._timeout_s,
+            )
+            self._partitions[item.topic] = len(found.topics[str(item.topic)].partitions)
 
     def _acknowledger(self, item: TopicPartition) -> Callable[[KafkaError | None, Message], None]:
         append = self._acknowledged.setdefault(item, []).append

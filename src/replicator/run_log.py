@@ -76,10 +76,12 @@ def read_partition(
     span: tuple[int, int],
     *,
     timeout_ms: int,
+    committed: bool = True,
 ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """Committed records of ``[span[0], span[1])`` as (offset, key, value).
+    """Records of ``[span[0], span[1])`` as (offset, key, value).
 
-    Waits for transactions that are not decided yet: what is read is all that will ever be there.
+    Waits for transactions that are not decided yet: what is read is all that will ever be there. Unless
+    ``committed`` is false: then records of open and aborted transactions are read, too.
 
     Raises:
         ClusterUnavailableError: nothing came for ``timeout_ms``.
@@ -94,7 +96,7 @@ def read_partition(
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
             "fetch.wait.max.ms": 50,
         }
     )

@@ -10,16 +10,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 
-from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicPartition
+from parallax.domain.ids import SourceOffset, TopicPartition
 from parallax.runtime.config import Replicator
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 from replicator.ledger import Ledger
 from replicator.lineages import RunHistory, changes_for
 from replicator.pb.runlog_pb2 import Entry
-from replicator.reconcile import Decision, decide
+from replicator.questions import Questions
+from replicator.reconcile import Decision, decide, read_from
 from replicator.session_end import Counts, SessionError, Stop, TargetCut
 from replicator.shard_ports import (
     Clock,
+    Damaged,
     EndReached,
     OutOfRange,
     ReadFrom,
@@ -57,6 +59,7 @@ class ShardSession:
         goal: what an earlier session of this lease found to be the source's end (``available_now``).
         counts: where to count.
         committed: called with each committed entry and its offset in the run log.
+        stopped: called with each partition that can go no further because its source is damaged.
     """
 
     def __init__(
@@ -75,14 +78,16 @@ class ShardSession:
         goal: Mapping[TopicPartition, SourceOffset] | None = None,
         counts: Counts | None = None,
         committed: Callable[[int, Entry], None] = lambda _offset, _entry: None,
+        stopped: Callable[[Stop], None] = lambda _stop: None,
     ) -> None:
         self._lease = lease
         self._settings = settings
         self._source = source
         self._target = target
-        self._surveyor = surveyor
+        self._surveyor, self._questions = surveyor, Questions(surveyor, clock)
         self._clock = clock
         self._history = history
+        self._stopped = stopped
         self._stops = {stop.topic_partition: stop for stop in stops}
         self._cuts = {cut.topic_partition: cut for cut in cuts}
         self._behind: set[TopicPartition] = set(self._cuts)
@@ -99,10 +104,6 @@ class ShardSession:
         self._skipped_to: dict[TopicPartition, SourceOffset] = {}
         self._status: dict[TopicPartition, tuple[PartitionStatus, str]] = {}
         self._out_of_range: dict[TopicPartition, OutOfRange] = {}
-        self._survey_at = clock.monotonic_ms()
-        self._asked: dict[
-            int, tuple[dict[TopicPartition, SourceOffset], dict[TopicPartition, OutOfRange]]
-        ] = {}
         self.goal = goal
         self._ask()
 
@@ -130,11 +131,12 @@ class ShardSession:
         if survey is not None:
             self._reconcile(survey)
         now = self._clock.monotonic_ms()
-        if now - self._survey_at >= self._settings.discovery_interval_ms:
+        if now - self._questions.asked_at_ms >= self._settings.discovery_interval_ms:
             self._ask()
-        events = self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms(now))
-        for event in events:
+        for event in self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms(now)):
             self._take_in(event)
+            if self._ledger.full():
+                self.commit()
         if self._ledger.open is not None:
             self._target.serve()
         if self._commit_due() or self._ledger.watermarks_due():
@@ -193,12 +195,14 @@ class ShardSession:
                 self._let_go(event.topic_partition)
                 self._out_of_range[event.topic_partition] = event
                 self._ask()
+        elif isinstance(event, Damaged):
+            self._stop(event)
         elif isinstance(event, TopicChanged):
             for item in [item for item in self._taken if item.topic == event.topic]:
                 self._let_go(item)
             self._ask()
         else:
-            log.info("source", lease=str(self._lease), event=event.text)
+            log.info("source", lease=str(self._lease), told=event.text)
 
     def _copy(self, block: RecordBlock) -> None:
         item = block.topic_partition
@@ -228,6 +232,19 @@ class ShardSession:
             self._taken[item] = SourceOffset(block.offsets[-1] + 1)
         self._skipped_to.pop(item, None)
 
+    def _stop(self, event: Damaged) -> None:
+        """Copy the partition up to the damage, and no further in this lease: the others go on."""
+        item = event.topic_partition
+        if item in self._taken:
+            stop = Stop(item, self._ledger.states[item].lineage, self._taken[item], str(event.problem))
+            self._stops[item] = stop
+            self._status[item] = (PartitionStatus.STOPPED, stop.reason)
+            self._let_go(item)
+            self._stopped(stop)
+            log.warning(
+                "partition stops", lease=str(self._lease), problem=event.problem.code, reason=stop.reason
+            )
+
     def _let_go(self, item: TopicPartition) -> None:
         self._source.drop([item])
         self._taken.pop(item, None)
@@ -248,18 +265,15 @@ class ShardSession:
     # --- topics ------------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Ask for a survey; what is known now is remembered, because its answer will be compared with it."""
-        self._survey_at = self._clock.monotonic_ms()
-        ticket = self._surveyor.request()
-        self._asked = {number: asked for number, asked in self._asked.items() if number > ticket - 8}
-        positions = {item: state.source_next for item, state in self._ledger.states.items()}
-        self._asked[ticket] = (positions, dict(self._out_of_range))
+        self._questions.ask(
+            {item: state.source_next for item, state in self._ledger.states.items()}, self._out_of_range
+        )
 
     def _reconcile(self, survey: Survey) -> None:
         # Everything settled first: what is decided now holds for the states as committed.
         if self._ledger.open is not None:
             self.commit()
-        positions, out_of_range = self._asked.get(survey.ticket, ({}, {}))
+        positions, out_of_range = self._questions.known_at(survey.ticket)
         decisions = list(
             decide(
                 survey,
@@ -270,11 +284,12 @@ class ShardSession:
                 shard_count=self._lease.shard_count,
             )
         )
-        self._set_goal(survey)
+        if self.goal is None and self._lease.available_now and survey.source is not None:
+            self.goal = {item: found.stable_end for item, found in survey.source_logs.items()}
         for decision in decisions:
             item, status, reason = decision.topic_partition, decision.status, decision.reason
             stop = self._stop_of(item)
-            if stop is not None and self._ledger.states[item].source_next >= stop.source_next:
+            if stop is not None and self._position(item) >= stop.source_next:
                 status, reason = PartitionStatus.STOPPED, stop.reason
             if status is PartitionStatus.WAITING and item in self._taken:
                 continue
@@ -301,13 +316,7 @@ class ShardSession:
 
     def _stop_of(self, item: TopicPartition) -> Stop | None:
         stop, state = self._stops.get(item), self._ledger.states.get(item)
-        if stop is None or state is None or stop.lineage != state.lineage:
-            return None
-        return stop
-
-    def _set_goal(self, survey: Survey) -> None:
-        if self.goal is None and self._lease.available_now and survey.source is not None:
-            self.goal = {item: found.stable_end for item, found in survey.source_logs.items()}
+        return stop if stop is not None and state is not None and stop.lineage == state.lineage else None
 
     def _change(self, decisions: Mapping[TopicPartition, Decision]) -> None:
         """Commit the beginnings and losses that were decided, each with the target's end."""
@@ -335,14 +344,7 @@ class ShardSession:
             if decision.begins is not None and state.lineage != decision.begins.lineage:
                 continue  # not committed: the target's end was not to be had
             self._out_of_range.pop(item, None)
-            topic_id = state.lineage.source_topic_id
-            if decision.source_start <= state.last_run_end:
-                # From the end of the last record on, and not of what was skipped after it: the source can then
-                # tell by the record's leader epoch whether its log is still the same up to there.
-                taking[item] = ReadFrom(state.last_run_end, state.source_leader_epoch, topic_id)
-            else:
-                taking[item] = ReadFrom(self._position(item), UNKNOWN_EPOCH, topic_id)
-        for item, place in taking.items():
-            self._taken[item] = place.source_next
+            taking[item] = read_from(state, decision.source_start, self._position(item))
+        self._taken |= {item: place.source_next for item, place in taking.items()}
         if taking:
             self._source.take(taking)

@@ -12,7 +12,8 @@ from parallax.domain.ids import SourceOffset, TopicPartition
 from parallax.ports import MappingIndexWriter
 from parallax.runtime.config import Config
 from parallax.runtime.retry import RetryPolicy
-from replicator.connector import Connector, KafkaConnector, target_topic_creator
+from replicator.connector import Connector, target_topic_creator
+from replicator.copy_paths import connector_for
 from replicator.discovery import EnsureTargetTopic
 from replicator.index_writer import IndexFeed, IndexThread
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
@@ -73,7 +74,7 @@ def hold_lease(
         report: called about once a second, from this thread.
         ensure_target_topic: makes target topics fit source topics; None uses `replicator.topics`.
         end_asked: asked between two transactions; true ends the lease early.
-        connector: how to reach the clusters; None: over confluent-kafka.
+        connector: how to reach the clusters; None: by the configured copy path.
 
     Returns:
         What was done.
@@ -82,7 +83,7 @@ def hold_lease(
         FencedError: another owner or a newer layout has taken over; this one must not go on.
     """
     if connector is None:
-        connector = KafkaConnector(config, ensure_target_topic or target_topic_creator(config, lease))
+        connector = connector_for(config, ensure_target_topic or target_topic_creator(config, lease))
     feed: IndexFeed | None = None
     thread: IndexThread | None = None
     if index is not None:
@@ -259,6 +260,7 @@ class _Holder:
             if self._others_wrote(run_log):
                 raise FencedError(f"{lease}: another owner has written to the run log")
             # In this order: fence, look for a newer layout, read what is committed.
+            connector.settle(lease)
             target = connector.target(lease)
             doors.append(target)
             layout = connector.layout(lease)
@@ -286,6 +288,7 @@ class _Holder:
                 goal=memory.goal,
                 counts=memory.counts,
                 committed=self._note,
+                stopped=self._note_stop,
             )
             memory.waiting_for = ""
             return self._run(session)
@@ -322,6 +325,9 @@ class _Holder:
             self._feed.offer(offset, entry)
         if self._strangers is not None:
             self._strangers.note(entry)
+
+    def _note_stop(self, stop: Stop) -> None:
+        self._memory.stops[stop.topic_partition] = stop
 
     def _others_wrote(self, run_log: RunLogReader) -> bool:
         """Whether the run log has entries that this lease neither read nor wrote; one of unknown outcome is its own."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from parallax.domain.errors import PartitionStoppedError
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     SourceOffset,
@@ -39,6 +40,11 @@ class RecordBlock:
     records: Sequence[Any]
     size_bytes: int
     newest_timestamp_ms: int = -1
+
+    @property
+    def most_runs(self) -> int:
+        """No more runs than these can come of it: each record may stand alone on the target."""
+        return len(self.offsets)
 
     def before(self, source_next: SourceOffset) -> RecordBlock:
         """The records below ``source_next``; bytes are those of the whole block."""
@@ -76,6 +82,18 @@ class OutOfRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Damaged:
+    """What the source holds at the position is damaged; everything before it was handed out.
+
+    Attributes:
+        problem: names cluster, topic, partition and offset, and says what to do.
+    """
+
+    topic_partition: TopicPartition
+    problem: PartitionStoppedError
+
+
+@dataclass(frozen=True, slots=True)
 class TopicChanged:
     """The topic that is being read is no longer the one that was asked for; nothing of it was handed out."""
 
@@ -89,7 +107,7 @@ class Trouble:
     text: str
 
 
-SourceEvent = RecordBlock | EndReached | OutOfRange | TopicChanged | Trouble
+SourceEvent = RecordBlock | EndReached | OutOfRange | Damaged | TopicChanged | Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +204,10 @@ class TargetWriter(Protocol):
     Every method but ``close`` raises ``FencedError`` once another owner has initialised the same id, and
     ``ClusterUnavailableError`` when the outcome is unknown or bad: then the whole writer is thrown away.
     """
+
+    @property
+    def path(self) -> str:
+        """The copy path, ``record`` or ``batch``, as run-log entries name it."""
 
     def begin(self) -> None:
         """Begin a transaction."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from parallax.domain.errors import InvariantError
 from parallax.domain.ids import SourceOffset, TopicPartition
-from parallax.domain.run import Run, build_runs
+from parallax.domain.run import Run
+from replicator.offset_ranges import OffsetRanges, runs_of
 from replicator.shard_ports import RecordBlock
 from replicator.state import PartitionChange, PartitionState
 
@@ -14,13 +15,15 @@ from replicator.state import PartitionChange, PartitionState
 class OpenTransaction:
     """Source offsets sent so far, by partition and leader epoch."""
 
-    __slots__ = ("_ends", "_newest_ms", "_sent", "began_at_ms", "records", "size_bytes")
+    __slots__ = ("_ends", "_newest_ms", "_sent", "began_at_ms", "most_runs", "records", "size_bytes")
 
     def __init__(self, began_at_ms: float) -> None:
         self.began_at_ms = began_at_ms
         self.records = 0
         self.size_bytes = 0
-        self._sent: dict[TopicPartition, list[tuple[int, list[int]]]] = {}
+        self.most_runs = 0
+        """No more runs than these can come of it."""
+        self._sent: dict[TopicPartition, list[tuple[int, OffsetRanges]]] = {}
         self._ends: dict[TopicPartition, SourceOffset] = {}
         self._newest_ms: dict[TopicPartition, int] = {}
 
@@ -38,10 +41,11 @@ class OpenTransaction:
         if stretches and stretches[-1][0] == block.leader_epoch:
             stretches[-1][1].extend(block.offsets)
         else:
-            stretches.append((block.leader_epoch, list(block.offsets)))
+            stretches.append((block.leader_epoch, OffsetRanges(block.offsets)))
         self._ends.pop(block.topic_partition, None)
         self._newest_ms[block.topic_partition] = block.newest_timestamp_ms
         self.records += len(block.offsets)
+        self.most_runs += block.most_runs
         self.size_bytes += block.size_bytes
 
     def reached_end(self, item: TopicPartition, source_next: SourceOffset) -> None:
@@ -79,16 +83,14 @@ class OpenTransaction:
         stretches = self._sent[item]
         if sum(len(offsets) for _, offsets in stretches) != len(targets):
             raise InvariantError(f"A: {item}: {self.count(item)} records sent, {len(targets)} acknowledged")
+        acknowledged = targets if isinstance(targets, OffsetRanges) else OffsetRanges(targets)
         rows: list[Run] = []
         begin = 0
         previous = state.last_run_end
         for epoch, offsets in stretches:
             end = begin + len(offsets)
-            rows += build_runs(
-                offsets,
-                targets[begin:end],
-                previous_source_end=previous,
-                source_leader_epoch=epoch,
+            rows += runs_of(
+                offsets, acknowledged[begin:end], previous_source_end=previous, source_leader_epoch=epoch
             )
             previous = SourceOffset(offsets[-1] + 1)
             begin = end

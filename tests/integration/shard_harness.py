@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.support import Stack, poll_until, unique_name
 
+from parallax.domain.history import History
 from parallax.domain.ids import Lineage, RegionName, Route, TopicPartition
 from parallax.domain.run import LostRange, Run
 from parallax.ports import MappingIndexWriter
@@ -67,12 +68,21 @@ class Owner:
 class Harness:
     """Topics and leases of one route."""
 
-    def __init__(self, stack: Stack, topic: str) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        topic: str,
+        copy_path: str = "batch",
+        clusters: tuple[str, str] = ("regional-a", "aggregate-b"),
+        source_replicas: int = 1,
+    ) -> None:
         name = unique_name("r")
+        self.copy_path = copy_path
+        self.source_replicas = source_replicas
         self.topic = topic
         self.route = Route(RegionName(f"{name}s"), RegionName(f"{name}t"))
-        self.source = stack.bootstrap("regional-a")
-        self.target = stack.bootstrap("aggregate-b")
+        self.source = stack.bootstrap(clusters[0])
+        self.target = stack.bootstrap(clusters[1])
         self.source_admin = AdminClient({"bootstrap.servers": self.source})
         self.target_admin = AdminClient({"bootstrap.servers": self.target})
 
@@ -86,13 +96,18 @@ class Harness:
                 },
                 "cassandra": {"contact_points": ["127.0.0.1"]},
                 "topics": {"include": [f"{self.topic}.*"]},
-                "replicator": {"discovery_interval_ms": 1_000, "watermark_interval_ms": 300, **replicator},
+                "replicator": {
+                    "discovery_interval_ms": 1_000,
+                    "watermark_interval_ms": 300,
+                    "copy_path": self.copy_path,
+                    **replicator,
+                },
             }
         )
 
     def create(self, partitions: int = 1, topic: str | None = None, **settings: str) -> str:
         """Create the source topic; its id."""
-        return create(self.source_admin, topic or self.topic, partitions, settings)
+        return create(self.source_admin, topic or self.topic, partitions, settings, self.source_replicas)
 
     def lease(self, config: Config, *, shard: int = 0, shards: int = 1, available_now: bool = False) -> Lease:
         """A lease of the shard under the route's layout, which is made if need be."""
@@ -134,7 +149,7 @@ class Harness:
 
     def produce(self, values: Iterable[str], partition: int = 0, topic: str | None = None) -> None:
         """Write records whose value is also their key."""
-        producer = Producer({"bootstrap.servers": self.source, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.source, "enable.idempotence": True, "linger.ms": 5})
         for value in values:
             producer.produce(topic or self.topic, value=value, key=value, partition=partition)
         assert producer.flush(PATIENCE_S) == 0
@@ -165,12 +180,79 @@ class Harness:
         return dict(found)
 
 
-def create(admin: AdminClient, topic: str, partitions: int, settings: Mapping[str, str]) -> str:
+def seen(record: Record) -> tuple[Any, ...]:
+    """What a reader sees of a record, whoever set its time."""
+    key, value, headers, (_, timestamp_ms) = record
+    return key, value, headers, timestamp_ms
+
+
+def check_rows(harness: Harness, shards: int = 1, topic: str | None = None) -> int:
+    """Each run points at the same record on both sides, and each copied record is in one; how many there are."""
+    topic = topic or harness.topic
+    there = {(partition, offset): record for partition, offset, record in numbered(harness.source, topic)}
+    here = {(partition, offset): record for partition, offset, record in numbered(harness.target, topic)}
+    mapped = 0
+    for shard in range(shards):
+        for (item, lineage), (rows, lost) in harness.rows(shard).items():
+            if item.topic != topic:
+                continue
+            History(lineage, rows, lost)
+            for row in rows:
+                for index in range(row.count):
+                    mapped += 1
+                    source = there[item.partition, row.source_start + index]
+                    assert seen(here[item.partition, row.target_start + index]) == seen(source)
+    assert mapped == len(here)
+    return mapped
+
+
+def same_on_both_sides(harness: Harness, topic: str | None = None) -> int:
+    """Compare every record and every run; how many there are."""
+    topic = topic or harness.topic
+    there, here = content(harness.source, topic), content(harness.target, topic)
+    assert {partition: [seen(record) for record in records] for partition, records in here.items()} == {
+        partition: [seen(record) for record in records] for partition, records in there.items()
+    }
+    assert check_rows(harness, topic=topic) == sum(map(len, there.values()))
+    return sum(map(len, there.values()))
+
+
+def ends(bootstrap: str, topic: str) -> list[int]:
+    """High watermarks of the topic's two partitions; 0 while they are not there."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "ends",
+            "isolation.level": "read_uncommitted",
+            "log_level": 0,
+        }
+    )
+    try:
+        if consumer.list_topics(topic, timeout=10).topics[topic].error is not None:
+            return [0, 0]
+        found = (
+            consumer.get_watermark_offsets(KafkaPartition(topic, number), timeout=10) for number in (0, 1)
+        )
+        return [0 if pair is None else pair[1] for pair in found]
+    finally:
+        consumer.close()
+
+
+def hold_in_process(config: str, lease: Lease) -> None:
+    """Hold a lease in a process of its own, which a test may kill."""
+    hold_lease(lease, Config.model_validate_json(config), index=None, report=lambda _progress: None)
+
+
+def create(
+    admin: AdminClient, topic: str, partitions: int, settings: Mapping[str, str], replicas: int = 1
+) -> str:
     """Create a topic, also one of a name that is just being deleted; its id."""
 
     def attempt() -> bool:
         try:
-            admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings))])[topic].result()
+            admin.create_topics([NewTopic(topic, partitions, replicas, config=dict(settings))])[
+                topic
+            ].result()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False

@@ -7,19 +7,18 @@ import time
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
-from tests.integration.shard_harness import PATIENCE_S, Harness, content, numbered, until
+from tests.integration.shard_harness import PATIENCE_S, Harness, check_rows, content, until
 from tests.support import Stack
 
 from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.domain.errors import FencedError, StoreUnavailableError
-from parallax.domain.history import History
 from parallax.domain.ids import RoutePartition, TargetOffset, TopicName, TopicPartition
 from parallax.ports import RowBatch
 
 
-@pytest.fixture
-def harness(infrastructure: Stack, topic_name: str) -> Harness:
-    return Harness(infrastructure, topic_name)
+@pytest.fixture(params=["batch", "record"])
+def harness(infrastructure: Stack, topic_name: str, request: pytest.FixtureRequest) -> Harness:
+    return Harness(infrastructure, topic_name, request.param)
 
 
 def values(prefix: str, count: int) -> list[str]:
@@ -48,29 +47,6 @@ def produce_everything_there_is(harness: Harness) -> None:
             producer.abort_transaction()
         else:
             producer.commit_transaction()
-
-
-def check_rows(harness: Harness, shards: int = 1) -> int:
-    """Each run points at the same record on both sides, and each copied record is in one; how many there are."""
-    there = {
-        (partition, offset): record for partition, offset, record in numbered(harness.source, harness.topic)
-    }
-    here = {
-        (partition, offset): record for partition, offset, record in numbered(harness.target, harness.topic)
-    }
-    mapped = 0
-    for shard in range(shards):
-        for (item, lineage), (rows, lost) in harness.rows(shard).items():
-            if item.topic != harness.topic:
-                continue
-            History(lineage, rows, lost)
-            for row in rows:
-                for index in range(row.count):
-                    mapped += 1
-                    source = there[item.partition, row.source_start + index]
-                    assert here[item.partition, row.target_start + index] == source
-    assert mapped == len(here)
-    return mapped
 
 
 def test_records_arrive_as_they_are_and_the_run_log_maps_each(harness: Harness) -> None:

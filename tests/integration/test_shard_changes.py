@@ -19,9 +19,9 @@ from replicator.run_log import KafkaRunLog
 from replicator.strangers import StrangerWatch
 
 
-@pytest.fixture
-def harness(infrastructure: Stack, topic_name: str) -> Harness:
-    return Harness(infrastructure, topic_name)
+@pytest.fixture(params=["batch", "record"])
+def harness(infrastructure: Stack, topic_name: str, request: pytest.FixtureRequest) -> Harness:
+    return Harness(infrastructure, topic_name, request.param)
 
 
 def values(prefix: str, count: int) -> list[str]:

@@ -130,6 +130,8 @@ class SimTarget:
         if self._schedule.random.random() < 0.5:
             self._send()
 
+    path = "record"
+
     def serve(self) -> None:
         self._send()
 
@@ -294,6 +296,9 @@ class SimConnector:
     @property
     def clock(self) -> SimClock:
         return self._clock
+
+    def settle(self, lease: Lease) -> None:
+        """Markers are never lost here."""
 
     def target(self, lease: Lease) -> SimTarget:
         return SimTarget(self._schedule, self._target, lease, self._faults)

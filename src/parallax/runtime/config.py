@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -112,6 +112,12 @@ class Replicator(_Section):
 
     shards_per_route: Annotated[int, Field(ge=1, le=1_000)] = 1
     lease_epoch_s: Annotated[int, Field(ge=5)] = 600
+    copy_path: Literal["batch", "record"] = "batch"
+    """``batch`` passes whole batches on and opens only those that can't pass; ``record`` passes on record by record
+    (docs/decisions/0007-copy-paths.md)."""
+    fetch_ahead_max_bytes: Annotated[int, Field(ge=1_048_576)] = 64 * 1024 * 1024
+    """What one lease holds of the source, fetched and not yet sent, whatever the backlog; a single larger batch
+    still passes."""
     commit_min_interval_ms: Annotated[int, Field(ge=1)] = 20
     commit_max_interval_ms: Annotated[int, Field(ge=5)] = 100
     commit_max_bytes: Annotated[int, Field(ge=65_536)] = 16 * 1024 * 1024

@@ -1,0 +1,78 @@
+"""What the batch path hands from source to target: one batch of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from parallax.domain.ids import SourceOffset
+from replicator.batches.header import Batch, Place, split
+from replicator.batches.records import opened, packed
+from replicator.offset_ranges import OffsetRanges
+from replicator.shard_ports import RecordBlock
+
+
+@dataclass(frozen=True, slots=True)
+class BatchBlock(RecordBlock):
+    """One batch. ``records`` holds its bytes alone; ``offsets`` are those of its records at the source."""
+
+    place: Place = None  # type: ignore[assignment] # always given; a default only because the fields before have one
+
+    @property
+    def raw(self) -> memoryview:
+        """The batch."""
+        found: memoryview = self.records[0]
+        return found
+
+    @property
+    def most_runs(self) -> int:
+        """On the target its records follow one another."""
+        return len(self.offsets.ranges) if isinstance(self.offsets, OffsetRanges) else 1
+
+    def before(self, source_next: SourceOffset) -> BatchBlock:
+        """The records below ``source_next``."""
+        return self.part(0, sum(1 for offset in self.offsets if offset < source_next))
+
+    def part(self, begin: int, end: int) -> BatchBlock:
+        """The records with these numbers, in a batch of their own."""
+        if (begin, end) == (0, len(self.offsets)):
+            return self
+        (batch,) = split(self.raw, self.place)
+        inside = opened(batch, self.place)[begin:end]
+        offsets = self.offsets[begin:end]
+        if not inside:
+            return BatchBlock(
+                self.topic_partition, self.leader_epoch, (), (), 0, self.newest_timestamp_ms, self.place
+            )
+        raw = packed(inside, batch.compression)
+        return BatchBlock(
+            self.topic_partition,
+            self.leader_epoch,
+            offsets,
+            (memoryview(raw),),
+            len(raw),
+            inside[-1].timestamp,
+            self.place,
+        )
+
+    def within(self, largest_bytes: int) -> Iterator[BatchBlock]:
+        """The same records in batches that are not larger, as far as single records allow."""
+        count = len(self.offsets)
+        if len(self.raw) <= largest_bytes or count == 1:
+            yield self
+            return
+        for begin, end in ((0, count // 2), (count // 2, count)):
+            yield from self.part(begin, end).within(largest_bytes)
+
+
+def whole(batch: Batch, place: Place) -> BatchBlock:
+    """A batch that passes as it is."""
+    return BatchBlock(
+        place.topic_partition,
+        batch.leader_epoch,
+        range(batch.base_offset, batch.next_offset),
+        (batch.raw,),
+        len(batch.raw),
+        batch.max_timestamp,
+        place,
+    )

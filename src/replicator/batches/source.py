@@ -1,0 +1,325 @@
+"""The batch path's source: committed batches, fetched ahead and handed out as they are."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from kafka.errors import for_code
+
+from parallax.domain.ids import SourceOffset, TopicPartition
+from replicator.batches import messages
+from replicator.batches.block import BatchBlock, whole
+from replicator.batches.choose import AbortedRanges, Passage, choose
+from replicator.batches.header import CorruptBatchError, Place, split
+from replicator.batches.repack import Repacker
+from replicator.batches.transport import Connections, EventLoop, topic_uuid
+from replicator.shard_ports import (
+    Damaged,
+    EndReached,
+    OutOfRange,
+    ReadFrom,
+    RecordBlock,
+    SourceEvent,
+    TopicChanged,
+    Trouble,
+)
+
+FETCH_WAIT_MS = 100
+WHOLE_FROM_RECORDS = 64
+"""Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
+_RETRY_MS, _LONG_RETRY_MS = 100, 2_000
+_LEAST_PARTITION_BYTES = 256 * 1024
+"""Of one partition in one answer, however many share it."""
+_POLL_BYTES = 8 * 1024 * 1024
+"""What is handed out in one turn is no longer counted as fetched ahead."""
+_TELL_EVERY_S = 10.0
+"""So often it is said that the cluster has not been reached."""
+_OUT_OF_RANGE = 1
+_OTHER_TOPIC = frozenset({3, 100, 103})
+"""Unknown topic or partition, unknown topic id, inconsistent topic id."""
+_MOVED = frozenset({5, 6, 9, 74, 75, 76})
+"""Leader not available or not here any more, replica not available, epochs that differ, offset not available."""
+
+
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """A partition that is being read.
+
+    Attributes:
+        position: where the next fetch begins.
+        epoch: of the record before it.
+        told_end: the last end that was told.
+        retry_at_s: not before this (monotonic seconds); infinite once the partition has to be taken anew.
+    """
+
+    place: Place
+    topic: uuid.UUID
+    position: int
+    epoch: int
+    told_end: int = -1
+    high_watermark: int = -1
+    retry_at_s: float = 0.0
+
+
+_Event = tuple[_Reading | None, SourceEvent]
+"""An event, and what it is of: void once its partition is dropped or taken anew; None: of none."""
+
+
+class BatchSource:
+    """`SourceReader` that fetches raw batches; at most one fetch per broker is on its way.
+
+    Args:
+        loop: shared with the target, so that both go on whenever either waits.
+        connections: to the source's cluster; closed with this.
+        buffer_bytes: no fetch begins while more is waiting to be copied.
+        fetch_bytes: of one answer. A single larger batch still arrives.
+        whole_from_records: batches of fewer records are made into larger ones.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        connections: Connections,
+        *,
+        buffer_bytes: int,
+        fetch_bytes: int,
+        whole_from_records: int = WHOLE_FROM_RECORDS,
+    ) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._buffer_bytes = buffer_bytes
+        self._fetch_bytes = fetch_bytes
+        self._whole_from_records = whole_from_records
+        self._reading: dict[TopicPartition, _Reading] = {}
+        self._events: deque[_Event] = deque()
+        self._arrived: list[_Event] = []
+        self._waiting_bytes = 0
+        self._fetching: set[int] = set()
+        self._turn = 0
+        self._refresh: Any = None
+        self._tell_at_s = time.monotonic() + _TELL_EVERY_S
+
+    def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None:
+        """Begin to read at these positions."""
+        for item, place in positions.items():
+            self._reading[item] = _Reading(
+                Place(self._connections.cluster, item),
+                topic_uuid(place.topic_id),
+                place.source_next,
+                place.leader_epoch,
+            )
+        self._connections.watch({item.topic for item in positions})
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop reading these; what has arrived of them is passed over."""
+        for item in partitions:
+            self._reading.pop(item, None)
+
+    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+        """What has arrived."""
+        self._tell_if_away()
+        self._fetch()
+        self._loop.turn(0)
+        deadline_s = time.monotonic() + timeout_ms / 1_000
+        while not self._events:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                break
+            self._loop.turn(left_s * 1_000)
+            self._fetch()
+        result: list[SourceEvent] = []
+        records = size_bytes = 0
+        while self._events and records < max_records and size_bytes < _POLL_BYTES:
+            reading, event = self._events.popleft()
+            if isinstance(event, RecordBlock):
+                self._waiting_bytes -= event.size_bytes
+                size_bytes += event.size_bytes
+                records += len(event.offsets)
+            if reading is None or self._reading.get(reading.place.topic_partition) is reading:
+                result.append(event)
+        self._fetch()
+        return result
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """High watermarks as of the last fetch."""
+        found = ((item, self._reading.get(item)) for item in partitions)
+        return {
+            item: reading.high_watermark
+            for item, reading in found
+            if reading is not None and reading.high_watermark >= 0
+        }
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reading.clear()
+        self._events.clear()
+        self._connections.close()
+
+    # --- fetching ----------------------------------------------------------------------------------------------
+
+    def _fetch(self) -> None:
+        """Send a fetch to every leader that has none on its way, while there is room."""
+        if self._waiting_bytes >= self._buffer_bytes or not self._reading:
+            return
+        now = time.monotonic()
+        by_leader: dict[int, list[_Reading]] = {}
+        leaderless = False
+        for item, reading in self._reading.items():
+            if reading.retry_at_s > now:
+                continue
+            leader = self._connections.leader(item)
+            if leader is None:
+                leaderless = True
+            elif leader not in self._fetching:
+                by_leader.setdefault(leader, []).append(reading)
+        if leaderless:
+            self._ask_for_metadata()
+        for leader, readings in by_leader.items():
+            self._fetch_from(leader, readings)
+
+    def _fetch_from(self, leader: int, readings: list[_Reading]) -> None:
+        # Each answer begins with another partition: the first always gets a whole batch, however large.
+        self._turn += 1
+        begin = self._turn % len(readings)
+        asked = {
+            (reading.topic, reading.place.topic_partition.partition): (reading, reading.position)
+            for reading in readings[begin:] + readings[:begin]
+        }
+        request = messages.fetch(
+            ((topic, partition, at, reading.epoch) for (topic, partition), (reading, at) in asked.items()),
+            wait_ms=FETCH_WAIT_MS,
+            most_bytes=self._fetch_bytes,
+            partition_bytes=max(_LEAST_PARTITION_BYTES, self._fetch_bytes // len(asked)),
+        )
+        self._fetching.add(leader)
+
+        def answered(answer: Any) -> None:
+            self._fetching.discard(leader)
+            self._take_in(answer, asked)
+            self._fetch()
+
+        def failed(_error: Exception) -> None:
+            self._fetching.discard(leader)
+            self._later((reading for reading, _ in asked.values()), _RETRY_MS)
+            self._ask_for_metadata()
+
+        self._connections.send(leader, request, answered, failed)
+
+    def _take_in(self, answer: Any, asked: Mapping[tuple[uuid.UUID, int], tuple[_Reading, int]]) -> None:
+        if answer.error_code:
+            self._later((reading for reading, _ in asked.values()), _RETRY_MS)
+            self._ask_for_metadata()
+            return
+        arrived = []
+        for topic in answer.responses:
+            for part in topic.partitions:
+                found = asked.get((topic.topic_id, part.partition_index))
+                if found is None:
+                    continue
+                reading, asked_at = found
+                item = reading.place.topic_partition
+                if self._reading.get(item) is reading and reading.position == asked_at:
+                    self._arrived = []
+                    self._take_in_partition(reading, part)
+                    arrived.append(self._arrived)
+        # In turn, because a Produce request holds one batch of each partition.
+        self._events.extend(event for turn in zip_longest(*arrived) for event in turn if event is not None)
+
+    def _take_in_partition(self, reading: _Reading, part: Any) -> None:
+        item = reading.place.topic_partition
+        if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
+            diverged = SourceOffset(part.diverging_epoch.end_offset)
+            self._stop(reading, OutOfRange(item, diverged, part.diverging_epoch.epoch))
+        elif part.error_code == _OUT_OF_RANGE:
+            self._stop(reading, OutOfRange(item, None))
+        elif part.error_code in _OTHER_TOPIC:
+            self._look_at_topic(reading)
+        elif part.error_code in _MOVED:
+            self._later([reading], _RETRY_MS)
+            self._ask_for_metadata()
+        elif part.error_code:
+            self._trouble(reading, f"{reading.place.cluster}: {item}: {for_code(part.error_code).__name__}")
+        else:
+            reading.high_watermark = part.high_watermark
+            try:
+                self._batches(reading, part)
+            except CorruptBatchError as error:
+                self._stop(reading, Damaged(item, error))
+                return
+            stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
+            if reading.position >= stable and reading.position > reading.told_end:
+                reading.told_end = reading.position
+                self._arrived.append((reading, EndReached(item, SourceOffset(reading.position))))
+
+    def _batches(self, reading: _Reading, part: Any) -> None:
+        aborted = AbortedRanges(
+            (range_.producer_id, range_.first_offset) for range_ in part.aborted_transactions or ()
+        )
+        gathered = Repacker(reading.place)
+        try:
+            for batch in split(part.records or b"", reading.place, at_offset=reading.position):
+                hidden = aborted.hides(batch, reading.place)
+                passage = Passage.DROPPED if hidden else choose(batch, reading.position)
+                if passage is Passage.WHOLE and batch.count >= self._whole_from_records:
+                    self._hand_out_gathered(reading, gathered)
+                    self._hand_out(reading, whole(batch, reading.place))
+                elif passage is not Passage.DROPPED:
+                    if not gathered.takes(batch):
+                        self._hand_out_gathered(reading, gathered)
+                    gathered.add(batch, reading.position, passage)
+                reading.position, reading.epoch = batch.next_offset, batch.leader_epoch
+        finally:
+            # Also when a damaged batch ends it: what stands before that is copied.
+            self._hand_out_gathered(reading, gathered)
+
+    def _hand_out_gathered(self, reading: _Reading, gathered: Repacker) -> None:
+        block = gathered.block()
+        if block is not None:
+            self._hand_out(reading, block)
+
+    def _hand_out(self, reading: _Reading, block: BatchBlock) -> None:
+        self._waiting_bytes += block.size_bytes
+        self._arrived.append((reading, block))
+
+    # --- what goes wrong ---------------------------------------------------------------------------------------
+
+    def _stop(self, reading: _Reading, event: OutOfRange | Damaged) -> None:
+        reading.retry_at_s = float("inf")
+        self._arrived.append((reading, event))
+
+    def _trouble(self, reading: _Reading, text: str) -> None:
+        self._later([reading], _LONG_RETRY_MS)
+        self._arrived.append((None, Trouble(text)))
+
+    def _tell_if_away(self) -> None:
+        if time.monotonic() >= self._tell_at_s and self._connections.problem:
+            self._tell_at_s = time.monotonic() + _TELL_EVERY_S
+            self._events.append((None, Trouble(f"{self._connections.cluster}: {self._connections.problem}")))
+
+    def _later(self, readings: Iterable[_Reading], delay_ms: int) -> None:
+        for reading in readings:
+            reading.retry_at_s = max(reading.retry_at_s, time.monotonic() + delay_ms / 1_000)
+        # The loop may sleep longer than that otherwise.
+        self._loop.after(delay_ms, self._fetch)
+
+    def _ask_for_metadata(self) -> None:
+        if self._refresh is None or self._refresh.is_done:
+            self._refresh = self._connections.refresh()
+
+    def _look_at_topic(self, reading: _Reading) -> None:
+        """The broker does not know the topic's id: another topic of the name may have taken its place."""
+        topic = reading.place.topic_partition.topic
+        current = self._connections.topic_id(topic)
+        if current is None or current == reading.topic or current.int == 0:
+            self._later([reading], _RETRY_MS)
+            self._ask_for_metadata()
+            return
+        self._arrived.append((None, TopicChanged(topic)))
+        for item in [item for item in self._reading if item.topic == topic]:
+            del self._reading[item]

@@ -1,0 +1,153 @@
+"""Transactions whose markers the cluster has lost: made by not telling the coordinator of their partitions.
+
+The brokers' check that a partition belongs to a transaction is off meanwhile: with it, no client could do that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import pytest
+from confluent_kafka import IsolationLevel
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import OffsetSpec
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from tests.integration.shard_harness import Harness, check_rows
+from tests.support import Stack, poll_until
+
+from parallax.domain.errors import ClusterUnavailableError
+from parallax.domain.ids import TopicPartition
+from replicator.batches import connector
+from replicator.batches.coordinator import Coordinator
+from replicator.batches.rewrite import ProducerState
+
+PARTITIONS = 2
+VERIFICATION = "transaction.partition.verification.enable"
+
+
+@pytest.fixture
+def harness(infrastructure: Stack, topic_name: str) -> Iterator[Harness]:
+    made = Harness(infrastructure, topic_name)
+    verify(made.target, "false")
+    yield made
+    verify(made.target, "true")
+
+
+def verify(bootstrap_servers: str, value: str) -> None:
+    """Turn the brokers' check on or off: a dynamic setting, which takes a moment."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    try:
+        broker = ConfigResource(ConfigResourceType.BROKER, "1", {VERIFICATION: value})
+        admin.alter_configs([broker])
+        asked = ConfigResource(ConfigResourceType.BROKER, "1", [VERIFICATION])
+        poll_until(
+            lambda: admin.describe_configs([asked])["broker"]["1"][VERIFICATION]["value"] == value,
+            30,
+            VERIFICATION,
+        )
+    finally:
+        admin.close()
+
+
+class Loss:
+    """Once, in the first transaction with records: which partitions get their marker, which one, and then the end.
+
+    Args:
+        told: whether the coordinator hears of a partition, so that it writes its marker.
+        committed: which marker that is.
+        entry_written: whether the owner lives long enough to append the entry.
+    """
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        harness: Harness,
+        told: Collection[int],
+        *,
+        committed: bool,
+        entry_written: bool = True,
+    ) -> None:
+        self.done = False
+        self._concerned = False
+        real_add, real_end = Coordinator.add, Coordinator.end
+
+        def add(this: Coordinator, items: Collection[TopicPartition], producer: ProducerState) -> None:
+            mine = [item for item in items if item.topic == harness.topic]
+            self._concerned = self._concerned or (bool(mine) and not self.done)
+            if self.done or not self._concerned:
+                real_add(this, items, producer)
+                return
+            if not mine and not entry_written:
+                self._die()
+            if heard := [item for item in mine if item.partition in told]:
+                real_add(this, heard, producer)
+
+        def end(this: Coordinator, producer: ProducerState, *, committed: bool) -> None:
+            if self.done or not self._concerned:
+                real_end(this, producer, committed=committed)
+                return
+            if told:
+                real_end(this, producer, committed=decided)
+            self._die()
+
+        decided = committed
+        monkeypatch.setattr(connector, "has_newest_transactions", lambda _connections: False)
+        monkeypatch.setattr(Coordinator, "add", add)
+        monkeypatch.setattr(Coordinator, "end", end)
+
+    def _die(self) -> None:
+        self.done, self._concerned = True, False
+        raise ClusterUnavailableError("the cluster died here")
+
+
+def everything(prefix: str) -> dict[int, list[str]]:
+    return {number: [f"{prefix}{number}-{index}" for index in range(50)] for number in range(PARTITIONS)}
+
+
+def stable_ends(harness: Harness, isolation: IsolationLevel) -> list[int]:
+    request = {KafkaPartition(harness.topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}  # type: ignore[no-untyped-call] # the library leaves it untyped
+    answers = harness.target_admin.list_offsets(request, isolation_level=isolation)
+    return [future.result(timeout=30).offset for future in answers.values()]
+
+
+@pytest.mark.parametrize("path", ["batch", "record"])
+@pytest.mark.parametrize(
+    ("told", "committed", "entry_written"),
+    [
+        pytest.param([], True, True, id="no-marker"),
+        pytest.param([0], True, True, id="one-committed"),
+        pytest.param([0], False, True, id="one-aborted"),
+        pytest.param([], False, False, id="no-entry"),
+    ],
+)
+def test_the_next_session_ends_it_as_it_must_and_copies_each_record_once(
+    harness: Harness,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    told: list[int],
+    committed: bool,
+    entry_written: bool,
+    path: str,
+) -> None:
+    harness.create(PARTITIONS)
+    first, second, third = everything("a"), everything("b"), everything("c")
+    for number in range(PARTITIONS):
+        harness.produce(first[number], number)
+    harness.copy_now()
+    for number in range(PARTITIONS):
+        harness.produce(second[number], number)
+    with monkeypatch.context() as patched:
+        loss = Loss(patched, harness, told, committed=committed, entry_written=entry_written)
+        owner = harness.own(harness.config(commit_min_interval_ms=300))
+        poll_until(lambda: loss.done, 30, "a transaction that hangs")
+        owner.finish()
+    harness.copy_path = path
+    for number in range(PARTITIONS):
+        harness.produce(third[number], number)
+    harness.copy_now()
+    assert harness.copied() == {number: first[number] + second[number] + third[number] for number in first}
+    check_rows(harness)
+    assert stable_ends(harness, IsolationLevel.READ_COMMITTED) == stable_ends(
+        harness, IsolationLevel.READ_UNCOMMITTED
+    )
