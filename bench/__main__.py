@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from confluent_kafka import KafkaException
 from rich.console import Console
 
 from bench.report import LEAST_MIRRORMAKER_RECORDS_PER_S
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with View(sum(rounds_of(row, settings) for row, settings in rows), console) as view:
         try:
             report = Bench(directory, view, resume=bool(options.row)).play(rows)
-        except (ParallaxError, ProduceRefusedError) as error:
+        except (ParallaxError, ProduceRefusedError, KafkaException) as error:
             view.tell(f"[red]{type(error).__name__}[/red]: {error}")
             return 1
     name = "report.json" if not options.row else f"report-{slug(options.row)}.json"

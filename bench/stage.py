@@ -146,8 +146,8 @@ class Stage:
         try:
             for future in self._admin(cluster).create_topics([NewTopic(topic, partitions, 1)]).values():
                 future.result(timeout=_ANSWER_S)
-        except KafkaException as error:
-            raise BenchError(f"{cluster}: topic {topic} was not created: {error}") from error
+        except (KafkaException, TimeoutError) as error:
+            raise BenchError(f"{cluster}: topic {topic} was not created: {error!r}") from error
         ends = EndOffsets(self.bootstrap(cluster), topic, partitions)
         await_true(lambda: ends.ask() is not None, _ANSWER_S, f"{cluster}: topic {topic} did not get ready")
 
@@ -164,9 +164,11 @@ class Stage:
         for topic, future in admin.delete_topics(there).items():
             try:
                 future.result(timeout=_ANSWER_S)
+            except TimeoutError as error:
+                raise BenchError(f"{cluster}: topic {topic} was not deleted in time") from error
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise BenchError(f"{cluster}: topic {topic} was not deleted: {error}") from error
+                    raise BenchError(f"{cluster}: topic {topic} was not deleted: {error!r}") from error
         await_true(
             lambda: not self.topics(cluster) & set(there), _GONE_WITHIN_S, f"{cluster}: {there} did not go"
         )
@@ -176,7 +178,7 @@ class Stage:
         try:
             return set(self._admin(cluster).list_topics(timeout=_ANSWER_S).topics)
         except KafkaException as error:
-            raise BenchError(f"{cluster} does not answer: {error}") from error
+            raise BenchError(f"{cluster} does not answer: {error!r}") from error
 
     def stop(self, cluster: str) -> None:
         """Stop a cluster that is needed no more."""
@@ -217,8 +219,8 @@ class Stage:
         try:
             for future in self._admin(cluster).incremental_alter_configs([resource]).values():
                 future.result(timeout=_ANSWER_S)
-        except KafkaException as error:
-            raise BenchError(f"{cluster}: broker settings were not taken: {error}") from error
+        except (KafkaException, TimeoutError) as error:
+            raise BenchError(f"{cluster}: broker settings were not taken: {error!r}") from error
 
 
 def await_true(condition: Callable[[], bool], within_s: float, problem: str) -> None:
