@@ -50,6 +50,9 @@ def build_config(layout: StackLayout) -> dict[str, Any]:
             "checkpoint_directory": str(layout.directory / "data" / "spark-checkpoint"),
             # New topics appear all the time on a developer's machine.
             "discovery_interval_ms": 1_000,
+            # Each transaction costs all parts some work, and two regions share a few cores here.
+            "commit_min_interval_ms": 100,
+            "commit_max_interval_ms": 200,
         },
     }
     return _merged(config, spec.config)

@@ -21,7 +21,7 @@ from parallax.domain.errors import ParallaxError
 _EVERY_S = 0.5
 _ASK_EVERY_S = 1.0
 _RATE_OVER = 8
-_ANSWER_MS = 2_000
+_ANSWER_MS = 5_000
 
 
 @dataclass(slots=True)

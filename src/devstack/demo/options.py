@@ -30,7 +30,7 @@ class DemoOptions:
     """
 
     records: int = 220_000
-    per_s: float = 1_200.0
+    per_s: float = 900.0
     busy_s: float = 10.0
     partitions: int = 3
     topic: str = "trips"

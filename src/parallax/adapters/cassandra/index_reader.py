@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS
 from parallax.adapters.cassandra.codec import PackedRows, unpack
 from parallax.adapters.cassandra.connection import CassandraConnection, Request
 from parallax.adapters.cassandra.index_writer import LineageKey, lineage_key
+from parallax.adapters.cassandra.ways import Order, Way, WayMemory
 from parallax.adapters.row_order import around_source, around_target, by_target, ordered
 from parallax.domain.ids import (
     Lineage,
@@ -27,7 +27,6 @@ _NEIGHBOURS = 4
 _MORE_NEIGHBOURS = 128
 _ENOUGH_COARSE_ROWS = 1_500
 _BATCHES_PER_READ = 512
-_HIGHEST = (1 << 63) - 1
 _KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
 _DESCENDING = {
     "target": "target_start DESC, source_start DESC",
@@ -35,37 +34,18 @@ _DESCENDING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """The coarse rows on both sides of an offset, and the hours that hold the fine rows between them."""
-
-    floor: StampedRow | None
-    successor: StampedRow | None
-    newest: StampedRow | None
-
-    @property
-    def rows(self) -> list[Run]:
-        return [item.row for item in (self.floor, self.successor, self.newest) if item is not None]
-
-    @property
-    def hours(self) -> list[int]:
-        ends = (self.floor, self.successor if self.successor is not None else self.newest)
-        return sorted({item.committed_at_ms // HOUR_MS for item in ends if item is not None})
-
-    @property
-    def lowest_target(self) -> int:
-        return self.floor.row.target_start if self.floor is not None else 0
-
-    @property
-    def highest_target(self) -> int:
-        return self.successor.row.target_start if self.successor is not None else _HIGHEST
-
-
 class IndexReader:
-    """Reads rows. Every look-up is a few reads by primary key or of a bounded slice."""
+    """Reads rows. Every look-up is a few reads by primary key or of a bounded slice.
 
-    def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
+    Args:
+        connection: to the store.
+        keyspace: where the tables are.
+        ways: remembers which coarse rows surround an offset; None: they are always read anew.
+    """
+
+    def __init__(self, connection: CassandraConnection, keyspace: str, ways: WayMemory | None = None) -> None:
         self._connection = connection
+        self._ways = ways
         self._topics_cql = f"SELECT topic FROM {keyspace}.route_topics WHERE route = ?"
         self._lineages_cql = (
             f"SELECT partition, lineage, body FROM {keyspace}.lineages WHERE route = ? AND topic = ?"
@@ -157,7 +137,16 @@ class IndexReader:
             rows = around_source(self._fine_around(key, "source", source, way, _MORE_NEIGHBOURS), source)
         return rows
 
-    def _way(self, key: LineageKey, order: str, offset: int) -> _Way:
+    def _way(self, key: LineageKey, order: Order, offset: int) -> Way:
+        if self._ways is None:
+            return self._read_way(key, order, offset)
+        way = self._ways.find(key, order, offset)
+        if way is None:
+            way = self._read_way(key, order, offset)
+            self._ways.keep(key, order, way)
+        return way
+
+    def _read_way(self, key: LineageKey, order: Order, offset: int) -> Way:
         days_select = self._connection.prepare(self._days_cql)
         newest_select = self._connection.prepare(self._newest_row_cql)
         day_rows, newest_rows = self._connection.run_all([(days_select, key), (newest_select, key)])
@@ -175,9 +164,9 @@ class IndexReader:
             if below:
                 floor = _stamped(below[0][0])
                 break
-        return _Way(floor, successor, newest)
+        return Way(floor, successor, newest)
 
-    def _fine_around(self, key: LineageKey, order: str, offset: int, way: _Way, limit: int) -> list[Run]:
+    def _fine_around(self, key: LineageKey, order: Order, offset: int, way: Way, limit: int) -> list[Run]:
         floor = self._connection.prepare(self._fine_floor_cql[order])
         successor = self._connection.prepare(self._fine_successor_cql[order])
         requests: list[Request] = []
@@ -219,7 +208,7 @@ class IndexReader:
         beyond = tuple(row for row in rows if row.target_end > start)
         return RowPage(beyond, TargetOffset(max(complete_to, start)))
 
-    def _coarse_from(self, key: LineageKey, way: _Way, start: int) -> tuple[list[StampedRow], int | None]:
+    def _coarse_from(self, key: LineageKey, way: Way, start: int) -> tuple[list[StampedRow], int | None]:
         """Coarse rows from the floor on, and the offset below which they are all there (None: at the end)."""
         select = self._connection.prepare(self._coarse_page_cql)
         first_day = way.floor.committed_at_ms // DAY_MS if way.floor is not None else 0
@@ -235,7 +224,7 @@ class IndexReader:
         return found, None
 
     def _fine_from(
-        self, key: LineageKey, hours: Sequence[int], way: _Way, start: int, limit: int
+        self, key: LineageKey, hours: Sequence[int], way: Way, start: int, limit: int
     ) -> tuple[list[Run], int | None]:
         """Fine rows from the floor on, and the offset below which they are all there (None: at the end)."""
         first = self._first_batch_for(key, way, start)
@@ -257,7 +246,7 @@ class IndexReader:
                 cursor = last
         return found, None
 
-    def _first_batch_for(self, key: LineageKey, way: _Way, start: int) -> int:
+    def _first_batch_for(self, key: LineageKey, way: Way, start: int) -> int:
         """Where to begin so that no fine row is missed that holds ``start``."""
         select = self._connection.prepare(self._fine_floor_cql["target"])
         answers = self._connection.run_all([(select, (*key, hour, start, _NEIGHBOURS)) for hour in way.hours])

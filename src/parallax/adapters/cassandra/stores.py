@@ -10,15 +10,18 @@ from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.adapters.cassandra.index_reader import IndexReader
 from parallax.adapters.cassandra.index_writer import IndexWriter
 from parallax.adapters.cassandra.schema import keyspace_of, require_schema
+from parallax.adapters.cassandra.ways import WayMemory
 from parallax.runtime.config import Cassandra, Index
 
 
 class CassandraMappingIndex(IndexWriter, IndexReader):
     """Both sides of the mapping index."""
 
-    def __init__(self, connection: CassandraConnection, keyspace: str, settings: Index) -> None:
+    def __init__(
+        self, connection: CassandraConnection, keyspace: str, settings: Index, ways: WayMemory | None
+    ) -> None:
         IndexWriter.__init__(self, connection, keyspace, settings)
-        IndexReader.__init__(self, connection, keyspace)
+        IndexReader.__init__(self, connection, keyspace, ways)
 
 
 class CassandraStores:
@@ -26,9 +29,14 @@ class CassandraStores:
 
     A process can therefore start while Cassandra is away: calls raise `StoreUnavailableError` until it is back, and
     `ConfigError` while its keyspace lacks the schema. Not to be carried across a fork.
+
+    Args:
+        cassandra: where the store is.
+        index: how the mapping is kept.
+        ways: see `IndexReader`; for readers that ask about the same places again and again.
     """
 
-    def __init__(self, cassandra: Cassandra, index: Index) -> None:
+    def __init__(self, cassandra: Cassandra, index: Index, ways: WayMemory | None = None) -> None:
         """Nothing is asked yet.
 
         Raises:
@@ -36,7 +44,7 @@ class CassandraStores:
         """
         keyspace = keyspace_of(cassandra)
         self._connection = CassandraConnection(cassandra, lambda session: require_schema(session, keyspace))
-        self.index = CassandraMappingIndex(self._connection, keyspace, index)
+        self.index = CassandraMappingIndex(self._connection, keyspace, index, ways)
         self.groups = CassandraGroupStore(self._connection, keyspace)
 
     def connect(self) -> None:
