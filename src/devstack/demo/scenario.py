@@ -40,7 +40,7 @@ _NARROW_SHARE = 0.3
 """The far route gets this share of region a's rate in its busy stretches."""
 _SLOW_SHARE = 0.85
 """The groups are held to this share of the flow in busy stretches, so that they have a lag."""
-_LEAST_PENDING_S = 1.0
+_LEAST_PENDING_S = 3.0
 """The kill waits until so many seconds' worth of region a's busy rate is pending: it must not have come by then."""
 _LEAST_LAG_OFFSETS = 200
 
