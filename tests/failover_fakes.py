@@ -68,7 +68,8 @@ class FakeConsumer:
         self._rebalances.append((kind, list(keys)))
 
     def unsubscribe(self) -> None:
-        self._rebalances.append(("revoke", list(self.positions)))
+        if self._callbacks:
+            self._rebalances.append(("revoke", list(self.positions)))
 
     def poll(self, timeout: float) -> Message | None:
         messages = self.consume(1, timeout)
@@ -82,7 +83,10 @@ class FakeConsumer:
             return []
         while self._rebalances:
             kind, keys = self._rebalances.pop(0)
-            self._callbacks[kind](self, [TopicPartition(*key) for key in keys])
+            places = [TopicPartition(*key) for key in keys]
+            self._callbacks[kind](self, places)
+            if kind != "assign":
+                self.incremental_unassign(places)  # as confluent-kafka does where the callback did not
         found: list[Message] = []
         idle = 0
         keys = sorted(self.positions)

@@ -160,6 +160,9 @@ class KafkaSurveyor:
             refused[there.topic] = str(error)
         except ParallaxError as error:
             log.warning("target topic", lease=str(self._lease), topic=there.topic, problem=str(error))
+        else:
+            # It fits now: if the source has more partitions at the next look, it has grown meanwhile.
+            self._replicated.add(there.topic)
         return True
 
     def _logs(self, topics: Mapping[TopicName, TopicInfo]) -> dict[TopicPartition, LogEnd]:

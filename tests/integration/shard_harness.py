@@ -234,6 +234,8 @@ def ends(bootstrap: str, topic: str) -> list[int]:
             consumer.get_watermark_offsets(KafkaPartition(topic, number), timeout=10) for number in (0, 1)
         )
         return [0 if pair is None else pair[1] for pair in found]
+    except KafkaException:  # a topic that was just created may have no leader yet
+        return [0, 0]
     finally:
         consumer.close()
 

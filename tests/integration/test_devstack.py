@@ -134,7 +134,7 @@ def detached(tmp_path_factory: pytest.TempPathFactory) -> StackClient:
 
 
 @pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
-@pytest.mark.stack
+@pytest.mark.stack("infrastructure")
 class TestDetachedStack:
     """One stack through its life, in order; it runs beside the one of `infrastructure`."""
 

@@ -16,11 +16,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support import Stack, unique_name
 
+from devstack.workload.distance import NarrowLink
 from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
 
 PARTITIONS = 3
 WITHIN_S = 90.0
 PER_SECOND = {"a": 100, "b": 500}
+FAR_BYTES_PER_S = 2_000
+"""Less than region a's stream, and a minute for the burst."""
 
 
 class Traffic:
@@ -176,13 +179,14 @@ def test_failover_under_load_with_the_far_route_behind_and_back(
         reader = reader_at(stack, "a", topic_name, events)
         reader.poll_more(1_000)
 
-        # Nothing reaches b for a while, so that b lacks records that were consumed in a.
-        stack.stop("aggregate-b")
+        # Little of a reaches b for a while, so that b lacks records that were consumed in a.
+        far_route = NarrowLink(stack.bootstrap("regional-a"), "parallax-b")
+        far_route.narrow(FAR_BYTES_PER_S)
         traffic.burst(stack, "a", 3_000)
         reader.poll_more(4_000)
-        stack.start("aggregate-b")
         stack.kill("aggregate-a")
         failover_s = reader.move("b")
+        far_route.widen()
         reader.poll_more(2_000)
 
         stack.start("aggregate-a")

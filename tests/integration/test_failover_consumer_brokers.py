@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.failover_fakes import FakeCluster, FakeService, Record, record_of
-from tests.support import Stack, unique_name
+from tests.support import Stack, poll_until, unique_name
 
 from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
 
@@ -39,7 +39,15 @@ class RealWorld:
     def _ask_coordinator(self, region: str) -> None:
         """A cluster that never had a group creates its topic of offsets first, which takes seconds."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap(region), "group.id": unique_name("first")})
-        consumer.committed([TopicPartition(self.topic, 0)], timeout=WITHIN_S)
+
+        def answered() -> bool:
+            try:
+                consumer.committed([TopicPartition(self.topic, 0)], timeout=WITHIN_S)
+            except KafkaException:  # whoever coordinates is still being found out
+                return False
+            return True
+
+        poll_until(answered, WITHIN_S, f"the coordinator of aggregate-{region}")
         consumer.close()
 
     def write(self, region: str, partition: int, records: Sequence[Record]) -> None:

@@ -44,6 +44,21 @@ def test_a_move_from_a_dead_cluster_loses_nothing_and_repeats_nothing(world: Wor
     assert consumer.skipped_records == 3
 
 
+def test_each_consumer_takes_its_own_place_again_unless_the_application_names_it(world: World) -> None:
+    world.log("a").extend(A[:3])
+    world.log("b").extend(A[:3])
+    world.start("a")
+    world.poll_records(1)
+    world.move("b")
+    world.poll_records(1)
+    first, second = (inner.config["group.instance.id"] for inner in world.inner)
+    assert first == second
+    world.start("a")
+    assert world.inner[-1].config["group.instance.id"] != first
+    world.start("a", {"group.instance.id": "mine"})
+    assert world.inner[-1].config["group.instance.id"] == "mine"
+
+
 def test_a_move_does_not_wait_for_the_cluster_that_it_leaves(world: World) -> None:
     world.log("a").extend(A)
     world.log("b").extend(A)

@@ -68,7 +68,7 @@ class Engine:
         )
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
         self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
-        self._leaving = Leaving()
+        self._leaving = Leaving(explicit=settings.own_instance)
         self._subscription: Subscription | None = None
         self._wanted: tuple[str, float] | None = None
         self._task: MoveTask | None = None
@@ -151,7 +151,9 @@ class Engine:
             self._task.cancel()
         self._reporter.close()
         self.site.leave(commit=True)
-        self._leaving.leave(self.site.inner, self.site.region, ())
+        self._leaving.leave(
+            self.site.inner, self.site.region, self._subscription.topics if self._subscription else ()
+        )
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
         self._events.deliver()

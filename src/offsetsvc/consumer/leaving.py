@@ -16,6 +16,8 @@ _log = structlog.get_logger("parallax.failover_consumer")
 ASK_EVERY_S = 0.5
 """Between two attempts to find the coordinator of a cluster that does not answer."""
 _ANSWER_WITHIN_S = 2.0
+_LEFT_WITHIN_MS = 2_000
+_POLL_S = 0.05
 _NO_ANSWER = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - librdkafka's own code
@@ -35,10 +37,15 @@ class Leaving:
 
     A cluster that died with a member of the group comes back with that member, and whoever joins then waits until
     its session has timed out (45 s by default). So the inner consumer of a cluster that does not answer is kept,
-    and its membership with it, until it can say that it leaves.
+    and its membership with it, until it can say that it leaves. librdkafka gives the membership up when a session's
+    time has passed; who is back before the cluster has noticed takes its old place by its instance id (KIP-345).
+
+    Args:
+        explicit: members have an instance id of ours: by closing alone they would not leave the group.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, explicit: bool) -> None:
+        self._explicit = explicit
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
 
@@ -54,6 +61,8 @@ class Leaving:
         def close() -> None:
             try:
                 self._await_coordinator(inner, region, topics)
+                if self._explicit and topics:
+                    _leave_group(inner)
                 inner.close()
             except (KafkaException, RuntimeError) as error:
                 _log.warning("leaving_failed", region=region, error=str(error))
@@ -89,6 +98,15 @@ class Leaving:
                 told = True
             inner.poll(0)  # a member that does not poll is put out of the group
             self._closing.wait(ASK_EVERY_S)
+
+
+def _leave_group(inner: InnerConsumer) -> None:
+    """Say that this member leaves; a cluster that does not answer is not waited for."""
+    inner.unsubscribe()
+    deadline = Deadline.after_ms(_LEFT_WITHIN_MS)
+    inner.poll(_POLL_S)
+    while inner.assignment() and not deadline.passed:
+        inner.poll(_POLL_S)
 
 
 def _answers(inner: InnerConsumer, place: TopicPartition) -> bool:

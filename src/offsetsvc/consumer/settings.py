@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -77,6 +78,8 @@ class Settings:
         auto_store: a delivered record counts as done (``enable.auto.offset.store``).
         cooperative: the group rebalances incrementally.
         on_commit: the application's commit callback.
+        own_instance: the ``group.instance.id`` is not the application's but made here, so that this consumer takes
+            the place that it had itself when it comes back to a cluster; it has to leave by itself, too.
     """
 
     group: str
@@ -87,6 +90,7 @@ class Settings:
     auto_store: bool
     cooperative: bool
     on_commit: Callable[..., None] | None = field(default=None)
+    own_instance: bool = False
 
     def for_region(self, region: str) -> Config:
         """The librdkafka configuration of the inner consumer at a region's aggregate cluster.
@@ -140,6 +144,10 @@ def read_settings(
         )
     merged_clusters = {name: _cluster(name, value) for name, value in clusters.items()}
     strategy = str(base.get("partition.assignment.strategy", ""))
+    # The next-generation protocol (KIP-848) tells members that are gone by itself, within its own time-outs.
+    own_instance = "group.instance.id" not in base and base.get("group.protocol") != "consumer"
+    if own_instance:
+        base["group.instance.id"] = f"parallax-{uuid.uuid4()}"
     settings = Settings(
         group=str(group),
         auto_commit=_flag(base, "enable.auto.commit", default=True),
@@ -147,6 +155,7 @@ def read_settings(
         auto_store=_flag(base, "enable.auto.offset.store", default=True),
         cooperative="cooperative" in strategy or base.get("group.protocol") == "consumer",
         on_commit=base.pop("on_commit", None),
+        own_instance=own_instance,
         base=base,
         clusters=merged_clusters,
     )

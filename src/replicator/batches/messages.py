@@ -25,6 +25,13 @@ _TOPIC = 2
 _TRANSACTION = 1
 
 
+def _by_topic(items: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for item in items:
+        topics.setdefault(str(item.topic), []).append(item.partition)
+    return topics
+
+
 def fetch(
     wanted: Iterable[tuple[uuid.UUID, int, int, int]],
     *,
@@ -81,19 +88,15 @@ def produce(
 
 def list_ends(items: Iterable[TopicPartition], *, timeout_ms: int) -> Any:
     """High watermarks."""
-    topics: dict[str, list[Any]] = {}
-    for item in items:
-        topics.setdefault(str(item.topic), []).append(
-            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                partition_index=item.partition, timestamp=_LATEST
-            )
-        )
+    asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=_READ_UNCOMMITTED,
         topics=[
-            ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=parts)
-            for topic, parts in topics.items()
+            ListOffsetsRequest.ListOffsetsTopic(
+                name=topic, partitions=[asked(partition_index=part, timestamp=_LATEST) for part in parts]
+            )
+            for topic, parts in _by_topic(items).items()
         ],
         timeout_ms=timeout_ms,
         max_version=10,
@@ -120,16 +123,13 @@ def add_partitions(
     items: Iterable[TopicPartition], *, transactional_id: str, producer_id: int, epoch: int
 ) -> Any:
     """Let partitions join the transaction, where they don't by themselves."""
-    topics: dict[str, list[int]] = {}
-    for item in items:
-        topics.setdefault(str(item.topic), []).append(item.partition)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer_id,
         v3_and_below_producer_epoch=epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=parts)
-            for topic, parts in topics.items()
+            for topic, parts in _by_topic(items).items()
         ],
         max_version=3,
     )
@@ -150,13 +150,10 @@ def end_transaction(
 
 def describe_producers(items: Iterable[TopicPartition]) -> Any:
     """Who has written to these partitions, and where their open transactions begin (KIP-664)."""
-    topics: dict[str, list[int]] = {}
-    for item in items:
-        topics.setdefault(str(item.topic), []).append(item.partition)
     return DescribeProducersRequest(
         topics=[
             DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=parts)
-            for topic, parts in topics.items()
+            for topic, parts in _by_topic(items).items()
         ]
     )
 

@@ -12,7 +12,7 @@ from kafka.errors import for_code
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.settings import client_settings
 from parallax.domain.errors import ClusterUnavailableError
-from parallax.domain.ids import TargetOffset, TopicPartition, aggregate_cluster
+from parallax.domain.ids import TargetOffset, TopicName, TopicPartition, aggregate_cluster
 from parallax.runtime.config import Config
 from replicator.batches import messages
 from replicator.batches.coordinator import Coordinator
@@ -48,11 +48,6 @@ def settle(config: Config, lease: Lease, paths: Sequence[str]) -> None:
     """
     with _connections(config, lease) as (loop, connections):
         candidates = _partitions(config, lease)
-        missing = connections.learn_leaders(candidates, timeout_ms=_TIMEOUT_MS)
-        if missing:
-            raise ClusterUnavailableError(
-                f"{connections.cluster}: {', '.join(map(str, sorted(missing)[:5]))}: no leader"
-            )
         for path in paths:
             coordinator = Coordinator(
                 loop,
@@ -120,20 +115,17 @@ def _open_transactions(
     connections: Connections, items: Collection[TopicPartition], producer_id: int
 ) -> dict[TopicPartition, TargetOffset]:
     """Where the producer has a transaction open. Its coordinator knows of none: it was just initialised."""
-    by_leader: dict[int, list[TopicPartition]] = {}
-    for item in items:
-        leader = connections.leader(item)
-        if leader is None:
-            raise ClusterUnavailableError(f"{connections.cluster}: {item}: no leader")
-        by_leader.setdefault(leader, []).append(item)
+    missing = connections.learn_leaders(items, timeout_ms=_TIMEOUT_MS)
+    if missing:
+        raise ClusterUnavailableError(
+            f"{connections.cluster}: {', '.join(map(str, sorted(missing)[:5]))}: no leader"
+        )
     found: dict[TopicPartition, TargetOffset] = {}
-    for leader, led in by_leader.items():
+    for leader, led in connections.by_leader(items).items():
         answer = connections.ask(leader, messages.describe_producers(led), "asking for open transactions")
         for topic in answer.topics:
             for part in topic.partitions:
-                item = next(
-                    item for item in led if (item.topic, item.partition) == (topic.name, part.partition_index)
-                )
+                item = TopicPartition(TopicName(topic.name), part.partition_index)
                 start = _start_of(part, producer_id, item, connections)
                 if start is not None:
                     found[item] = start

@@ -99,14 +99,9 @@ class BatchTarget:
 
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, TargetOffset]:
         """High watermarks, asked now."""
-        missing = set(self._connections.learn_leaders(partitions, timeout_ms=self._timeout_ms / 3))
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for item in partitions:
-            leader = self._connections.leader(item)
-            if item not in missing and leader is not None:
-                by_leader.setdefault(leader, []).append(item)
+        self._connections.learn_leaders(partitions, timeout_ms=self._timeout_ms / 3)
         found: dict[TopicPartition, TargetOffset] = {}
-        for leader, items in by_leader.items():
+        for leader, items in self._connections.by_leader(partitions).items():
             request = messages.list_ends(items, timeout_ms=self._timeout_ms)
             answer = self._connections.ask(leader, request, "reading the ends of partitions")
             for topic in answer.topics:

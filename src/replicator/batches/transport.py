@@ -275,6 +275,15 @@ class Connections:
                 asked = self.refresh()
             self._loop.turn(_TURN_MS)
 
+    def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions by their leaders; those without a known one are left out."""
+        found: dict[int, list[TopicPartition]] = {}
+        for item in items:
+            leader = self.leader(item)
+            if leader is not None:
+                found.setdefault(leader, []).append(item)
+        return found
+
     def coordinator(self, host: str, port: int, node: int) -> Any:
         """The node by which `send` reaches this coordinator, over a connection of its own."""
         answer = _Coordinator(node, host, port)
