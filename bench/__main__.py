@@ -6,8 +6,8 @@ import argparse
 import json
 import logging
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ import structlog
 from confluent_kafka import KafkaException
 from rich.console import Console
 
+from bench.plan import FULL, MAIN
 from bench.report import LEAST_MIRRORMAKER_RECORDS_PER_S
-from bench.results import slug
-from bench.rows import FULL, MAIN, Row, Settings, SteadyRow
-from bench.run import Bench, rounds_of
-from bench.view import View, table_of
-from bench.wire import ProduceRefusedError
+from bench.rows import Row, Settings
+from bench.run import play
+from bench.table import table_of
 from devstack.layout import write_json
 from parallax.domain.errors import ParallaxError
 
@@ -38,25 +37,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, row in FULL.items():
             sys.stdout.write(f"{name:16} {row.name}\n")
         return 0
-    rows = _chosen(options)
-    directory: Path = options.directory
     console = Console(stderr=True)
-    with View(sum(rounds_of(row, settings) for row, settings in rows), console) as view:
-        try:
-            report = Bench(directory, view, resume=bool(options.row)).play(rows)
-        except (ParallaxError, ProduceRefusedError, KafkaException) as error:
-            view.tell(f"[red]{type(error).__name__}[/red]: {error}")
-            return 1
-    name = "report.json" if not options.row else f"report-{slug(options.row)}.json"
+    started = time.monotonic()
+
+    def tell(line: str) -> None:
+        seconds = int(time.monotonic() - started)
+        console.print(f"[dim]{seconds // 60:02d}:{seconds % 60:02d}[/dim] {line}", soft_wrap=True)
+
+    directory: Path = options.directory
+    rounds = 1 if options.smoke else options.rounds or (_FULL_ROUNDS if options.row else _MAIN_ROUNDS)
+    try:
+        report = play(
+            _chosen(options), Settings(rounds, options.smoke), directory, tell, resume=bool(options.row)
+        )
+    except (ParallaxError, KafkaException) as error:
+        tell(f"[red]{type(error).__name__}[/red]: {error}")
+        return 1
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / name, report)
-    _merge_full(directory)
+    path = directory / (f"report-{options.row}.json" if options.row else "report.json")
+    write_json(path, report)
+    if options.row:
+        _gather_full(directory)
     console.print(table_of(report["rows"]))
-    console.print(f"{directory / name}")
+    tell(str(path))
     if report["smoke"]:
         console.print("[yellow]A smoke run: it shows that everything works; no figure counts.[/yellow]")
-        return 0
-    if report["void"]:
+    elif report["void"]:
         console.print(
             "[red]Void: MirrorMaker 2 stayed below "
             f"{LEAST_MIRRORMAKER_RECORDS_PER_S:,.0f} records/s on the first data set: the machine was busy. "
@@ -69,41 +75,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "--row", choices=[*FULL, "all"], metavar="NAME", help="a row of the full set (see --list)"
+        "--row",
+        choices=[*FULL, "all"],
+        metavar="NAME",
+        help="a row of the full set (see --list), or all of them",
     )
     parser.add_argument("--list", action="store_true", help="print the rows of the full set")
     parser.add_argument("--rounds", type=int, help="other than 5 (main set) or 3 (full set)")
-    parser.add_argument("--copy-path", choices=["batch", "record"], help="Parallax's copy path")
-    parser.add_argument("--smoke", action="store_true", help="tiny data: try the bench itself")
-    parser.add_argument("--only", help="rows of the main set whose name contains this")
+    parser.add_argument("--smoke", action="store_true", help="tiny data, one round: try the bench itself")
+    parser.add_argument("--only", default="", help="rows of the main set whose name contains this")
     parser.add_argument(
         "--directory", type=Path, default=Path("build/bench"), help="reports, logs and brokers"
     )
     return parser
 
 
-def _chosen(options: argparse.Namespace) -> list[tuple[Row, Settings]]:
-    rounds = options.rounds or (_FULL_ROUNDS if options.row else _MAIN_ROUNDS)
-    settings = Settings(rounds, options.copy_path, options.smoke)
+def _chosen(options: argparse.Namespace) -> list[Row]:
     if options.row == "all":
-        return [(row, settings) for row in FULL.values()]
+        return list(FULL.values())
     if options.row:
-        return [(FULL[options.row], settings)]
-    # A minute each of a steady stream is one round: its figures come from 120,000 records.
-    once = replace(settings, rounds=1)
-    return [
-        (row, once if isinstance(row, SteadyRow) else settings)
-        for row in MAIN
-        if not options.only or options.only in row.name
-    ]
+        return [FULL[options.row]]
+    return [row for row in MAIN if options.only in row.name]
 
 
-def _merge_full(directory: Path) -> None:
-    """Gather the rows of the full set that were measured so far in report-full.json."""
+def _gather_full(directory: Path) -> None:
+    """Gather the rows of the full set that were measured one by one so far in report-full.json."""
+    paths = [directory / f"report-{name}.json" for name in FULL]
     reports: list[dict[str, Any]] = [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted(directory.glob("report-*.json"))
-        if path.name != "report-full.json"
+        json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()
     ]
     if reports:
         rows = [row for report in reports for row in report["rows"]]

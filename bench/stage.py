@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from bench import BenchError
 from bench.cpu import cpu_s
 from bench.distance import distance_spec
-from bench.errors import BenchError
 from devstack.process import Launcher, ManagedProcess, ProcessSpec
 from devstack.services import apply_schema
 from devstack.spec import StackSpec
@@ -29,13 +27,8 @@ from devstack.workload.topics import EndOffsets
 _ANSWER_S = 30.0
 _GONE_WITHIN_S = 30.0
 _POLL_S = 0.05
-BROKER_HEAP_MIB = 1_024
-_BROKER_CONFIG = {
-    # Deleted topics leave the disk at once: rounds would pile up otherwise.
-    "log.segment.delete.delay.ms": "1000",
-    # Prepared records bear timestamps of long ago (bench.batches).
-    "log.retention.ms": "-1",
-}
+FAR_ROUND_TRIP_MS = 80.0
+_BROKER_HEAP_MIB = 1_024
 
 
 class Stage:
@@ -45,7 +38,7 @@ class Stage:
         directory: everything that is written goes below it; what an earlier run left there is removed.
         regions: each with a regional and an aggregate cluster of one broker.
         report: gets a line for each part's progress.
-        far_ms: the round trip to the regional clusters for who starts from `far_bootstrap`; 0: there is no such way.
+        far: the regional clusters are `FAR_ROUND_TRIP_MS` away for who starts from `far_bootstrap`.
     """
 
     def __init__(
@@ -53,23 +46,22 @@ class Stage:
         directory: Path,
         regions: tuple[str, ...] = ("a",),
         report: Callable[[str], None] = lambda _: None,
-        far_ms: float = 0.0,
+        *,
+        far: bool = False,
     ) -> None:
         self.directory = directory.absolute()
-        self._report = report
         self._resources = ExitStack()
         self.stack = LocalStack(
             StackSpec(
                 regions=regions,
                 services=False,
                 jvm="throughput",
-                broker_heap_mib=BROKER_HEAP_MIB,
-                far=tuple(f"regional-{region}" for region in regions) if far_ms else (),
+                broker_heap_mib=_BROKER_HEAP_MIB,
+                far=tuple(f"regional-{region}" for region in regions) if far else (),
             ),
             self.directory / "stack",
             report,
         )
-        self._regions, self._far_ms = regions, far_ms
         self._launcher: Launcher | None = None
         self._admins: dict[str, AdminClient] = {}
 
@@ -86,9 +78,6 @@ class Stage:
             self._launcher = Launcher()
             self._resources.callback(self._launcher.close)
             apply_schema(self.stack.layout, self.stack.java)
-            for region in self._regions:
-                for kind in ("regional", "aggregate"):
-                    self._configure(f"{kind}-{region}")
             for cluster in self.stack.layout.spec.far:
                 self._move_away(cluster)
         except BaseException:
@@ -112,6 +101,11 @@ class Stage:
         if self._launcher is None:
             raise BenchError("the stage has not been entered")
         return ManagedProcess(spec, self._launcher)
+
+    @property
+    def clusters(self) -> list[str]:
+        """The names of all clusters."""
+        return [cluster.name for cluster in self.stack.layout.spec.clusters]
 
     def bootstrap(self, cluster: str) -> str:
         """``host:port`` of a cluster's only broker."""
@@ -180,10 +174,6 @@ class Stage:
         except KafkaException as error:
             raise BenchError(f"{cluster} does not answer: {error!r}") from error
 
-    def stop(self, cluster: str) -> None:
-        """Stop a cluster that is needed no more."""
-        self.stack.stop(cluster)
-
     def _pids(self, names: Iterable[str]) -> list[int]:
         pids = [self.stack.process(name).pid for name in names]
         return [pid for pid in pids if pid is not None]
@@ -202,25 +192,13 @@ class Stage:
                 f"way-to-{cluster}",
                 ports[f"{cluster}/far"],
                 ports[f"{cluster}/far-listener"],
-                self._far_ms,
+                FAR_ROUND_TRIP_MS,
                 self.directory / "copiers" / f"way-to-{cluster}.log",
                 os.environ,
             )
         )
         self._resources.callback(proxy.stop)
         proxy.start()
-
-    def _configure(self, cluster: str) -> None:
-        changes: Any = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in _BROKER_CONFIG.items()
-        ]
-        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=changes)
-        try:
-            for future in self._admin(cluster).incremental_alter_configs([resource]).values():
-                future.result(timeout=_ANSWER_S)
-        except (KafkaException, TimeoutError) as error:
-            raise BenchError(f"{cluster}: broker settings were not taken: {error!r}") from error
 
 
 def await_true(condition: Callable[[], bool], within_s: float, problem: str) -> None:

@@ -3,10 +3,14 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from bench.batches import FIRST_TIMESTAMP_MS, Shape, prepare
-from bench.copy_check import BatchHeader, CopiedLog, committed, headers_in, read_partition
-from bench.loading import Segment
-from bench.windows import Sample, beyond, find_window, inside
+import pytest
+
+from bench import BenchError
+from bench.data.batches import FIRST_TIMESTAMP_MS, Shape, prepare
+from bench.data.copied import BatchHeader, CopiedLog, committed, headers_in, read_partition
+from bench.data.loading import Segment
+from bench.rows.catch_up import figures
+from bench.rows.watch import Sample, Window, beyond, find_window, inside
 
 ABORT, COMMIT = 0, 1
 
@@ -89,7 +93,8 @@ NEXT = Segment("second", 1_000, 2_000, 170.0)
 
 
 def sample(at_s: float, *ends: int) -> Sample:
-    return Sample(at_s, dict(enumerate(ends)), {"copier": 2 * at_s})
+    places = {("aggregate-a", partition): end for partition, end in enumerate(ends)}
+    return Sample(at_s, places, {"copier": 2 * at_s})
 
 
 def test_a_sample_is_inside_while_every_partition_is() -> None:
@@ -107,6 +112,7 @@ def test_the_window_begins_warm_and_ends_in_time() -> None:
     assert window is not None
     assert (window.start.at_s, window.end.at_s, window.seconds) == (3, 8, 5)
     assert window.cpu_s("copier") == 10
+    assert window.offsets == 5 * (90 + 80)
 
 
 def test_the_window_ends_with_the_data_set_and_the_next_one_begins_behind_it() -> None:
@@ -122,3 +128,21 @@ def test_the_window_ends_with_the_data_set_and_the_next_one_begins_behind_it() -
 def test_too_little_data_gives_no_window() -> None:
     assert find_window([], SEGMENT, warm_s=1, at_most_s=5) is None
     assert find_window([sample(0, 500), sample(1, 2_000)], SEGMENT, warm_s=0, at_most_s=5) is None
+
+
+def test_figures_are_of_committed_records_in_the_window_only() -> None:
+    logs = {}
+    for partition in range(2):
+        log = CopiedLog()
+        for number in range(100):
+            log.add(data(11 * number, 10, first=10 * number))
+        logs["aggregate-a", partition] = log
+    usage = {"copier": 1.0, "brokers": 2.0, "cassandra": 0.5}
+    start = Sample(10.0, dict.fromkeys(logs, 110), dict.fromkeys(usage, 0.0))
+    end = Sample(12.0, dict.fromkeys(logs, 550), usage)
+    found = figures(Window(start, end), Segment("first", 0, 1_000, 200.0), logs)
+    assert (found.window_s, found.records_per_s) == (2.0, 400.0)
+    assert found.mb_per_s == 400 * 200 / 1e6
+    assert (found.copier_cpu, found.broker_cpu, found.cassandra_cpu) == (1_250.0, 2_500.0, 625.0)
+    with pytest.raises(BenchError, match="nothing was committed"):
+        figures(Window(end, end), Segment("first", 0, 1_000, 200.0), logs)

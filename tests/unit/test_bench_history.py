@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from bench.history import RECORDS_PER_RUN, HistorySize, batches, merged
+from bench.rows.history import RECORDS_PER_RUN, HistorySize, batches, merged
 from parallax.domain.ids import Lineage, Route, TopicId, TopicName, TopicPartition
 
 SIZE = HistorySize(runs=50, runs_per_row=20, seconds=300)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.rows import FULL
+from bench.plan import FULL
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "bench").rglob("*.py"))

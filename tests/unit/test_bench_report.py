@@ -7,15 +7,14 @@ import pytest
 from rich.console import Console
 
 from bench.cpu import ProcessTimes, cpu_s, processes_now, tree_cpu_s, tree_of
-from bench.moves import judge_move
-from bench.report import is_void, machine, rows_of
-from bench.results import Measure, Round, RoundStore, slug
-from bench.rows import FULL, JSON_128K, MAIN, SHAPES, CatchUpRow
-from bench.run import first_data_rates, measures_first_data, regions_of
-from bench.sizing import Need, first_guess
-from bench.stats import Spread, percentile, ratio
-from bench.steady import latencies_ms
-from bench.view import short, table_of
+from bench.plan import FULL, MAIN
+from bench.report import Measure, Round, RoundStore, Spread, is_void, machine, percentile, rows_of, slug
+from bench.rows.backlog import Need, first_guess
+from bench.rows.catch_up import JSON_128K, SHAPES, CatchUpRow
+from bench.rows.moves import judge_move
+from bench.rows.steady import latencies_ms
+from bench.run import first_data_rates
+from bench.table import short, table_of
 
 RATE = "catch-up: x"
 
@@ -44,8 +43,10 @@ def test_there_is_no_percentile_of_nothing() -> None:
 
 
 def test_nothing_is_compared_with_nothing() -> None:
-    assert ratio(6.0, 2.0) == 3.0
-    assert ratio(6.0, 0.0) is None
+    (row,) = rows_of([rate("parallax", 1, 6.0), rate("mirrormaker2", 1, 0.0)], void=False)
+    assert row["ratio"] is None
+    (alone,) = rows_of([rate("parallax", 1, 6.0)], void=False)
+    assert alone["ratio"] is None
 
 
 def test_the_report_has_spreads_and_ratios_of_medians() -> None:
@@ -97,8 +98,8 @@ def test_the_void_rule_looks_at_the_peers_first_data_set() -> None:
         Round("mirrormaker2", 1, (), {"p50_ms": 3}),
     ]
     assert first_data_rates(rounds) == [210_000.0]
-    assert any(measures_first_data(row) for row in MAIN)
-    assert not measures_first_data(FULL["far-catch-up"])
+    assert any(row.tells_machine for row in MAIN)
+    assert not FULL["far-catch-up"].tells_machine
 
 
 def test_the_machine_is_described() -> None:
@@ -110,8 +111,11 @@ def test_the_machine_is_described() -> None:
 def test_every_row_is_known_by_one_name_and_its_data_exist() -> None:
     rows = [*MAIN, *FULL.values()]
     assert len({slug(row.name) for row in rows}) == len(rows)
+    assert {"parallax", "mirrormaker2", "mirrormaker2_exactly_once", "parallax_record_path"} == {
+        side for row in rows if isinstance(row, CatchUpRow) for side in row.sides
+    }
     for row in rows:
-        assert regions_of(row)
+        assert row.place.regions
         if isinstance(row, CatchUpRow):
             assert set(row.data) <= set(SHAPES)
 
@@ -163,7 +167,7 @@ def test_a_side_gets_as_much_data_as_its_speed_asks_for() -> None:
     assert not need.fits(5_000_000, 1_000_000.0)
     assert not need.fits(6_250_000, 200_000.0)
     assert first_guess("parallax", 1_000.0, 1_000.0) == 1_000.0
-    assert first_guess("parallax", 100.0, 1_000.0) == 400.0
+    assert first_guess("parallax_record_path", 100.0, 1_000.0) == 400.0
     assert first_guess("mirrormaker2", 100.0, 1_000.0) == 200.0
 
 

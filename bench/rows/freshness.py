@@ -7,74 +7,75 @@ regional cluster, its checkpoints are published on aggregate-a. One side after t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from bench.copiers import Copier, CopierOptions, Side
-from bench.errors import BenchError
-from bench.redelivery import start_services
-from bench.stage import Stage, await_true
+from bench import BenchError
+from bench.report import Measure, Round, percentile
+from bench.rows import Place, Play, Row
+from bench.rows.moves import start_services
+from bench.sides import BOTH, Copier, CopierOptions, Side, is_parallax
+from bench.stage import Stage
 from devstack.workload.topics import committed_offsets
 
-_START_WITHIN_S = 120.0
+_ARRIVED_WITHIN_S = 120.0
 _PUBLISHED_WITHIN_S = 60.0
 _ASK_EVERY_S = 0.05
 _RECORDS = 100
 _FLUSH_S = 30.0
-_GROUP = "followers"
+_SMOKE_COMMITS = 3
 
 
-def freshness(
-    stage: Stage,
-    side: Side,
-    name: str,
-    commits: int,
-    replicator: Mapping[str, Any],
-    tell: Callable[[str], None] = lambda _line: None,
-) -> list[float]:
-    """Seconds from each commit to its translated offset's being there; the first commit only warms up.
+@dataclass(frozen=True)
+class FreshnessRow(Row):
+    """From a group's commit to its translated offset; ``commits`` of each side."""
 
-    Args:
-        stage: with the regions a and b.
-        side: which one.
-        name: letters and digits, unique on the stage.
-        commits: how many are timed.
-        replicator: Parallax's settings.
-        tell: gets a line now and then.
+    commits: int = 20
 
-    Raises:
-        BenchError: a copier ended, or an offset was not published in time.
-    """
-    topic = f"follow-{name}"
+    @property
+    def place(self) -> Place:
+        """Two aggregate clusters."""
+        return Place(("a", "b"))
+
+    def play(self, play: Play) -> None:
+        """Each side once, with many commits."""
+        commits = _SMOKE_COMMITS if play.settings.smoke else self.commits
+        for side in BOTH:
+            if not play.store.has(side, 1):
+                taken = sorted(_taken_s(play, side, commits))
+                measures = (
+                    Measure(f"{self.name}: p50", "s", "lower", percentile(taken, 50)),
+                    Measure(f"{self.name}: max", "s", "lower", taken[-1]),
+                )
+                play.store.add(Round(side, 1, measures, {"seconds": taken}))
+
+
+def _taken_s(play: Play, side: Side, commits: int) -> list[float]:
+    """Seconds from each commit to its translated offset's being there; the first commit only warms up."""
+    stage, ours, topic = play.stage, is_parallax(side), f"follow-{side}"
+    group = f"{topic}-group"
     with ExitStack() as clean_up:
         stage.create_topic("regional-a", topic, 1)
-        ours = side == "parallax"
         options = CopierOptions(
             routes=(("a", "a"), ("a", "b")) if ours else (("a", "a"),),
             tuning="groups",
-            groups=f"{_GROUP}.*",
-            replicator=replicator,
+            groups=f"{topic}.*",
             with_sync=ours,
         )
-        copier = Copier(stage, side, name, [topic], options)
+        copier = Copier(stage, side, f"{side}fresh", [topic], options)
         clean_up.callback(copier.stop)
         copier.start()
         if ours:
-            start_services(stage, name, clean_up)
+            start_services(stage, copier, clean_up)
         origin, target = ("aggregate-a", "aggregate-b") if ours else ("regional-a", "aggregate-a")
-        await_true(
-            lambda: all(topic in stage.topics(cluster) for cluster in (origin, target)),
-            _START_WITHIN_S,
-            f"{name} made no topic {topic}",
-        )
+        copier.await_topic(topic, [origin, target])
         producer = Producer({"bootstrap.servers": stage.bootstrap("regional-a"), "log_level": 3})
         consumer = Consumer(
             {
                 "bootstrap.servers": stage.bootstrap(origin),
-                "group.id": f"{_GROUP}-{name}",
+                "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "log_level": 3,
@@ -84,8 +85,8 @@ def freshness(
         consumer.assign([TopicPartition(topic, 0, 0)])
         taken = []
         for number in range(commits + 1):
-            taken.append(_one(stage, copier, producer, consumer, topic, target, f"{_GROUP}-{name}"))
-            tell(f"{side}: commit {number} published after {taken[-1]:.2f} s")
+            taken.append(_one(stage, copier, producer, consumer, topic, target, group))
+            play.tell(f"{side}: commit {number} published after {taken[-1]:.2f} s")
         return taken[1:]
 
 
@@ -98,7 +99,7 @@ def _one(
     if producer.flush(_FLUSH_S):
         raise BenchError(f"regional-a did not acknowledge records of {topic}")
     before = committed_offsets(stage.bootstrap(target), group, topic, [0]).get(0, -1)
-    left, deadline = _RECORDS, time.monotonic() + _START_WITHIN_S
+    left, deadline = _RECORDS, time.monotonic() + _ARRIVED_WITHIN_S
     while left:
         if time.monotonic() > deadline:
             copier.check_alive()

@@ -12,23 +12,22 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import yaml
 
-from bench.asking import ask_service
-from bench.batches import Shape, prepare
-from bench.cpu import cpu_s
-from bench.errors import BenchError
-from bench.history import HistorySize, batches, merged
-from bench.loading import fill
+from bench import BenchError
+from bench.data.batches import Shape, prepare
+from bench.data.loading import fill
+from bench.report import Measure, Round, percentile
+from bench.rows import Place, Play, Row
+from bench.rows.asking import ask_service
+from bench.rows.history import HistorySize, batches, merged
+from bench.sides.parallax import service_spec
 from bench.stage import Stage
-from bench.stats import percentile
-from devstack.probes import http_probe
-from devstack.process import ProcessSpec
-from devstack.services import build_config, service_environment
+from devstack.services import build_config
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain.ids import (
@@ -45,7 +44,7 @@ from parallax.domain.ids import (
 from parallax.ports import LineageRecord, RowBatch
 from parallax.runtime.config import Config, load
 
-ANSWERS_TOPIC = "answers"
+_TOPIC = "answers"
 _SOURCES = ("a", "b", "c")
 _TARGETS = ("a", "b")
 _PARTITIONS = 16
@@ -53,6 +52,53 @@ _CALLERS = 16
 _WRITE_AT_ONCE = 200
 _CLUSTER_TIMEOUT_MS = 10_000
 _ASKED_WITHIN_S = 120.0
+_ON_ONE_CORE = (
+    sys.executable,
+    "-c",
+    "import os, sys; os.sched_setaffinity(0, {0}); os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""A command that becomes the one after it, bound to the first core."""
+
+
+@dataclass(frozen=True)
+class AnswersRow(Row):
+    """What one offset service answers on one core; MirrorMaker 2 has nothing like it.
+
+    Attributes:
+        runs: in the index.
+        seconds: of asking as fast as possible, and again at half of that rate.
+    """
+
+    runs: int = 1_000_000
+    seconds: float = 20.0
+
+    @property
+    def place(self) -> Place:
+        """Two aggregate clusters."""
+        return Place(("a", "b"))
+
+    def play(self, play: Play) -> None:
+        """Fill the index once; start a service and ask it in every round."""
+        runs, seconds = (40_000, 4.0) if play.settings.smoke else (self.runs, self.seconds)
+        size = HistorySize(runs // (len(_SOURCES) * len(_TARGETS) * _PARTITIONS))
+        missing = [
+            number for number in range(1, play.settings.rounds + 1) if not play.store.has("parallax", number)
+        ]
+        config = _fill(play.stage, size, play.tell) if missing else Path()
+        for number in missing:
+            found = _asked(play.stage, config, size, seconds)
+            play.tell(
+                f"{found.answers_per_s:,.0f} answers/s, p99 {found.p99_ms:.1f} ms at half of it: {found.outcomes}"
+            )
+            measures = (
+                Measure(f"{self.name}: one core", "answers/s", "higher", found.answers_per_s),
+                Measure(
+                    f"{self.name}: service's share of the core", "cores", "none", found.service_cpu_share
+                ),
+                Measure(f"{self.name}: p50 at half that rate", "ms", "lower", found.p50_ms),
+                Measure(f"{self.name}: p99 at half that rate", "ms", "lower", found.p99_ms),
+            )
+            play.store.add(Round("parallax", number, measures, asdict(found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,65 +123,53 @@ class Answered:
     outcomes: dict[str, int] = field(default_factory=dict)
 
 
-def answering(
-    stage: Stage, runs: int, seconds: float, tell: Callable[[str], None] = lambda _line: None
-) -> Answered:
-    """Fill the index, start the service, ask.
-
-    Args:
-        stage: with the regions a and b.
-        runs: in the index, all routes together.
-        seconds: of each part of the asking.
-        tell: gets a line now and then.
-
-    Raises:
-        BenchError: the asking did not end.
-        DevstackError: the service did not come up.
-    """
-    size = HistorySize(runs // (len(_SOURCES) * len(_TARGETS) * _PARTITIONS))
+def _fill(stage: Stage, size: HistorySize, tell: Callable[[str], None]) -> Path:
+    """Fill the topics and the index; returns the service's configuration file."""
     end = size.end(len(_SOURCES))
     for region in _TARGETS:
         cluster = f"aggregate-{region}"
-        stage.create_topic(cluster, ANSWERS_TOPIC, _PARTITIONS)
-        fill(stage.bootstrap(cluster), ANSWERS_TOPIC, _PARTITIONS, [("log", prepare(Shape(variants=4)), end)])
-    config_path = _write_config(stage)
-    config = load(config_path)
+        stage.create_topic(cluster, _TOPIC, _PARTITIONS)
+        fill(stage.bootstrap(cluster), _TOPIC, _PARTITIONS, [("log", prepare(Shape(variants=4)), end)])
+    path = _write_config(stage)
+    config = load(path)
     started = time.monotonic()
     with CassandraStores(config.cassandra, config.index) as stores:
         for region in _TARGETS:
             _write_history(stores, config, region, size, tell)
-    tell(f"{runs:,} runs indexed in {time.monotonic() - started:.0f} s")
-    service = stage.process(_service(stage, config_path))
+    tell(f"the index is filled after {time.monotonic() - started:.0f} s")
+    return path
+
+
+def _asked(stage: Stage, config: Path, size: HistorySize, seconds: float) -> Answered:
+    """Start a service on one core and ask it."""
+    service = stage.process(service_spec(stage.stack, config, "b", prefix=_ON_ONE_CORE))
     service.start()
-    try:
-        return _asked(stage, service.pid or 0, size, end, seconds)
-    finally:
-        service.stop()
-
-
-def _asked(stage: Stage, service_pid: int, size: HistorySize, end: int, seconds: float) -> Answered:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     settings = {
         "address": stage.stack.layout.grpc_address("b"),
-        "topic": ANSWERS_TOPIC,
+        "topic": _TOPIC,
         "partitions": _PARTITIONS,
-        "end": end,
+        "end": size.end(len(_SOURCES)),
         "callers": _CALLERS,
         "seconds": seconds,
     }
     asker = context.Process(target=ask_service, args=(settings, there), daemon=True)
     asker.start()
     there.close()
+    roots = [] if service.pid is None else [service.pid]
     try:
         _next(here).recv_bytes()
-        before = cpu_s({"service": [service_pid]})["service"]
+        before = stage.cpu_s(service=roots)["service"]
         _next(here).recv_bytes()
-        used = cpu_s({"service": [service_pid]})["service"] - before
+        used = stage.cpu_s(service=roots)["service"] - before
         found = _next(here).recv()
+    except (EOFError, OSError) as error:
+        raise BenchError(f"the process that asks ended: {error!r}") from error
     finally:
         asker.kill()
         asker.join()
+        service.stop()
     latencies = sorted(found["latencies_ms"])
     return Answered(
         runs=size.runs * len(_SOURCES) * len(_TARGETS) * _PARTITIONS,
@@ -149,11 +183,7 @@ def _asked(stage: Stage, service_pid: int, size: HistorySize, end: int, seconds:
 
 
 def _next(connection: Connection) -> Connection:
-    try:
-        ready = connection.poll(_ASKED_WITHIN_S)
-    except (EOFError, OSError) as error:
-        raise BenchError(f"the process that asks ended: {error!r}") from error
-    if not ready:
+    if not connection.poll(_ASKED_WITHIN_S):
         raise BenchError(f"the process that asks was silent for {_ASKED_WITHIN_S:.0f} s")
     return connection
 
@@ -174,12 +204,12 @@ def _write_history(
 ) -> None:
     cluster = ClusterName(f"aggregate-{region}")
     reader = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS)
-    target_id = reader.topics()[TopicName(ANSWERS_TOPIC)].topic_id
+    target_id = reader.topics()[TopicName(_TOPIC)].topic_id
     now_ms = int(time.time() * 1_000)
     routes = [Route.parse(f"{source}->{region}") for source in _SOURCES]
     lineages = [Lineage(_source_topic_id(source), target_id) for source in _SOURCES]
     for number in range(_PARTITIONS):
-        place = TopicPartition(TopicName(ANSWERS_TOPIC), number)
+        place = TopicPartition(TopicName(_TOPIC), number)
         stores.index.write_lineages(
             [
                 LineageRecord(
@@ -200,26 +230,5 @@ def _write_history(
 
 def _source_topic_id(region: str) -> TopicId:
     """An id as Kafka writes it, the same each time."""
-    made = uuid.uuid5(uuid.NAMESPACE_URL, f"regional-{region}/{ANSWERS_TOPIC}")
+    made = uuid.uuid5(uuid.NAMESPACE_URL, f"regional-{region}/{_TOPIC}")
     return TopicId(base64.urlsafe_b64encode(made.bytes).decode("ascii").rstrip("="))
-
-
-def _service(stage: Stage, config_path: Path) -> ProcessSpec:
-    layout = stage.stack.layout
-    command = [
-        sys.executable,
-        "-m",
-        "parallax.cli.main",
-        "serve",
-        "--config",
-        str(config_path),
-        "--region",
-        "b",
-    ]
-    return ProcessSpec(
-        name="offsetsvc-b",
-        command=[sys.executable, "-m", "bench.pinned", "0", *command],
-        log=stage.directory / "copiers" / "offsetsvc-b.log",
-        probe=http_probe(layout.ports["offsetsvc-b/rest"], "/readyz"),
-        environment=service_environment(layout, stage.stack.java, "b"),
-    )

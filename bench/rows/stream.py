@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from bench.batches import json_value
+from bench.data.batches import json_value
 
 STAMP = struct.Struct(">QQ")
 """What a value begins with: the moment of sending (ns since 1970) and the record's number."""

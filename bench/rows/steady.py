@@ -7,40 +7,61 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.copiers import Copier
-from bench.errors import BenchError
-from bench.stage import Stage, await_true
-from bench.stats import percentile
-from bench.steady_processes import consume_steadily, produce_steadily
+from bench import BenchError
+from bench.report import Measure, Round, percentile
+from bench.rows import CPU_UNIT, Place, Play, Row
+from bench.rows.stream import consume_steadily, produce_steadily
+from bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
 
-_FIRST_RECORD_WITHIN_S = 120.0
-_TOPIC_WITHIN_S = 120.0
+_FIRST_RECORD_WITHIN_S = 180.0
 _END_WITHIN_S = 60.0
 _LINGER_S = 3.0
 _NS_PER_MS = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class SteadyRules:
-    """The stream.
+@dataclass(frozen=True)
+class SteadyRow(Row):
+    """Latency of a steady stream.
 
     Attributes:
+        sides: who takes part.
         per_s: records a second over all partitions.
         warm_s: after the first record seen, this long is not counted.
         window_s: this long is.
         value_bytes: of each record.
         partitions: of the topic.
+        lease_epoch_s: Parallax's, so short that an epoch border lies in the window.
+        far: the source is far away.
+        once: one round is enough: its figures come from so many records.
     """
 
+    sides: tuple[Side, ...] = WITH_EXACTLY_ONCE
     per_s: int = 2_000
-    warm_s: float = 10.0
+    warm_s: float = 5.0
     window_s: float = 60.0
     value_bytes: int = 170
     partitions: int = 4
+    lease_epoch_s: int = 25
+    far: bool = False
+    once: bool = False
+
+    @property
+    def place(self) -> Place:
+        """One region."""
+        return Place(far=self.far)
+
+    def play(self, play: Play) -> None:
+        """Let the sides take turns."""
+        row = replace(self, warm_s=2.0, window_s=8.0, lease_epoch_s=5) if play.settings.smoke else self
+        for number in range(1, 1 + (1 if self.once else play.settings.rounds)):
+            for side in self.sides:
+                if not play.store.has(side, number):
+                    play.tell(f"{self.name}: round {number}, {side}")
+                    _round(row, play, side, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +72,8 @@ class Steady:
         records: sent in the window.
         p50_ms, p99_ms, max_ms: from a record's timestamp (taken as it is handed to the producer) to its being seen by
             a read_committed consumer of the target.
-        copier_cpu_s_per_million: of the copier's whole process tree, in the window.
-        broker_cpu_s_per_million: of all brokers.
+        copier_cpu: CPU seconds per million records of the copier's whole process tree, in the window.
+        broker_cpu: of all brokers.
         epoch_borders: lease epochs that began in the window (Parallax only).
         lost, repeated: records of the whole stream that never arrived, or more than once.
     """
@@ -61,56 +82,64 @@ class Steady:
     p50_ms: float
     p99_ms: float
     max_ms: float
-    copier_cpu_s_per_million: float
-    broker_cpu_s_per_million: float
+    copier_cpu: float
+    broker_cpu: float
     epoch_borders: int
     lost: int
     repeated: int
 
 
-def steady(
-    stage: Stage,
-    copier: Copier,
-    topic: str,
-    rules: SteadyRules,
-    *,
-    source_address: str | None = None,
-    tell: Callable[[str], None] = lambda _line: None,
-) -> Steady:
-    """Send a steady stream through a copier that is started for it.
+def _round(row: SteadyRow, play: Play, side: Side, number: int) -> None:
+    stage, name = play.stage, f"{side.replace('_', '')}p{row.partitions}n{row.per_s}r{number}"
+    topic = f"stream-{name}"
+    stage.create_topic("regional-a", topic, row.partitions)
+    options = CopierOptions(
+        tuning="latency",
+        replicator={"lease_epoch_s": row.lease_epoch_s} if is_parallax(side) else {},
+        source_bootstrap=stage.far_bootstrap() if row.far else {},
+    )
+    copier = Copier(stage, side, name, [topic], options)
+    try:
+        found = _steady(row, play, copier, topic)
+    except (EOFError, OSError) as error:
+        raise BenchError(f"{name}: the producer or the consumer of the stream ended: {error!r}") from error
+    for cluster in ("regional-a", "aggregate-a"):
+        stage.delete_topics(cluster, [topic])
+    copier.clean_up()
+    play.tell(f"{side}: p50 {found.p50_ms:.1f} ms, p99 {found.p99_ms:.1f} ms, max {found.max_ms:.1f} ms")
+    measures = (
+        Measure(f"{row.name}: latency p50", "ms", "lower", found.p50_ms),
+        Measure(f"{row.name}: latency p99", "ms", "lower", found.p99_ms),
+        Measure(f"{row.name}: latency max", "ms", "lower", found.max_ms),
+        Measure(f"{row.name}: copier's CPU", CPU_UNIT, "lower", found.copier_cpu),
+        Measure(f"{row.name}: brokers' CPU", CPU_UNIT, "lower", found.broker_cpu),
+        Measure(f"{row.name}: lost", "records", "lower", found.lost),
+        Measure(f"{row.name}: repeated", "records", "lower", found.repeated),
+        Measure(f"{row.name}: epoch borders in the window", "borders", "none", found.epoch_borders),
+    )
+    play.store.add(Round(side, number, measures, asdict(found)))
 
-    Args:
-        stage: the brokers; the source has the topic, empty, the target does not.
-        copier: not started yet.
-        topic: the topic.
-        rules: the stream.
-        source_address: where the producer sends, if not to the source cluster's own address.
-        tell: gets a line now and then.
 
-    Raises:
-        BenchError: the copier ended, or records did not arrive.
-    """
+def _steady(row: SteadyRow, play: Play, copier: Copier, topic: str) -> Steady:
+    """Send the stream through a copier that is started for it."""
+    stage = play.stage
     context = multiprocessing.get_context("spawn")
     with ExitStack() as clean_up:
         clean_up.callback(copier.stop)
         copier.start()
-        source = source_address or stage.bootstrap("regional-a")
-        common = {"topic": topic, "partitions": rules.partitions}
+        source = stage.bootstrap("regional-a")
+        common = {"topic": topic, "partitions": row.partitions}
         stop_producing, stop_consuming = context.Event(), context.Event()
         clean_up.callback(stop_producing.set)
         clean_up.callback(stop_consuming.set)
         sends, sent = _child(
             context,
             produce_steadily,
-            common | {"bootstrap": source, "per_s": rules.per_s, "value_bytes": rules.value_bytes},
+            common | {"bootstrap": source, "per_s": row.per_s, "value_bytes": row.value_bytes},
             stop_producing,
             clean_up,
         )
-        await_true(
-            lambda: topic in stage.topics("aggregate-a"),
-            _TOPIC_WITHIN_S,
-            f"{copier.name} made no topic {topic}",
-        )
+        copier.await_topic(topic, ["aggregate-a"])
         receives, seen = _child(
             context,
             consume_steadily,
@@ -118,14 +147,12 @@ def steady(
             stop_consuming,
             clean_up,
         )
-        if not seen.poll(_FIRST_RECORD_WITHIN_S):
-            copier.check_alive()
-            raise BenchError(f"{copier.name}: no record was seen within {_FIRST_RECORD_WITHIN_S:.0f} s")
+        copier.await_true(lambda: seen.poll(0), _FIRST_RECORD_WITHIN_S, "no record was seen")
         seen.recv_bytes()
-        time.sleep(rules.warm_s)
-        tell(f"{copier.name}: warm, measuring for {rules.window_s:.0f} s")
+        time.sleep(row.warm_s)
+        play.tell(f"{copier.name}: warm, measuring for {row.window_s:.0f} s")
         start_ns, cpu, epochs = time.time_ns(), stage.cpu_s(copier=copier.pids), copier.epochs()
-        time.sleep(rules.window_s)
+        time.sleep(row.window_s)
         end_ns, cpu_end, epochs_end = time.time_ns(), stage.cpu_s(copier=copier.pids), copier.epochs()
         copier.check_alive()
         stop_producing.set()
@@ -147,8 +174,8 @@ def steady(
         p50_ms=percentile(latencies, 50),
         p99_ms=percentile(latencies, 99),
         max_ms=latencies[-1],
-        copier_cpu_s_per_million=(cpu_end["copier"] - cpu["copier"]) / millions,
-        broker_cpu_s_per_million=(cpu_end["brokers"] - cpu["brokers"]) / millions,
+        copier_cpu=(cpu_end["copier"] - cpu["copier"]) / millions,
+        broker_cpu=(cpu_end["brokers"] - cpu["brokers"]) / millions,
         epoch_borders=sum(epoch - epochs[lease] for lease, epoch in epochs_end.items() if lease in epochs),
         lost=produced["sent"] - different,
         repeated=len(stamps) // 3 - different,
@@ -189,10 +216,6 @@ def _child(
 
 
 def _answer(connection: Connection, who: str) -> Connection:
-    try:
-        ready = connection.poll(_END_WITHIN_S)
-    except (EOFError, OSError) as error:
-        raise BenchError(f"{who} of the stream ended: {error!r}") from error
-    if not ready:
+    if not connection.poll(_END_WITHIN_S):
         raise BenchError(f"{who} of the stream did not finish within {_END_WITHIN_S:.0f} s")
     return connection

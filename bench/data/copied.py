@@ -1,7 +1,7 @@
 """Reads a broker's segment files: what was committed, and whether it is the source's beginning, in order.
 
 Only batch headers are looked at, so a gigabyte takes seconds. Timestamps tell each record's place in its source
-partition (`bench.batches`): a copy is right if every batch begins where the one before it ended.
+partition (`bench.data.batches`): a copy is right if every batch begins where the one before it ended.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.batches import FIRST_TIMESTAMP_MS, HEADER_BYTES
+from bench.data.batches import FIRST_TIMESTAMP_MS
+from replicator.batches.header import HEADER_BYTES, LENGTH_END
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
-_MIN_BATCH_BYTES = HEADER_BYTES
 _COMMIT = 1
 
 
@@ -118,7 +118,7 @@ def committed(batches: Iterable[BatchHeader]) -> Iterator[BatchHeader]:
 
 def _headers(folder: Path) -> Iterator[BatchHeader]:
     for segment in sorted(folder.glob("*.log")):
-        if segment.stat().st_size < _MIN_BATCH_BYTES:
+        if segment.stat().st_size < HEADER_BYTES:
             continue
         with segment.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from headers_in(data)
@@ -127,15 +127,15 @@ def _headers(folder: Path) -> Iterator[BatchHeader]:
 def headers_in(data: mmap.mmap | bytes) -> Iterator[BatchHeader]:
     """The headers of the batches that lie one after another in some bytes; an unfinished tail is left out."""
     place, size = 0, len(data)
-    while place + _MIN_BATCH_BYTES <= size:
+    while place + HEADER_BYTES <= size:
         offset, length, _, magic, _, attributes, _, base, latest, producer, _, _, count = _HEADER.unpack_from(
             data, place
         )
-        if length <= 0 or magic != 2 or place + 12 + length > size:  # noqa: PLR2004 - the message format
+        if length <= 0 or magic != 2 or place + LENGTH_END + length > size:  # noqa: PLR2004 - the message format
             return
         control = _marker(data, place) if attributes & _CONTROL else None
         yield BatchHeader(offset, count, base, latest, producer, bool(attributes & _TRANSACTIONAL), control)
-        place += 12 + length
+        place += LENGTH_END + length
 
 
 def _marker(data: mmap.mmap | bytes, place: int) -> int:

@@ -7,23 +7,20 @@ topics of their own: nothing here is timed.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from bench.copiers import Copier, CopierOptions
-from bench.errors import BenchError
-from bench.moves import Moved, judge_move
+from bench import BenchError
+from bench.report import Measure, Round, slug
+from bench.rows import Place, Play, Row
+from bench.sides import BOTH, Copier, CopierOptions
+from bench.sides.parallax import service_spec
 from bench.stage import Stage, await_true
-from devstack.probes import http_probe
-from devstack.process import ProcessSpec
-from devstack.services import service_environment
 from devstack.workload.topics import EndOffsets, committed_offsets
 from offsetsvc.failover_consumer import FailoverConsumer
 
@@ -37,15 +34,16 @@ _TICKS_PER_S = 20
 _CONSUME = 200
 
 
-@dataclass(frozen=True, slots=True)
-class MoveRules:
+@dataclass(frozen=True)
+class MoveRow(Row):
     """What is produced, and how much of it is read before the move.
 
     Attributes:
         records: of each source region; they arrive evenly over ``seconds``, a region's first ones at the beginning.
-        idle: regions whose records all arrive at the beginning.
         read_before: MirrorMaker 2's group has read this share of each region's partitions when it moves. Parallax's
             group reads merged partitions; it has read half of each.
+        idle: regions whose records all arrive at the beginning.
+        seconds: how long producing takes.
     """
 
     records: Mapping[str, int]
@@ -53,109 +51,118 @@ class MoveRules:
     idle: tuple[str, ...] = ()
     seconds: float = 10.0
 
+    @property
+    def place(self) -> Place:
+        """Two aggregate clusters to move between."""
+        return Place(("a", "b"))
 
-def redelivery(
-    stage: Stage,
-    rules: MoveRules,
-    replicator: Mapping[str, Any],
-    tell: Callable[[str], None] = lambda _line: None,
-) -> dict[str, Moved]:
-    """Move a group of each side; the verdicts by side.
+    def play(self, play: Play) -> None:
+        """Move a group of each side: nothing is timed, so once is enough."""
+        if all(play.store.has(side, 1) for side in BOTH):
+            return
+        row = self
+        if play.settings.smoke:
+            few = {region: max(20, records // 10) for region, records in self.records.items()}
+            row = replace(self, records=few, seconds=3.0)
+        for side, moved in _moves(row, play).items():
+            play.tell(f"{side}: {moved.redelivered} redelivered, {moved.lost} lost")
+            measures = (
+                Measure(f"{self.name}: redelivered", "records", "lower", moved.redelivered),
+                Measure(f"{self.name}: lost", "records", "lower", moved.lost),
+            )
+            play.store.add(Round(side, 1, measures, asdict(moved)))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A move's verdict.
+
+    Attributes:
+        redelivered: deliveries after the move of records that were delivered before it.
+        lost: records of the sources that were delivered neither before nor after it.
+        repeated: deliveries again on the same side of the move, which a move can't excuse.
+    """
+
+    redelivered: int
+    lost: int
+    repeated: int
+
+
+def judge_move(produced: Collection[bytes], before: Iterable[bytes], after: Iterable[bytes]) -> Moved:
+    """Compare what was produced with what the group got.
 
     Args:
-        stage: with the regions a and b.
-        rules: what is produced.
-        replicator: Parallax's settings.
-        tell: gets a line now and then.
-
-    Raises:
-        BenchError: a copier ended, or something did not happen in time.
+        produced: the ids of all records.
+        before: ids delivered before the move.
+        after: ids delivered after it.
     """
-    sources = tuple(rules.records)
+    first, second = list(before), list(after)
+    seen, then = set(first), set(second)
+    return Moved(
+        redelivered=sum(record in seen for record in second),
+        lost=len(set(produced) - seen - then),
+        repeated=len(first) - len(seen) + len(second) - len(then),
+    )
+
+
+def _moves(row: MoveRow, play: Play) -> dict[str, Moved]:
+    stage, name = play.stage, slug(row.name)
+    sources = tuple(row.records)
     with ExitStack() as clean_up:
-        ours, theirs = "moves-parallax", "moves-mirrormaker2"
+        ours, theirs = f"{name}-ours", f"{name}-theirs"
         for region in sources:
             for topic in (ours, theirs):
                 stage.create_topic(f"regional-{region}", topic, _PARTITIONS)
-        both = tuple((source, target) for source in sources for target in ("a", "b"))
-        to_a = tuple((source, "a") for source in sources)
-        copiers = [
-            Copier(stage, "parallax", "movesours", [ours], CopierOptions(routes=both, replicator=replicator)),
-            Copier(
-                stage,
-                "mirrormaker2",
-                "movestheirs",
-                [theirs],
-                CopierOptions(routes=to_a, tuning="groups", groups="movers.*"),
+        alias = name.replace("-", "")
+        parallax = Copier(
+            stage,
+            "parallax",
+            f"{alias}parallax",
+            [ours],
+            CopierOptions(routes=tuple((source, target) for source in sources for target in ("a", "b"))),
+        )
+        mirrormaker = Copier(
+            stage,
+            "mirrormaker2",
+            f"{alias}mirrormaker2",
+            [theirs],
+            CopierOptions(
+                routes=tuple((source, "a") for source in sources), tuning="groups", groups=f"{name}.*"
             ),
-        ]
-        for copier in copiers:
+        )
+        for copier in (parallax, mirrormaker):
             clean_up.callback(copier.stop)
             copier.start()
-        start_services(stage, "movesours", clean_up)
-        _await_topic(stage, ours, ("aggregate-a", "aggregate-b"))
-        _await_topic(stage, theirs, ("aggregate-a",))
-        tell("moving groups: both copiers run")
+        start_services(stage, parallax, clean_up)
+        parallax.await_topic(ours, ["aggregate-a", "aggregate-b"], _COPIED_WITHIN_S)
+        mirrormaker.await_topic(theirs, ["aggregate-a"], _COPIED_WITHIN_S)
+        play.tell(f"{row.name}: both copiers run")
         with ThreadPoolExecutor(max_workers=2) as pool:
             moves = {
-                "parallax": pool.submit(_move_with_parallax, stage, ours, rules, tell),
-                "mirrormaker2": pool.submit(_move_with_mirrormaker, stage, theirs, rules, tell),
+                "parallax": pool.submit(_move_with_parallax, play, row, ours),
+                "mirrormaker2": pool.submit(_move_with_mirrormaker, play, row, theirs),
             }
             return {side: move.result() for side, move in moves.items()}
 
 
-def start_services(stage: Stage, copier: str, clean_up: ExitStack) -> None:
-    """Start the offset services of both regions, with the configuration that a copier wrote.
-
-    Args:
-        stage: with the regions a and b.
-        copier: its name; it has been started.
-        clean_up: stops them.
+def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> None:
+    """Start the offset services of both regions with a copier's configuration; ``clean_up`` stops them.
 
     Raises:
         DevstackError: one did not come up.
     """
     for region in ("a", "b"):
-        service = stage.process(_service(stage, region, copier))
+        service = stage.process(service_spec(stage.stack, copier.config, region))
         clean_up.callback(service.stop)
         service.start()
 
 
-def _service(stage: Stage, region: str, copier: str) -> ProcessSpec:
-    layout = stage.stack.layout
-    config = stage.directory / "copiers" / f"{copier}.yaml"
-    command = [
-        sys.executable,
-        "-m",
-        "parallax.cli.main",
-        "serve",
-        "--config",
-        str(config),
-        "--region",
-        region,
-    ]
-    return ProcessSpec(
-        name=f"offsetsvc-{region}",
-        command=command,
-        log=stage.directory / "copiers" / f"offsetsvc-{region}.log",
-        probe=http_probe(layout.ports[f"offsetsvc-{region}/rest"], "/readyz"),
-        environment=service_environment(layout, stage.stack.java, region),
-    )
-
-
-def _await_topic(stage: Stage, topic: str, clusters: Sequence[str]) -> None:
-    await_true(
-        lambda: all(topic in stage.topics(cluster) for cluster in clusters),
-        _COPIED_WITHIN_S,
-        f"{topic} did not appear on {' and '.join(clusters)}",
-    )
-
-
-def _move_with_parallax(stage: Stage, topic: str, rules: MoveRules, tell: Callable[[str], None]) -> Moved:
-    produced = _produce(stage, topic, rules)
+def _move_with_parallax(play: Play, row: MoveRow, topic: str) -> Moved:
+    stage, group = play.stage, f"{topic}-group"
+    produced = _produce(stage, topic, row)
     services = [stage.stack.layout.grpc_address(region) for region in ("a", "b")]
     with FailoverConsumer(
-        {"group.id": "movers-parallax", "log_level": 3},
+        {"group.id": group, "log_level": 3},
         clusters={region: stage.bootstrap(f"aggregate-{region}") for region in ("a", "b")},
         region="a",
         services=services,
@@ -165,23 +172,24 @@ def _move_with_parallax(stage: Stage, topic: str, rules: MoveRules, tell: Callab
         before = _read(consumer, half)
         consumer.move_to("b")
         after = _read_to_end(consumer, set(produced) - set(before))
-    tell(f"Parallax's group: {len(before)} records before the move, {len(after)} after it")
+    play.tell(f"Parallax's group: {len(before)} records before the move, {len(after)} after it")
     return judge_move(produced, before, after)
 
 
-def _move_with_mirrormaker(stage: Stage, topic: str, rules: MoveRules, tell: Callable[[str], None]) -> Moved:
-    produced = _produce(stage, topic, rules)
+def _move_with_mirrormaker(play: Play, row: MoveRow, topic: str) -> Moved:
+    stage, group = play.stage, f"{topic}-group"
+    produced = _produce(stage, topic, row)
     ends = EndOffsets(stage.bootstrap("aggregate-a"), topic, _PARTITIONS)
     await_true(
         lambda: sum((ends.ask() or {}).values()) >= len(produced),
         _COPIED_WITHIN_S,
         "MirrorMaker 2 has not copied everything",
     )
-    group, before = "movers-mirrormaker2", list[bytes]()
+    before: list[bytes] = []
     committed: set[int] = set()
-    for region in rules.records:
+    for region in row.records:
         wanted = {
-            partition: int(count * rules.read_before[region])
+            partition: int(count * row.read_before[region])
             for partition, count in _per_partition(
                 [x for x in produced if x.startswith(region.encode())]
             ).items()
@@ -195,7 +203,9 @@ def _move_with_mirrormaker(stage: Stage, topic: str, rules: MoveRules, tell: Cal
             consumer.close()
         committed |= {partition for partition, count in wanted.items() if count}
     translated = _await_translation(stage.bootstrap("aggregate-a"), group, topic, committed)
-    tell(f"MirrorMaker 2's group: {len(before)} records before the move, translated offsets {translated}")
+    play.tell(
+        f"MirrorMaker 2's group: {len(before)} records before the move, translated offsets {translated}"
+    )
     consumer = _plain_consumer(stage.bootstrap("aggregate-a"), group)
     try:
         consumer.subscribe([topic])
@@ -220,18 +230,18 @@ def _await_translation(bootstrap: str, group: str, topic: str, wanted: set[int])
     return found
 
 
-def _produce(stage: Stage, topic: str, rules: MoveRules) -> list[bytes]:
+def _produce(stage: Stage, topic: str, row: MoveRow) -> list[bytes]:
     """Send everything, evenly over the time; returns all ids, ``region:number``."""
     ids: list[bytes] = []
     producers = {
         region: Producer({"bootstrap.servers": stage.bootstrap(f"regional-{region}"), "log_level": 3})
-        for region in rules.records
+        for region in row.records
     }
-    sent = dict.fromkeys(rules.records, 0)
-    ticks = int(rules.seconds * _TICKS_PER_S)
+    sent = dict.fromkeys(row.records, 0)
+    ticks = int(row.seconds * _TICKS_PER_S)
     for tick in range(1, ticks + 1):
-        for region, records in rules.records.items():
-            due = records if region in rules.idle else records * tick // ticks
+        for region, records in row.records.items():
+            due = records if region in row.idle else records * tick // ticks
             while sent[region] < due:
                 name = f"{region}:{sent[region]}".encode()
                 producers[region].produce(topic, name, partition=sent[region] % _PARTITIONS)
