@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -34,14 +35,15 @@ def play(
     Raises:
         ParallaxError: something did not work. Rounds played are kept.
     """
-    commit = _commit()
+    commit, begun, here = _commit(), time.monotonic(), machine()
 
     def store_of(row: Row, *, keep: bool = True) -> RoundStore:
         definition = {"row": asdict(row), "settings": asdict(settings), "commit": commit}
         return RoundStore(directory / "rounds", row.name, definition, resume=resume and keep)
 
     stores = {row.name: store_of(row) for row in rows}
-    check = None if any(row.tells_machine for row in rows) else store_of(_CHECK, keep=False)
+    needs_check = not settings.smoke and not any(row.tells_machine for row in rows)
+    check = store_of(_CHECK, keep=False) if needs_check else None
     for place in dict.fromkeys(row.place for row in rows):
         with Stage(directory / "stage", place.regions, tell, far=place.far) as stage:
             for row in rows:
@@ -54,7 +56,7 @@ def play(
     void = bool(rates) and is_void(rates)
     return {
         "rows": rows_of(rounds, void=void),
-        "machine": machine(),
+        "machine": here,
         "void": void,
         "void_rule": {
             "mirrormaker2_records_per_s_at_least": LEAST_MIRRORMAKER_RECORDS_PER_S,
@@ -62,6 +64,7 @@ def play(
             "mirrormaker2_records_per_s": rates,
         },
         "smoke": settings.smoke,
+        "took_s": time.monotonic() - begun,
         "commit": commit,
         "kafka": load_versions().kafka.version,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import time
@@ -64,6 +65,7 @@ class Stage:
         )
         self._launcher: Launcher | None = None
         self._admins: dict[str, AdminClient] = {}
+        self._lives = itertools.count(1)
 
     def __enter__(self) -> Self:
         """Start everything.
@@ -101,6 +103,10 @@ class Stage:
         if self._launcher is None:
             raise BenchError("the stage has not been entered")
         return ManagedProcess(spec, self._launcher)
+
+    def next_life(self) -> int:
+        """A number that no copier on this stage has had yet."""
+        return next(self._lives)
 
     @property
     def clusters(self) -> list[str]:

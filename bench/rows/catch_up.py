@@ -153,7 +153,7 @@ class _CatchUp:
             if written := backlog.fill():
                 self._tell(f"{backlog.topic}: {written:,} records")
             self._tell(f"{self._row.name}: round {number}, {side}")
-            copier = self._copier(side, f"{side.replace('_', '')}r{number}x{attempt}", backlog.topic)
+            copier = self._copier(side, backlog.topic)
             windows = self._life(copier, backlog)
             enough = self._learn(windows, backlog) or self._settings.smoke or backlog.fits
             last = enough or attempt == _ATTEMPTS
@@ -167,14 +167,14 @@ class _CatchUp:
             self._tell(f"{side}: the backlog did not fit its speed; once more with another one")
             self._settle()
 
-    def _copier(self, side: Side, name: str, topic: str) -> Copier:
+    def _copier(self, side: Side, topic: str) -> Copier:
         row = self._row
         options = CopierOptions(
             routes=row.routes,
             compression=SHAPES[row.data[0]].compression.name.lower(),
             source_bootstrap=self._stage.far_bootstrap() if row.far else {},
         )
-        return Copier(self._stage, side, name, [topic], options)
+        return Copier(self._stage, side, [topic], options)
 
     def _life(self, copier: Copier, backlog: Backlog) -> dict[str, Window | None]:
         """Start a copier and watch it; it still runs afterwards."""

@@ -25,10 +25,10 @@ from devstack.workload.topics import EndOffsets, committed_offsets
 from offsetsvc.failover_consumer import FailoverConsumer
 
 _PARTITIONS = 4
-_COPIED_WITHIN_S = 120.0
-_TRANSLATED_WITHIN_S = 60.0
+_COPIED_WITHIN_S = 600.0
+_TRANSLATED_WITHIN_S = 180.0
 _UNCHANGED_S = 5.0
-_READ_WITHIN_S = 60.0
+_READ_WITHIN_S = 300.0
 _QUIET_S = 4.0
 _TICKS_PER_S = 20
 _CONSUME = 200
@@ -113,18 +113,15 @@ def _moves(row: MoveRow, play: Play) -> dict[str, Moved]:
         for region in sources:
             for topic in (ours, theirs):
                 stage.create_topic(f"regional-{region}", topic, _PARTITIONS)
-        alias = name.replace("-", "")
         parallax = Copier(
             stage,
             "parallax",
-            f"{alias}parallax",
             [ours],
             CopierOptions(routes=tuple((source, target) for source in sources for target in ("a", "b"))),
         )
         mirrormaker = Copier(
             stage,
             "mirrormaker2",
-            f"{alias}mirrormaker2",
             [theirs],
             CopierOptions(
                 routes=tuple((source, "a") for source in sources), tuning="groups", groups=f"{name}.*"
@@ -303,7 +300,10 @@ def _read_to_end(consumer: Consumer | FailoverConsumer, missing: set[bytes]) -> 
     """Read until nothing is missing and nothing more comes, or until nothing has come for long."""
     ids: list[bytes] = []
     last = time.monotonic()
-    while time.monotonic() - last < (_QUIET_S if not missing else _QUIET_S * 4):
+    while True:
+        patience_s = _QUIET_S if not missing else 4 * _QUIET_S if ids else _READ_WITHIN_S
+        if time.monotonic() - last >= patience_s:
+            return ids
         for message in consumer.consume(_CONSUME, 0.2):
             if (error := message.error()) is not None:
                 raise KafkaException(error)
@@ -312,4 +312,3 @@ def _read_to_end(consumer: Consumer | FailoverConsumer, missing: set[bytes]) -> 
                 ids.append(value)
                 missing.discard(value)
                 last = time.monotonic()
-    return ids

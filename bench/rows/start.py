@@ -33,7 +33,7 @@ class StartRow(Row):
                 stage.create_topic("regional-a", topic, _PARTITIONS)
                 batches = prepare(Shape(variants=1))
                 fill(stage.bootstrap("regional-a"), topic, _PARTITIONS, [("start", batches, _RECORDS)])
-                copier = Copier(stage, side, f"{side.replace('_', '')}s{number}", [topic], CopierOptions())
+                copier = Copier(stage, side, [topic], CopierOptions())
                 began = time.monotonic()
                 copier.start()
                 try:

@@ -12,13 +12,13 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench import BenchError
-from bench.report import Measure, Round, percentile
+from bench.report import Measure, Round, percentile, slug
 from bench.rows import CPU_UNIT, Place, Play, Row
 from bench.rows.stream import consume_steadily, produce_steadily
 from bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
 
-_FIRST_RECORD_WITHIN_S = 180.0
-_END_WITHIN_S = 60.0
+_FIRST_RECORD_WITHIN_S = 600.0
+_END_WITHIN_S = 300.0
 _LINGER_S = 3.0
 _NS_PER_MS = 1e6
 
@@ -90,19 +90,21 @@ class Steady:
 
 
 def _round(row: SteadyRow, play: Play, side: Side, number: int) -> None:
-    stage, name = play.stage, f"{side.replace('_', '')}p{row.partitions}n{row.per_s}r{number}"
-    topic = f"stream-{name}"
+    stage = play.stage
+    topic = f"stream-{slug(row.name)}-{side.replace('_', '-')}-{number}"
     stage.create_topic("regional-a", topic, row.partitions)
     options = CopierOptions(
         tuning="latency",
         replicator={"lease_epoch_s": row.lease_epoch_s} if is_parallax(side) else {},
         source_bootstrap=stage.far_bootstrap() if row.far else {},
     )
-    copier = Copier(stage, side, name, [topic], options)
+    copier = Copier(stage, side, [topic], options)
     try:
         found = _steady(row, play, copier, topic)
     except (EOFError, OSError) as error:
-        raise BenchError(f"{name}: the producer or the consumer of the stream ended: {error!r}") from error
+        raise BenchError(
+            f"{copier.name}: the producer or the consumer of the stream ended: {error!r}"
+        ) from error
     for cluster in ("regional-a", "aggregate-a"):
         stage.delete_topics(cluster, [topic])
     copier.clean_up()

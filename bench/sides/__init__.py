@@ -58,16 +58,14 @@ class Copier:
     Args:
         stage: the brokers.
         side: which one.
-        name: letters and digits, unique on the stage.
         topics: what to copy.
         options: how.
     """
 
-    def __init__(
-        self, stage: Stage, side: Side, name: str, topics: Sequence[str], options: CopierOptions
-    ) -> None:
-        self.side, self.name = side, name
-        self.config: Path = stage.directory / "copiers" / f"{name}.yaml"
+    def __init__(self, stage: Stage, side: Side, topics: Sequence[str], options: CopierOptions) -> None:
+        self.side = side
+        self.name = f"{side.replace('_', '')}{stage.next_life():03}"
+        self.config: Path = stage.directory / "copiers" / f"{self.name}.yaml"
         self._stage = stage
         self._process = (self._parallax if is_parallax(side) else self._mirrormaker)(topics, options)
 
@@ -108,7 +106,7 @@ class Copier:
 
         await_true(so, within_s, f"{self.name}: {problem}")
 
-    def await_topic(self, topic: str, clusters: Sequence[str], within_s: float = 120.0) -> None:
+    def await_topic(self, topic: str, clusters: Sequence[str], within_s: float = 600.0) -> None:
         """Wait until it has made a topic.
 
         Raises:
