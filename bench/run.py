@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,14 @@ def play(
     stores = {row.name: store_of(row) for row in rows}
     needs_check = not settings.smoke and not any(row.tells_machine for row in rows)
     check = store_of(_CHECK, keep=False) if needs_check else None
-    for place in dict.fromkeys(row.place for row in rows):
-        with Stage(directory / "stage", place.regions, tell, far=place.far) as stage:
+    stage: Stage | None = None
+    with ExitStack() as opened:
+        # The most regions first: rows that need fewer go on with the same brokers.
+        places = dict.fromkeys(row.place for row in rows)
+        for place in sorted(places, key=lambda place: (place.far, -len(place.regions))):
+            if stage is None or not stage.narrow(place.regions, far=place.far):
+                opened.close()
+                stage = opened.enter_context(Stage(directory / "stage", place.regions, tell, far=place.far))
             for row in rows:
                 if row.place == place:
                     row.play(Play(stage, settings, stores[row.name], tell))

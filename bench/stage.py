@@ -63,6 +63,7 @@ class Stage:
             self.directory / "stack",
             report,
         )
+        self._regions, self._far = regions, far
         self._launcher: Launcher | None = None
         self._admins: dict[str, AdminClient] = {}
         self._lives = itertools.count(1)
@@ -110,8 +111,22 @@ class Stage:
 
     @property
     def clusters(self) -> list[str]:
-        """The names of all clusters."""
-        return [cluster.name for cluster in self.stack.layout.spec.clusters]
+        """The names of the clusters that run."""
+        return [f"{kind}-{region}" for region in self._regions for kind in ("regional", "aggregate")]
+
+    def narrow(self, regions: tuple[str, ...], *, far: bool) -> bool:
+        """Go on with some of the regions and stop the brokers of the others.
+
+        Returns:
+            False if this stage does not have what is asked for; nothing has been stopped then.
+        """
+        if far != self._far or not set(regions) <= set(self._regions):
+            return False
+        kept, had = set(regions), self.clusters
+        self._regions = tuple(region for region in self._regions if region in kept)
+        for cluster in set(had) - set(self.clusters):
+            self.stack.stop(cluster)
+        return True
 
     def bootstrap(self, cluster: str) -> str:
         """``host:port`` of a cluster's only broker."""

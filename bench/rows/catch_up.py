@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
-from bench import BenchError
 from bench.data.batches import PreparedBatch, Shape, prepare
 from bench.data.copied import CopiedLog, read_partition
 from bench.data.loading import Segment, measure_limit
@@ -51,7 +50,8 @@ class CatchUpRow(Row):
         partitions: of the topic.
         routes: (source region, target region).
         far: the source is far away.
-        limit: measure the target broker's limit in as many rounds as the sides have.
+        limit: measure the target broker's limit too.
+        window_s: what is counted of each data set in each round.
     """
 
     data: tuple[str, ...] = (JSON_128K,)
@@ -60,6 +60,7 @@ class CatchUpRow(Row):
     routes: tuple[tuple[str, str], ...] = (("a", "a"),)
     far: bool = False
     limit: bool = False
+    window_s: float = 20.0
 
     @property
     def place(self) -> Place:
@@ -101,7 +102,7 @@ class _CatchUp:
     def __init__(self, row: CatchUpRow, play: Play, background: ThreadPoolExecutor) -> None:
         self._row, self._stage, self._store, self._tell = row, play.stage, play.store, play.tell
         self._settings, self._background = play.settings, background
-        self._rules = _SMOKE_RULES if play.settings.smoke else WarmRules()
+        self._rules = _SMOKE_RULES if play.settings.smoke else WarmRules(window_s=row.window_s)
         self._data: dict[str, list[PreparedBatch]] = {name: prepare(SHAPES[name]) for name in row.data}
         targets = dict.fromkeys(target for _, target in row.routes)
         self._targets = {
@@ -233,11 +234,14 @@ class _CatchUp:
             for cluster in self._targets
             for partition in range(self._row.partitions)
         }
-        found = {
-            segment.name: figures(window, segment, logs)
-            for segment in segments
-            if (window := windows[segment.name]) is not None
-        }
+        found: dict[str, Figures] = {}
+        for segment in segments:
+            window = windows[segment.name]
+            item = None if window is None else figures(window, segment, logs)
+            if item is None:
+                self._tell(f"{copier.side}: no warm window in which anything was committed; {segment.name}")
+            else:
+                found[segment.name] = item
         # Where sources are merged, a partition is not one source's beginning: its order can't be told by headers.
         checked = [log for (cluster, _), log in logs.items() if self._targets[cluster] == 1]
         for cluster in self._targets:
@@ -276,7 +280,7 @@ class _CatchUp:
         return tuple(measures)
 
 
-def figures(window: Window, segment: Segment, logs: Mapping[tuple[str, int], CopiedLog]) -> Figures:
+def figures(window: Window, segment: Segment, logs: Mapping[tuple[str, int], CopiedLog]) -> Figures | None:
     """What a window shows of a data set.
 
     Args:
@@ -284,15 +288,15 @@ def figures(window: Window, segment: Segment, logs: Mapping[tuple[str, int], Cop
         segment: the data set.
         logs: what was committed, by target and partition.
 
-    Raises:
-        BenchError: nothing was committed in it.
+    Returns:
+        The figures, or None if nothing was committed in the window.
     """
     records = sum(
         log.records_below(window.end.ends[place]) - log.records_below(window.start.ends[place])
         for place, log in logs.items()
     )
     if records <= 0:
-        raise BenchError(f"{segment.name}: nothing was committed in the window")
+        return None
     millions = records / 1e6
     return Figures(
         window_s=window.seconds,

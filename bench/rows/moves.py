@@ -139,7 +139,11 @@ def _moves(row: MoveRow, play: Play) -> dict[str, Moved]:
                 "parallax": pool.submit(_move_with_parallax, play, row, ours),
                 "mirrormaker2": pool.submit(_move_with_mirrormaker, play, row, theirs),
             }
-            return {side: move.result() for side, move in moves.items()}
+            found = {side: move.result() for side, move in moves.items()}
+    mirrormaker.clean_up()
+    for cluster in stage.clusters:
+        stage.delete_topics(cluster, [ours, theirs])
+    return found
 
 
 def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> None:
