@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from devstack.versions import load_versions
 
 _TURN = {"infrastructure": 1, "stack": 2}
 _OWN_STACK_TURN = 3
+_PRINTED_LINES = 40
 _running: dict[str, LocalStack] = {}
 
 
@@ -50,6 +51,20 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     for name in list(_running):
         if nextitem is not None and _turn(nextitem) > _TURN[name]:
             _running.pop(name).close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Of what a test printed, keep the end: clients of a killed broker say the same line by the thousand."""
+    report = yield
+    report.sections = [(name, _end_of(text)) for name, text in report.sections]
+    return report
+
+
+def _end_of(text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    left_out = len(lines) - _PRINTED_LINES
+    return text if left_out <= 0 else "".join([f"[{left_out} lines before]\n", *lines[-_PRINTED_LINES:]])
 
 
 @contextmanager

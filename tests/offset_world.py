@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from offsetsvc.failover import FailoverRequest
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.service import OffsetService
 from parallax.adapters.memory.groups import MemoryGroupStore
 from parallax.adapters.memory.index import MemoryMappingIndex
@@ -82,6 +82,7 @@ class SparseIndex:
         self.lineages = index.lineages
         self.newest = index.newest
         self.lost_ranges = index.lost_ranges
+        self.tails = index.tails
 
     def _all(self, partition: RoutePartition, lineage: Lineage) -> Sequence[Run]:
         return sorted(
@@ -128,6 +129,7 @@ class World:
         partitions: int = 1,
         service: Mapping[str, Any] | None = None,
         sync: Mapping[str, Any] | None = None,
+        tail_rows: int = 8,
     ) -> None:
         self.regions = [RegionName(name) for name in regions]
         cluster = {"bootstrap_servers": "127.0.0.1:1"}
@@ -139,7 +141,7 @@ class World:
                 "sync": sync or {},
             }
         )
-        self.index = MemoryMappingIndex()
+        self.index = MemoryMappingIndex(tail_rows)
         self.groups = MemoryGroupStore()
         self.clusters = {
             aggregate_cluster(region): FakeCluster(aggregate_cluster(region)) for region in self.regions

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar, cast
 
+from offsetsvc.flights import Flights
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, MappingIndexReader, RowPage, StampedRow
+from parallax.ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, StampedRow
 
 T = TypeVar("T")
 
 MAX_AGE_MS = 100.0
 """Half of the default interval at which rows are written: an answer is no older than it could be anyway."""
+
+OVERDUE = 3
+"""While one caller reads anew, the others go on with what is at most this many times as old."""
 
 _MOST_ENTRIES = 10_000
 
@@ -37,7 +40,7 @@ class CachedIndex:
         self._max_age_s = max_age_ms / 1_000
         self._clock = clock
         self._known: dict[Hashable, tuple[float, object]] = {}
-        self._lock = threading.Lock()
+        self._flights = Flights()
 
     def topics(self, route: Route) -> Sequence[TopicName]:
         """Topics with at least one lineage on the route."""
@@ -54,6 +57,12 @@ class CachedIndex:
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage."""
         return self._fresh(("lost", partition, lineage), lambda: self._index.lost_ranges(partition, lineage))
+
+    def tails(
+        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
+    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
+        """The last rows of lineages."""
+        return self._index.tails(newest)
 
     def rows_at_target(
         self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
@@ -74,14 +83,19 @@ class CachedIndex:
         return self._index.rows_from_target(partition, lineage, start, limit)
 
     def _fresh(self, key: Hashable, read: Callable[[], T]) -> T:
-        now_s = self._clock()
-        with self._lock:
+        def known(max_age_s: float) -> tuple[float, object] | None:
             found = self._known.get(key)
-        if found is not None and now_s - found[0] < self._max_age_s:
-            return cast("T", found[1])
-        answer = read()
-        with self._lock:
+            return found if found is not None and self._clock() - found[0] < max_age_s else None
+
+        def read_now() -> tuple[float, object]:
+            asked_at_s = self._clock()
+            found = (asked_at_s, read())
             if len(self._known) >= _MOST_ENTRIES:
-                self._known.clear()
-            self._known[key] = (now_s, answer)
-        return answer
+                self._known = {}
+            self._known[key] = found
+            return found
+
+        found = self._flights.fresh(
+            key, known, read_now, max_age_s=self._max_age_s, overdue_age_s=OVERDUE * self._max_age_s
+        )
+        return cast("T", found[1])

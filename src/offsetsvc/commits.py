@@ -53,7 +53,7 @@ class Commits:
             UnknownGroupError: there is none, and no table knows the group.
             ClusterUnavailableError: there is none, and the cluster could not be asked.
         """
-        found = {*self._own, *self._read()}
+        found = {*self._own, *self.read()}
         if not self._origin.reachable:
             found |= set(self._remembered())
         if not found:
@@ -69,7 +69,7 @@ class Commits:
         """
         if partition in self._own:
             return Commit(self._own[partition], Basis.CALLER)
-        committed = self._read().get(partition)
+        committed = self.read().get(partition)
         if committed is not None:
             return Commit(committed.next_offset, Basis.COMMITTED)
         if not self._origin.reachable:
@@ -88,7 +88,8 @@ class Commits:
         if partition not in self._own:
             self.partitions()
 
-    def _read(self) -> Mapping[TopicPartition, GroupCommit]:
+    def read(self) -> Mapping[TopicPartition, GroupCommit]:
+        """What the group committed at the origin; asked once."""
         if self._committed is None:
             self._committed = self._origin.committed(self._group)
         return self._committed

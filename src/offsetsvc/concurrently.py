@@ -20,6 +20,24 @@ class Concurrently:
         self._executor = executor
         self._deadline = deadline
 
+    def run(self, tasks: Iterable[Callable[[], object]], what: str) -> None:
+        """Carry out tasks of different kinds; each keeps its own result.
+
+        Raises:
+            DeadlineError: as `map`.
+        """
+        self.map(lambda task: task(), tasks, what)
+
+    def run_here(self, tasks: Iterable[Callable[[], object]], what: str) -> None:
+        """Carry out tasks one after the other, in the caller's thread.
+
+        Raises:
+            DeadlineError: the deadline passed before one of them.
+        """
+        for task in tasks:
+            self._deadline.check(what)
+            task()
+
     def map(self, task: Callable[[Item], Result], items: Iterable[Item], what: str) -> list[Result]:
         """The task's result for each item, in order.
 

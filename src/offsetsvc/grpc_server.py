@@ -14,8 +14,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc import convert
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.calling import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, SERVICE
-from offsetsvc.failover import FailoverRequest
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.pb import offsets_pb2_grpc

@@ -80,6 +80,29 @@ class TopicLineages:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class RouteTopic:
+    """What the index holds of a topic on one route.
+
+    Attributes:
+        records: its lineages, by partition and sequence.
+        newest: the newest row of each partition and lineage; read after the lineages.
+    """
+
+    records: Sequence[LineageRecord]
+    newest: Mapping[tuple[int, Lineage], StampedRow]
+
+
+def read_route(index: MappingIndexReader, route: Route, topic: TopicName) -> RouteTopic:
+    """What the index holds of the topic on the route.
+
+    Raises:
+        StoreUnavailableError: the index did not answer in time.
+    """
+    records = index.lineages(route, topic)
+    return RouteTopic(records, index.newest(route, topic) if records else {})
+
+
 def topic_lineages(
     index: MappingIndexReader, routes: Sequence[Route], topic: TopicName, topic_id: TopicId | None
 ) -> TopicLineages:
@@ -91,8 +114,19 @@ def topic_lineages(
         topic: the topic.
         topic_id: the topic's present id there; None: the cluster can't be asked, the id of the newest row counts.
     """
-    records = {route: index.lineages(route, topic) for route in routes}
-    newest = {route: index.newest(route, topic) if records[route] else {} for route in routes}
+    return lineages_that_count({route: read_route(index, route, topic) for route in routes}, topic_id)
+
+
+def lineages_that_count(found: Mapping[Route, RouteTopic], topic_id: TopicId | None) -> TopicLineages:
+    """The lineages of a topic on a cluster, from what was read of each route into it, in configured order.
+
+    Args:
+        found: by route.
+        topic_id: as `topic_lineages` takes it.
+    """
+    routes = list(found)
+    records = {route: item.records for route, item in found.items()}
+    newest = {route: item.newest for route, item in found.items()}
     chosen = _latest_id(newest, records) if topic_id is None else topic_id
     by_partition: dict[int, list[LineageView]] = {}
     seen: set[int] = set()

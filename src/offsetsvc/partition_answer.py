@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
-from offsetsvc.answers import Basis, Commit, FailoverAnswer, Side, SourceView
+from offsetsvc.answers import Basis, FailoverAnswer, Side, SourceView
 from offsetsvc.explain import explain
-from offsetsvc.lineages import LineageView, TopicLineages
-from offsetsvc.rows import LineageRows, fetch_common_epochs
-from offsetsvc.skipping import Limits, Skips, collect_skips
+from offsetsvc.lineages import LineageView
+from offsetsvc.question import Question
+from offsetsvc.rows import LineageRows, fetch_common_epochs, rows_of
+from offsetsvc.skipping import Skips, collect_skips
+from offsetsvc.tails import Tail
 from parallax.domain.checkpoint_rule import nearest_checkpoint_minimum
 from parallax.domain.ids import (
-    ClusterName,
-    GroupName,
+    Lineage,
     RegionName,
+    RoutePartition,
     SourceId,
     SourceOffset,
     TargetOffset,
-    TopicId,
-    TopicPartition,
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import (
@@ -37,66 +36,42 @@ from parallax.domain.run import Run
 from parallax.ports import MappingIndexReader
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterState:
-    """What is known of one cluster's side of a partition.
-
-    Attributes:
-        log: None: the cluster could not be asked, or has no such partition.
-        partitions: partition count of the topic; None: the cluster could not be asked or lacks the topic.
-    """
-
-    cluster: ClusterName
-    lineages: TopicLineages
-    reachable: bool
-    topic_id: TopicId
-    partitions: int | None
-    log: LogRange | None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """All that one partition's answer depends on, beside the rows.
-
-    Attributes:
-        regions: the source regions of the routes into the destination.
-        progress: what the group's last move left at the origin; its cluster and topic id were checked.
-        starts_at_end: policy for partitions without a commit: the end (``latest``), not the log start.
-        notes: what was found out before.
-    """
-
-    group: GroupName
-    topic_partition: TopicPartition
-    origin: ClusterState
-    destination: ClusterState
-    regions: Collection[RegionName]
-    commit: Commit
-    progress: Progress | None
-    starts_at_end: bool
-    stale_after_ms: int
-    limits: Limits
-    notes: frozenset[Outcome] = frozenset()
-
-
-def answer_partition(index: MappingIndexReader, question: Question, now_ms: int) -> FailoverAnswer:
+def answer_partition(
+    index: MappingIndexReader,
+    tails: Mapping[tuple[RoutePartition, Lineage], Tail],
+    question: Question,
+    now_ms: int,
+) -> FailoverAnswer:
     """Where the group resumes on the partition.
+
+    Args:
+        index: what is asked for rows that no tail holds.
+        tails: what the lineages ended with.
+        question: the partition.
+        now_ms: the wall clock.
 
     Raises:
         StoreUnavailableError: the index did not answer in time.
         InvariantError: stored rows contradict each other.
     """
-    return _Answering(index, question, now_ms).answer()
+    return _Answering(index, tails, question, now_ms).answer()
 
 
 class _Answering:
-    def __init__(self, index: MappingIndexReader, question: Question, now_ms: int) -> None:
+    def __init__(
+        self,
+        index: MappingIndexReader,
+        tails: Mapping[tuple[RoutePartition, Lineage], Tail],
+        question: Question,
+        now_ms: int,
+    ) -> None:
         self._question = question
         self._now_ms = now_ms
         partition = question.topic_partition.partition
         self._origin_views = question.origin.lineages.of(partition)
         self._destination_views = question.destination.lineages.of(partition)
-        self._origin = [LineageRows(index, view) for view in self._origin_views]
-        self._destination = [LineageRows(index, view) for view in self._destination_views]
+        self._origin = [rows_of(index, view, tails) for view in self._origin_views]
+        self._destination = [rows_of(index, view, tails) for view in self._destination_views]
         self._notes = set(question.notes)
 
     def answer(self) -> FailoverAnswer:

@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from offsetsvc import convert
-from offsetsvc.failover import FailoverRequest
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.json_form import schema_of, to_json
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from parallax.adapters.row_order import around_source, around_target
+from offsetsvc.stretch import Stretch
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -26,7 +25,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, MappingIndexReader, RowPage, StampedRow
+from parallax.ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, StampedRow
 
 SETTLED_AFTER_S = 5.0
 """Many times as long as the replicator's writes overtake each other."""
@@ -35,24 +34,8 @@ FORGET_AFTER_S = 60.0
 
 _PAGE_ROWS = 2_000
 _MOST_STRETCHES = 200
-_NEIGHBOURS = 3
-"""What `around_target` and `around_source` hand out on either side of a place between two rows, at most."""
 
 _Key = tuple[RoutePartition, Lineage]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Every indexed row of a lineage with ``low <= target_start < high``, in order."""
-
-    rows: Sequence[Run]
-    low: int
-    high: int
-    read_at_s: float
-
-    def surrounds(self, successor: int) -> bool:
-        """Whether all neighbours of a place in ``rows`` are here."""
-        return _NEIGHBOURS <= successor <= len(self.rows) - _NEIGHBOURS
 
 
 @dataclass(slots=True)
@@ -76,7 +59,7 @@ class RowMemory:
         self._index = index
         self._clock = clock
         self._lock = threading.Lock()
-        self._stretches: OrderedDict[_Key, _Stretch] = OrderedDict()
+        self._stretches: OrderedDict[_Key, tuple[float, Stretch]] = OrderedDict()
         self._marks: dict[_Key, _Mark] = {}
 
     def topics(self, route: Route) -> Sequence[TopicName]:
@@ -104,15 +87,19 @@ class RowMemory:
                     mark.settled, mark.newest, mark.seen_at_s = mark.newest, start, now_s
         return found
 
+    def tails(
+        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
+    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
+        """The last rows of lineages."""
+        return self._index.tails(newest)
+
     def rows_at_target(
         self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
     ) -> Sequence[Run]:
         """Rows around the last one with ``target_start <= target``."""
         stretch = self._remembered((partition, lineage))
-        if stretch is not None and stretch.low <= target < stretch.high:
-            successor = bisect_right(stretch.rows, target, key=lambda row: row.target_start)
-            if stretch.surrounds(successor):
-                return around_target(stretch.rows, target)
+        if stretch is not None and (known := stretch.around_target(target)) is not None:
+            return known
         rows = self._index.rows_at_target(partition, lineage, target)
         self._learn((partition, lineage), rows)
         return rows
@@ -122,10 +109,8 @@ class RowMemory:
     ) -> Sequence[Run]:
         """Rows around the last one with ``source_start <= source``."""
         stretch = self._remembered((partition, lineage))
-        if stretch is not None:
-            successor = bisect_right(stretch.rows, source, key=lambda row: row.source_start)
-            if stretch.surrounds(successor):
-                return around_source(stretch.rows, source)
+        if stretch is not None and (known := stretch.around_source(source)) is not None:
+            return known
         rows = self._index.rows_at_source(partition, lineage, source)
         self._learn((partition, lineage), rows)
         return rows
@@ -135,24 +120,17 @@ class RowMemory:
     ) -> RowPage:
         """Up to about ``limit`` rows with ``target_end > start``, in order."""
         stretch = self._remembered((partition, lineage))
-        if stretch is not None and stretch.low <= start < stretch.high:
-            floor = bisect_right(stretch.rows, start, key=lambda row: row.target_start)
-            # Of the rows that start below, only the last ones can reach beyond.
-            if floor >= _NEIGHBOURS:
-                rows = stretch.rows[floor - _NEIGHBOURS : floor + limit]
-                last = floor + limit
-                end = stretch.rows[last].target_start if last < len(stretch.rows) else stretch.high
-                if end > start:
-                    beyond = tuple(row for row in rows if row.target_end > start and row.target_start < end)
-                    return RowPage(beyond, TargetOffset(end))
+        if stretch is not None and (known := stretch.page(start, limit)) is not None:
+            return known
         return self._index.rows_from_target(partition, lineage, start, limit)
 
-    def _remembered(self, key: _Key) -> _Stretch | None:
+    def _remembered(self, key: _Key) -> Stretch | None:
         with self._lock:
-            stretch = self._stretches.get(key)
-            if stretch is None:
+            found = self._stretches.get(key)
+            if found is None:
                 return None
-            if self._clock() - stretch.read_at_s > FORGET_AFTER_S:
+            read_at_s, stretch = found
+            if self._clock() - read_at_s > FORGET_AFTER_S:
                 del self._stretches[key]
                 return None
             self._stretches.move_to_end(key)
@@ -166,9 +144,7 @@ class RowMemory:
         with self._lock:
             mark, known = self._marks.get(key), self._stretches.get(key)
             settled = 0 if mark is None else mark.settled
-            if settled <= rows[-1].target_start or (
-                known is not None and known.low <= before + 1 and known.high >= settled
-            ):
+            if settled <= rows[-1].target_start or (known is not None and _covers(known[1], before, settled)):
                 return
         # A few rows further back, so that the same look-up finds its neighbours there.
         before = self._index.rows_at_target(*key, before)[0].target_start
@@ -179,7 +155,11 @@ class RowMemory:
         if not kept:
             return
         with self._lock:
-            self._stretches[key] = _Stretch(kept, low, high, now_s)
+            self._stretches[key] = (now_s, Stretch(kept, low, high))
             self._stretches.move_to_end(key)
             while len(self._stretches) > _MOST_STRETCHES:
                 self._stretches.popitem(last=False)
+
+
+def _covers(stretch: Stretch, before: int, settled: int) -> bool:
+    return stretch.low <= before + 1 and (stretch.high is None or stretch.high >= settled)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from offsetsvc.lineages import LineageView
+from offsetsvc.tails import Tail
 from parallax.domain.history import History
-from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TargetOffset
+from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.progress import SourceHistory, SourcePosition
 from parallax.domain.run import LostRange, Run
 from parallax.ports import MappingIndexReader
@@ -19,13 +20,20 @@ _EPOCH_LOOKUPS = 64
 
 
 class LineageRows:
-    """The rows of one lineage that were fetched so far, as a history without void rows."""
+    """The rows of one lineage that were fetched so far, as a history without void rows.
 
-    def __init__(self, index: MappingIndexReader, view: LineageView) -> None:
+    Args:
+        index: what is asked for rows.
+        view: the lineage.
+        tail: what it ended with, where that was read already.
+    """
+
+    def __init__(self, index: MappingIndexReader, view: LineageView, tail: Tail | None = None) -> None:
         self.view = view
         self._index = index
+        self._stretch = None if tail is None else tail.stretch
         self._rows: set[Run] = set()
-        self._lost: Sequence[LostRange] | None = None
+        self._lost: Sequence[LostRange] | None = None if tail is None else tail.lost
         self._history: SourceHistory | None = None
         if view.newest is not None:
             self._add([view.newest.row])
@@ -51,7 +59,10 @@ class LineageRows:
             return
         if self.view.cut is not None and target > self.view.cut:
             target = self.view.cut
-        self._add(self._index.rows_at_target(self.view.partition, self.view.lineage, target))
+        rows = None if self._stretch is None else self._stretch.around_target(target)
+        if rows is None:
+            rows = self._index.rows_at_target(self.view.partition, self.view.lineage, target)
+        self._add(rows)
 
     def at_source(self, source: SourceOffset) -> None:
         """Fetch what tells where the first record at or above ``source`` can lie."""
@@ -113,12 +124,16 @@ class LineageRows:
 
     def page(self, start: TargetOffset, limit: int) -> tuple[Sequence[Run], TargetOffset]:
         """Rows from ``start`` on, at most about ``limit``, and the offset below which none is missing."""
-        page = self._index.rows_from_target(self.view.partition, self.view.lineage, start, limit)
+        page = None if self._stretch is None else self._stretch.page(start, limit)
+        if page is None:
+            page = self._index.rows_from_target(self.view.partition, self.view.lineage, start, limit)
         self._add(page.rows)
         return page.rows, page.complete_to
 
     def _fetch_at_source(self, source: SourceOffset) -> Sequence[Run]:
-        rows = self._index.rows_at_source(self.view.partition, self.view.lineage, source)
+        rows = None if self._stretch is None else self._stretch.around_source(source)
+        if rows is None:
+            rows = self._index.rows_at_source(self.view.partition, self.view.lineage, source)
         self._add(rows)
         return rows
 
@@ -126,6 +141,13 @@ class LineageRows:
         if not self._rows.issuperset(rows):
             self._rows.update(rows)
             self._history = None
+
+
+def rows_of(
+    index: MappingIndexReader, view: LineageView, tails: Mapping[tuple[RoutePartition, Lineage], Tail]
+) -> LineageRows:
+    """A lineage's rows, with its tail if there is one."""
+    return LineageRows(index, view, tails.get((view.partition, view.lineage)))
 
 
 def _place(row: Run) -> tuple[int, int, int]:

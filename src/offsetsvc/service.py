@@ -18,14 +18,16 @@ from offsetsvc.answers import (
     SkipPage,
     Translation,
 )
-from offsetsvc.cached_index import CachedIndex
+from offsetsvc.asking import FailoverRequest
+from offsetsvc.cached_index import MAX_AGE_MS, CachedIndex
 from offsetsvc.clusters import Clusters
-from offsetsvc.failover import Failover, FailoverRequest
+from offsetsvc.failover import Failover
 from offsetsvc.group_positions import ClusterPositions, GroupPositions
 from offsetsvc.lineages import TopicLineages, topic_lineages
 from offsetsvc.mapping_views import MappingViews, WatermarkView
 from offsetsvc.places import Places
 from offsetsvc.row_memory import RowMemory
+from offsetsvc.tails import Tails
 from offsetsvc.translate import origin_of, source_to_target, target_to_source
 from offsetsvc.watching import Watching, WatchRequest
 from parallax.domain.errors import (
@@ -51,8 +53,8 @@ from parallax.ports import ClusterReader, GroupStore, MappingIndexReader
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 
-_READERS = 16
-"""Reads of the index side by side over all calls: Cassandra's driver multiplexes them on one connection."""
+_READERS = 64
+"""Reads side by side over all calls: Cassandra's driver multiplexes them on one connection, Kafka's likewise."""
 
 _PROBE_EVERY_MS = 500.0
 """How soon a cluster that came back is seen."""
@@ -99,8 +101,9 @@ class OffsetService:
         self._clusters = Clusters(clusters, probe_every_ms=_PROBE_EVERY_MS)
         self._now_ms = now_ms
         self._executor = ThreadPoolExecutor(_READERS, "offsetsvc-read")
-        self._failover = Failover(config, self._index, groups, self._clusters, self._executor, now_ms)
-        self._watching = Watching(config, self._index, self._clusters)
+        tails = Tails(self._index, max_age_ms=MAX_AGE_MS if cache else 0)
+        self._failover = Failover(config, self._index, tails, groups, self._clusters, self._executor, now_ms)
+        self._watching = Watching(config, self._index, tails, self._clusters)
         self._views = MappingViews(config, self._index, self._executor, now_ms)
         self._positions = GroupPositions(config, self._index, groups, self._clusters, now_ms)
 
@@ -235,7 +238,8 @@ class OffsetService:
     def _ask(self, dependency: str) -> str | None:
         try:
             if dependency == STORE:
-                self._groups.groups()
+                for route in self.config.all_routes()[:1]:
+                    self._index.topics(route)
             else:
                 self._clusters.ask(ClusterName(dependency), lambda reader: reader.topics())
         except ParallaxError as error:  # a missing schema is as good as no store

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from offsetsvc.answers import SkipPage
 from offsetsvc.clusters import Clusters
 from offsetsvc.lineages import topic_lineages
-from offsetsvc.rows import LineageRows, fetch_common_epochs
+from offsetsvc.rows import LineageRows, fetch_common_epochs, rows_of
 from offsetsvc.skipping import Limits, collect_skips
+from offsetsvc.tails import Tails
 from parallax.domain.errors import InvalidOffsetError, UnknownTopicError
 from parallax.domain.ids import (
     ClusterName,
@@ -52,9 +53,10 @@ class WatchRequest:
 class Watching:
     """Answers `WatchSkips`."""
 
-    def __init__(self, config: Config, index: MappingIndexReader, clusters: Clusters) -> None:
+    def __init__(self, config: Config, index: MappingIndexReader, tails: Tails, clusters: Clusters) -> None:
         self._config = config
         self._index = index
+        self._tails = tails
         self._clusters = clusters
 
     def updates(
@@ -152,7 +154,9 @@ class Watching:
         self, routes: Sequence[Route], partition: TopicPartition, topic_id: TopicId | None
     ) -> list[LineageRows]:
         lineages = topic_lineages(self._index, routes, partition.topic, topic_id)
-        return [LineageRows(self._index, view) for view in lineages.of(partition.partition)]
+        views = lineages.of(partition.partition)
+        tails = self._tails.read(views)
+        return [rows_of(self._index, view, tails) for view in views]
 
 
 def _fetch(

@@ -93,6 +93,21 @@ class RowPage:
     complete_to: TargetOffset
 
 
+@dataclass(frozen=True, slots=True)
+class LineageTail:
+    """The last rows of a lineage, and what it lost.
+
+    Attributes:
+        rows: in order.
+        complete_from: every row with ``target_start >= complete_from`` is among them.
+        lost: every lost range of the lineage.
+    """
+
+    rows: tuple[Run, ...]
+    complete_from: TargetOffset
+    lost: tuple[LostRange, ...]
+
+
 class MappingIndexWriter(Protocol):
     """The index as the replicator writes it: idempotent, in any order, greater version wins."""
 
@@ -100,7 +115,10 @@ class MappingIndexWriter(Protocol):
         """Record lineages; a record with the same lineage and a greater version replaces the other."""
 
     def write_rows(self, batches: Sequence[RowBatch]) -> None:
-        """Record runs, lost ranges and watermarks. Returns once all are acknowledged."""
+        """Record runs, lost ranges and watermarks. Returns once all are acknowledged.
+
+        What a lineage's newest row tells of is readable before that row is.
+        """
 
     def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:
         """The run-log next offset below which everything of the shard is indexed; 0 if nothing is."""
@@ -138,6 +156,15 @@ class MappingIndexReader(Protocol):
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage."""
+
+    def tails(
+        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
+    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
+        """The rows that lineages ended with, each up to its newest row at least, all read at once.
+
+        Args:
+            newest: the lineages, with the newest row of each as it was read before.
+        """
 
 
 class MappingIndex(MappingIndexWriter, MappingIndexReader, Protocol):

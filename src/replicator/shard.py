@@ -267,6 +267,11 @@ class _Holder:
             if layout is not None and layout.layout > lease.layout:
                 raise FencedError(f"{lease}: layout {layout.layout} has taken over")
             states, end = load_states(run_log, lease.layout)
+            if memory.known_to is not None and end < memory.known_to:
+                raise ClusterUnavailableError(
+                    f"{lease}: the run log ends at {end}, and this lease knows its entries up to "
+                    f"{memory.known_to}: nothing is copied until they are back"
+                )
             memory.known_to = end
             if self._feed is not None:
                 self._feed.note_end(end)

@@ -110,7 +110,7 @@ class TopicAdmin(KafkaCluster):
             replication_factor=self._replication_factor or _BROKER_DEFAULT,
             config=dict(plan.settings),
         )
-        future = self._admin.create_topics([new], request_timeout=self._timeout_s)[plan.topic]
+        future = self._link.client.create_topics([new], request_timeout=self._link.timeout_s())[plan.topic]
         return self._changed(future, f"creating topic {plan.topic!r}", KafkaError.TOPIC_ALREADY_EXISTS)
 
     def grow(self, topic: TopicName, partitions: int) -> bool:
@@ -120,7 +120,7 @@ class TopicAdmin(KafkaCluster):
             Whether this call did it; otherwise it has as many already.
         """
         request = [NewPartitions(topic, partitions)]
-        future = self._admin.create_partitions(request, request_timeout=self._timeout_s)[topic]
+        future = self._link.client.create_partitions(request, request_timeout=self._link.timeout_s())[topic]
         return self._changed(future, f"growing topic {topic!r}", KafkaError.INVALID_PARTITIONS)
 
     def wait_for(self, topic: TopicName, partitions: int, deadline: Deadline) -> TopicInfo:
@@ -163,7 +163,7 @@ class TopicAdmin(KafkaCluster):
         if not names:
             return
         resources = [ConfigResource(kind, name) for name in names]
-        answers = self._admin.describe_configs(resources, request_timeout=self._timeout_s)
+        answers = self._link.client.describe_configs(resources, request_timeout=self._link.timeout_s())
         for resource, future in answers.items():
             try:
                 entries = self._result(future, f"reading the settings of {resource.name!r}")
@@ -176,7 +176,7 @@ class TopicAdmin(KafkaCluster):
 
     def _changed(self, future: Future[None], doing: str, already: int) -> bool:
         try:
-            future.result(timeout=self._timeout_s + 1)
+            future.result(timeout=self._link.longest_s + 1)
         except (KafkaException, TimeoutError) as error:
             if isinstance(error, KafkaException) and error.args[0].code() == already:
                 return False

@@ -166,7 +166,7 @@ def test_a_closed_port_is_reported_within_the_time_out(partition: RoutePartition
             stores.index.write_rows([batch(partition, lineage, [run(0, 0, 1)])])
         with pytest.raises(StoreUnavailableError):
             stores.groups.groups()
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 10
 
 
 def test_a_silent_port_is_reported_within_the_time_out() -> None:
@@ -177,4 +177,4 @@ def test_a_silent_port_is_reported_within_the_time_out() -> None:
             begun = time.monotonic()
             with pytest.raises(StoreUnavailableError):
                 stores.connect()
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 10

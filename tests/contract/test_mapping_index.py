@@ -269,6 +269,59 @@ def test_a_replay_changes_nothing_and_may_pack_rows_otherwise(
     assert index.newest(partition.route, partition.topic_partition.topic)[0, lineage].row == rows[-1]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_tail_ends_with_the_newest_row_and_lacks_none_from_its_place_on(
+    index: MappingIndex, partition: RoutePartition, lineage: Lineage, seed: int
+) -> None:
+    batches = random_batches(seed, partition, lineage, batches=120, longest_pause_ms=8 * MINUTE_MS)
+    lost = LostRange(SourceOffset(1), SourceOffset(2), TargetOffset(3))
+    index.write_rows([RowBatch(partition, lineage, (), (lost,), START_MS, 1)])
+    for end in (1, 7, 60, 120):
+        index.write_rows(batches[:end])
+        every = Naive.of(batches[:end]).rows
+        newest = index.newest(partition.route, partition.topic_partition.topic)[0, lineage]
+
+        tail = index.tails({(partition, lineage): newest})[partition, lineage]
+
+        assert tail.lost == (lost,)
+        assert tail.rows[-1] == newest.row == every[-1]
+        assert set(tail.rows) <= set(every)
+        # A store may leave a watermark out where a run began at the same place.
+        lasting = [row for row in every if not _replaced(row, every)]
+        assert [row for row in tail.rows if row.target_start >= tail.complete_from and row in lasting] == [
+            row for row in lasting if row.target_start >= tail.complete_from
+        ]
+        assert tail.complete_from <= every[-1].target_start + 1
+
+
+def _replaced(row: Run, rows: Sequence[Run]) -> bool:
+    """Whether a run began where the watermark stands."""
+    return not row.count and any(
+        other.count and (other.source_start, other.target_start) == (row.source_start, row.target_start)
+        for other in rows
+    )
+
+
+def test_a_tail_of_rows_packed_otherwise_begins_above_what_it_may_lack(
+    index: MappingIndex, partition: RoutePartition, lineage: Lineage
+) -> None:
+    rows = [run(10 * i, 20 * i, 10, 10 * i) for i in range(200)]
+    index.write_rows([batch(partition, lineage, rows[:150], version=150)])
+    # What came later was written twice, in two groupings.
+    for grouping in (3, 7):
+        for first in range(150, 200, grouping):
+            index.write_rows([batch(partition, lineage, rows[first : first + grouping], version=first)])
+    newest = StampedRow(rows[-1], START_MS)
+
+    tail = index.tails({(partition, lineage): newest})[partition, lineage]
+
+    assert tail.rows[-1] == rows[-1]
+    assert [row for row in tail.rows if row.target_start >= tail.complete_from] == [
+        row for row in rows if row.target_start >= tail.complete_from
+    ]
+    assert index.tails({}) == {}
+
+
 def test_ten_thousand_runs_are_paged_completely(
     index: MappingIndex, partition: RoutePartition, lineage: Lineage
 ) -> None:

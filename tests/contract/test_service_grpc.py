@@ -383,7 +383,7 @@ def test_health_is_told_for_each_dependency(served: Served, monkeypatch: pytest.
         served.world.cluster("a").away = True
         poll_until(lambda: status("aggregate-a") != serving_now, 10, "the cluster is not")
         assert status("") == status(SERVICE) == serving_now
-        monkeypatch.setattr(served.world.groups, "groups", _raise_store_away)
+        monkeypatch.setattr(served.world.index, "topics", _raise_store_away)
         poll_until(lambda: status("") != serving_now, 10, "without the store nothing is served")
 
 

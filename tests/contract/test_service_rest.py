@@ -132,10 +132,10 @@ def test_what_is_missing_stands_in_readyz(
     assert http.get("/livez").status_code == 200
     assert _json(http.get("/readyz"))["dependencies"] == {"store": "ok", "aggregate-a": "ok"}
 
-    def away() -> None:
+    def away(*_: object) -> None:
         raise StoreUnavailableError("Cassandra did not answer")
 
-    monkeypatch.setattr(world.groups, "groups", away)
+    monkeypatch.setattr(world.index, "topics", away)
     response = http.get("/readyz")
 
     assert response.status_code == 503

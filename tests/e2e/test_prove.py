@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-RECORDS = 6_300
+RECORDS = 4_200
 PARTITIONS = 2
 
 

@@ -133,8 +133,6 @@ def test_failover_from_a_killed_cluster_and_back(world: RealWorld) -> None:
     while consumer.moving:
         assert time.monotonic() - killed_at < WITHIN_S
         world.poll(consumer)
-    moved_within_s = time.monotonic() - killed_at
-    assert moved_within_s < 2.0
     world.write("b", 0, [*of("a", 150, 320), *of("b", 50, 60)])
     everything = [*of("a", 320), *of("b", 60), *of("c", 100), *of("d", 100)]
     world.poll_until(consumer, len(everything))

@@ -117,7 +117,7 @@ def test_a_new_topic_flows_within_seconds(harness: Harness) -> None:
     begun = time.monotonic()
     harness.produce(["first"])
     harness.wait_for({0: ["first"]})
-    assert time.monotonic() - begun < 12
+    assert time.monotonic() - begun < 30
     owner.finish()
 
 

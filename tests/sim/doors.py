@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tests.sim.kafka import COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.sim.schedule import Schedule
@@ -34,12 +34,14 @@ class Faults:
         fail: probability that a call on the target fails, with an outcome that the caller can't know.
         last_stable_offset: `ends` answers the last stable offset (a mutant).
         unfenced_watermarks: entries without data are written outside of any transaction (a mutant).
+        empty_run_log: probability that the run log seems empty to a lease that has found entries in it before.
     """
 
     def __init__(self, fail: float = 0.0) -> None:
         self.fail = fail
         self.last_stable_offset = False
         self.unfenced_watermarks = False
+        self.empty_run_log = 0.0
 
 
 class SimSource:
@@ -199,9 +201,11 @@ class SimRunLog:
     def __init__(self, schedule: Schedule, cluster: Cluster, shard: int) -> None:
         self._schedule = schedule
         self._log = cluster.topics[RUN_LOG].logs[shard]
+        self.seems_empty = False
+        self.was_read: Callable[[], object] = lambda: None
 
     def end(self) -> int:
-        return self._log.end
+        return 0 if self.seems_empty else self._log.end
 
     def stable_end(self) -> int:
         return self._log.stable_end
@@ -217,6 +221,8 @@ class SimRunLog:
         for slot in entries:
             assert isinstance(slot.value, Entry)
             yield slot.offset, slot.value
+        if entries:
+            self.was_read()
 
     def close(self) -> None:
         pass
@@ -291,6 +297,7 @@ class SimConnector:
         self._target = target
         self._faults = faults
         self._clock = SimClock(schedule)
+        self._read_before: set[int] = set()
         self.newest_layout = 1
 
     @property
@@ -312,7 +319,14 @@ class SimConnector:
         return SimSurveyor(self._schedule, self._source, self._target, lease)
 
     def run_log(self, lease: Lease) -> SimRunLog:
-        return SimRunLog(self._schedule, self._target, lease.shard)
+        run_log = SimRunLog(self._schedule, self._target, lease.shard)
+        run_log.seems_empty = (
+            lease.epoch in self._read_before
+            and not self._schedule.calm
+            and self._schedule.random.random() < self._faults.empty_run_log
+        )
+        run_log.was_read = lambda: self._read_before.add(lease.epoch)
+        return run_log
 
     def strangers(self, lease: Lease) -> None:
         del lease

@@ -43,3 +43,9 @@ def test_the_last_stable_offset_in_place_of_the_high_watermark_turns_the_simulat
     faults = Faults()
     faults.last_stable_offset = True
     assert first_red_seed(faults, range(60)) is not None
+
+
+def test_a_lease_does_not_believe_that_its_run_log_has_become_empty() -> None:
+    faults = Faults(fail=0.03)
+    faults.empty_run_log = 0.5
+    assert first_red_seed(faults, range(60)) is None

@@ -59,10 +59,12 @@ def _copy_with_gap(world: World, source: str, count: int) -> None:
         world.copy(source, target, count, skip=2)
 
 
-@given(st.lists(steps(), max_size=40), st.data())
+@given(st.lists(steps(), max_size=40), st.integers(1, 40), st.data())
 @settings(max_examples=300, deadline=None, phases=_PHASES)
-def test_the_answer_is_that_of_the_rule_over_all_rows(events: list[Step], data: st.DataObject) -> None:
-    world = World(REGIONS, service={"max_rows": 100_000})
+def test_the_answer_is_that_of_the_rule_over_all_rows(
+    events: list[Step], tail_rows: int, data: st.DataObject
+) -> None:
+    world = World(REGIONS, service={"max_rows": 100_000}, tail_rows=tail_rows)
     world.watermarks()
     for event in events:
         event(world)

@@ -9,8 +9,8 @@ import pytest
 from tests.offset_world import GROUP, NOW_MS, TOPIC, World
 
 from offsetsvc.answers import Basis, FailoverAnswer
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.explain import MEANINGS
-from offsetsvc.failover import FailoverRequest
 from parallax.domain.errors import (
     ClusterUnavailableError,
     DeadlineError,
@@ -454,11 +454,11 @@ def test_readiness_says_what_is_missing(world: World, monkeypatch: pytest.Monkey
     with world.service() as service:
         assert service.missing() == {}
         world.cluster("a").away = True
-        monkeypatch.setattr(world.groups, "groups", _raise_store_away)
+        monkeypatch.setattr(world.index, "topics", _raise_store_away)
         assert set(service.missing()) == {"store", "aggregate-a"}
 
 
-def _raise_store_away() -> None:
+def _raise_store_away(*_: object) -> None:
     raise StoreUnavailableError("Cassandra did not answer")
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.offset_world import GROUP, TOPIC, FakeCluster, World
 from tests.support import poll_until
 
+from offsetsvc.asking import FailoverRequest
 from offsetsvc.convert import group_to_pb
-from offsetsvc.failover import FailoverRequest
 from parallax.domain.errors import FencedError, StoreUnavailableError, UnknownTopicError
 from parallax.domain.ids import (
     ClusterName,

@@ -14,14 +14,11 @@ from devstack.demo.options import DemoOptions
 from devstack.demo.verdict import Facts, Logs, missing_records, read_logs
 from devstack.demo.view import Stage, lag_of
 from devstack.oracle.logs import end_offsets
-from devstack.workload.distance import NarrowLink
+from devstack.workload.distance import FAR_READER, NarrowLink
 from devstack.workload.running import Stack
 from devstack.workload.topics import create_topic, total, wait_for_topic
 from devstack.workload.worker import Worker, WorkerError, wait_until
 from parallax.domain.errors import ParallaxError
-
-FAR_READER = "parallax-b"
-"""Client id of those who read regional-a for aggregate-b: the route from a to b."""
 
 _TOPIC_S = 60.0
 _BACKLOG_S = 120.0

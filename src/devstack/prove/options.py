@@ -21,6 +21,7 @@ class ProveOptions:
         flow_s: a third of the records flows over this time; then a stretch in which region a is idle; then
             another third, in which the Spark application is killed; the rest arrives at once.
         least_inversions: fewer pairs of records in opposite order in the two aggregates make the proof worthless.
+        narrow_bytes_per_s: the route from region a to region b gets no more in the first stretch and the idle one.
         threads: ask at the same time.
         directory: reports, logs and the stack's folder go here.
         keep: leave the stack running.
@@ -30,6 +31,7 @@ class ProveOptions:
     partitions: int = 3
     flow_s: float = 12.0
     least_inversions: int = 1_000
+    narrow_bytes_per_s: int = 500
     threads: int = 12
     topic: str = "proof"
     directory: Path = field(default_factory=lambda: Path("build/prove"))

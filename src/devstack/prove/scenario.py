@@ -17,6 +17,7 @@ from devstack.prove.ask import Answers, Asker
 from devstack.prove.kill import Kill, kill_in_transaction
 from devstack.prove.options import ProveOptions
 from devstack.workload.delivered import read_group
+from devstack.workload.distance import FAR_READER, NarrowLink
 from devstack.workload.running import Stack
 from devstack.workload.topics import EndOffsets, create_topic, total, wait_for_topic
 from devstack.workload.worker import Worker, WorkerError, wait_until
@@ -112,17 +113,19 @@ class Proof:
         options, progress = self._options, self._progress
         for region in _REGIONS:
             create_topic(self._stack.bootstrap(f"regional-{region}"), options.topic, options.partitions)
-        for worker in self._producers:
-            worker.start()
         for region in _REGIONS:
             bootstrap = self._stack.bootstrap(f"aggregate-{region}")
             wait_for_topic(bootstrap, options.topic, options.partitions, _TOPIC_S)
-        for reader in self._readers.values():
-            reader.start()
+        # Region a's records come late to aggregate-b, so that the two aggregates differ in their order for certain.
+        far_route = NarrowLink(self._stack.bootstrap("regional-a"), FAR_READER)
+        far_route.narrow(options.narrow_bytes_per_s)
+        for worker in (*self._producers, *self._readers.values()):
+            worker.start()
         progress.begin("records produced", options.records)
         self._until(
             lambda: self._phases() >= {2}, 3 * options.flow_s + _TOPIC_S, "the second stretch did not begin"
         )
+        far_route.widen()
         self._until(
             lambda: self._committed() >= options.records // 2,
             2 * options.flow_s + _TOPIC_S,

@@ -6,15 +6,23 @@ one route back as a narrow link between regions would; nothing else on the machi
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
+from contextlib import closing
+from typing import Any
 
-from devstack.artifacts import fetch_jars
+from kafka.protocol.admin import AlterClientQuotasRequest
+
 from devstack.errors import DevstackError
-from devstack.java import find_java
-from devstack.versions import load_versions
+from parallax.domain.errors import ParallaxError
+from parallax.domain.ids import ClusterName
+from parallax.runtime.config import Cluster
+from replicator.batches.transport import Connections, EventLoop
 
-_TIMEOUT_S = 60.0
+FAR_READER = "parallax-b"
+"""Client id of those who read a regional cluster for aggregate-b; at regional-a it is the route from a to b."""
+
+_QUOTA = "consumer_byte_rate"
+_TIMEOUT_MS = 30_000
+_LARGEST_ANSWER_BYTES = 1024 * 1024
 
 
 class NarrowLink:
@@ -28,8 +36,6 @@ class NarrowLink:
     def __init__(self, bootstrap_servers: str, client_id: str) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._client_id = client_id
-        self._java = find_java()
-        self._jars: Path = fetch_jars(load_versions().kafka, self._java, report=lambda _line: None)
 
     def narrow(self, bytes_per_s: int) -> None:
         """Let them have so many bytes a second from now on.
@@ -37,7 +43,7 @@ class NarrowLink:
         Raises:
             DevstackError: the cluster did not take the quota.
         """
-        self._alter("--add-config", f"consumer_byte_rate={bytes_per_s}")
+        self._alter(AlterClientQuotasRequest.EntryData.OpData(key=_QUOTA, value=bytes_per_s, remove=False))
 
     def widen(self) -> None:
         """Let them have all they want again.
@@ -45,18 +51,39 @@ class NarrowLink:
         Raises:
             DevstackError: the cluster did not take it.
         """
-        self._alter("--delete-config", "consumer_byte_rate")
+        self._alter(AlterClientQuotasRequest.EntryData.OpData(key=_QUOTA, value=0, remove=True))
 
-    def _alter(self, *change: str) -> None:
-        command = [
-            str(self._java.home / "bin" / "java"),
-            *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"),
-            *("-cp", f"{self._jars}/*", "kafka.admin.ConfigCommand"),
-            *("--bootstrap-server", self._bootstrap_servers, "--alter", *change),
-            *("--entity-type", "clients", "--entity-name", self._client_id),
-        ]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
-        if answer.returncode != 0:
-            raise DevstackError(
-                f"the quota of client {self._client_id!r} was not set:\n{answer.stdout}{answer.stderr}"
+    def _alter(self, change: Any) -> None:
+        entry = AlterClientQuotasRequest.EntryData
+        request = AlterClientQuotasRequest(
+            entries=[
+                entry(
+                    entity=[entry.EntityData(entity_type="client-id", entity_name=self._client_id)],
+                    ops=[change],
+                )
+            ],
+            validate_only=False,
+        )
+        doing = f"setting the quota of client {self._client_id!r}"
+        try:
+            answer = self._ask(request, doing)
+        except ParallaxError as error:
+            raise DevstackError(str(error)) from error
+        refused = [item.error_message for item in answer.entries if item.error_code]
+        if refused:
+            raise DevstackError(f"{doing}: refused: {refused[0]}")
+
+    def _ask(self, request: Any, doing: str) -> Any:
+        settings = Cluster(bootstrap_servers=self._bootstrap_servers)
+        with closing(EventLoop()) as loop:
+            connections = Connections(
+                loop,
+                ClusterName(self._bootstrap_servers),
+                settings,
+                client_id="parallax-narrow-link",
+                largest_answer_bytes=_LARGEST_ANSWER_BYTES,
+                timeout_ms=_TIMEOUT_MS,
             )
+            with closing(connections):
+                connections.connect()
+                return connections.ask(connections.any_node, request, doing)

@@ -6,12 +6,15 @@ a number twice: a record that turns up unasked, twice or out of order shows by i
 
 from __future__ import annotations
 
-import json
+import re
 from random import Random
 from typing import NamedTuple
 
 _EVENTS = ("requested", "accepted", "arrived", "started", "completed")
 _EVENTS_PER_TRIP = len(_EVENTS)
+
+_BEGINNING = re.compile(rb'\{"region":"([^"]+)","seq":(\d+),')
+"""An oracle reads a million events: all of the JSON would take it ten times as long."""
 
 
 class RecordId(NamedTuple):
@@ -49,8 +52,7 @@ def record_id(value: bytes | None) -> RecordId:
     Raises:
         MalformedEventError: the value is no trip event.
     """
-    try:
-        event = json.loads(value or b"null")
-        return RecordId(event["region"], int(event["seq"]))
-    except (ValueError, TypeError, KeyError) as error:
-        raise MalformedEventError(f"not a trip event: {value!r}") from error
+    found = _BEGINNING.match(value or b"")
+    if found is None:
+        raise MalformedEventError(f"not a trip event: {value!r}")
+    return RecordId(found[1].decode(), int(found[2]))

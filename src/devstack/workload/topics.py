@@ -10,6 +10,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from devstack.workload.worker import WorkerError, wait_until
+from parallax.adapters.kafka.offsets import list_offsets
 
 _ANSWER_S = 30.0
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library leaves it untyped
@@ -75,8 +76,8 @@ class EndOffsets:
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers, "log_level": 0})
         try:
-            futures = self._admin.list_offsets(
-                self._request, isolation_level=isolation, request_timeout=within_s
+            futures = list_offsets(
+                self._admin, self._request, isolation_level=isolation, request_timeout=within_s
             )
             return {
                 place.partition: future.result(timeout=within_s + 1).offset

@@ -237,7 +237,7 @@ class Engine:
             self._put(
                 EventKind.INDEX_INCOMPLETE,
                 task.request,
-                "the newest records delivered are not in the mapping index: a few may be read twice",
+                "the mapping index does not tell of all records up to the last one delivered: a few may be read twice",
             )
         self._switch(task.request, answer)
 

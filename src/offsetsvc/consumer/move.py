@@ -15,9 +15,6 @@ from parallax.domain.errors import DeadlineError, ParallaxError, UnavailableErro
 ASK_AGAIN_S = 0.05
 """Between two questions while the newest records are on their way into the index."""
 
-UNREACHABLE_INDEX_WAIT_MS = 600.0
-"""Of a cluster that is gone, all that can still be indexed arrives within a few index intervals (200 ms each)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -191,9 +188,7 @@ class Asker:
         """Milliseconds for which it is worth asking again about a partition."""
         if position.delivered_ago_s is None or answer is None or _is_indexed(position, answer):
             return 0.0
-        reachable = _is_reachable(answer)
-        limit_ms = self._index_wait_ms if reachable else min(self._index_wait_ms, UNREACHABLE_INDEX_WAIT_MS)
-        return limit_ms - (position.delivered_ago_s + self._clock() - asked_at_s) * 1_000
+        return self._index_wait_ms - (position.delivered_ago_s + self._clock() - asked_at_s) * 1_000
 
 
 def _is_reachable(answer: pb.FailoverOffset) -> bool:

@@ -31,7 +31,8 @@ class Policies:
         move_from: the position that a move starts from: what poll() ``delivered``, or what was ``committed``.
         service_timeout_ms: how long an offset service may be away before ``on_service_away`` applies.
         index_wait_ms: how long a move waits at most, from the last record delivered, until that record is in the
-            mapping index; a planned move under load waits for one index interval, one after an outage not at all.
+            mapping index; under load it takes one index interval. Only where the replicator died with the cluster
+            does it never come.
         report_interval_ms: how often delivered positions are reported.
         close_timeout_ms: how long ``close`` waits for the cluster.
     """

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Sequence
 from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.run import Run
 
-_BEFORE = 2
-_AFTER = 3
+BEFORE = 2
+"""How many rows before the floor a look-up hands out."""
+
+AFTER = 3
+"""How many rows after the floor."""
 
 
 def by_target(row: Run) -> tuple[int, int, int]:
@@ -38,4 +41,4 @@ def around_source(rows: Sequence[Run], source: SourceOffset) -> list[Run]:
 
 
 def _around(rows: Sequence[Run], successor: int) -> list[Run]:
-    return list(rows[max(successor - 1 - _BEFORE, 0) : successor + _AFTER])
+    return list(rows[max(successor - 1 - BEFORE, 0) : successor + AFTER])

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from parallax.domain.errors import PreflightError
 from parallax.runtime.deadline import Deadline
-from parallax.runtime.java import find_java_home
+from parallax.runtime.java import find_java_home, java_home_for_spark
 from parallax.runtime.spark_daemon import PRELOAD_VARIABLE, TASK_PRELOAD_VARIABLE
 
 LOOPBACK = "127.0.0.1"
@@ -117,7 +117,7 @@ def start_session(settings: SessionSettings, environ: MutableMapping[str, str] |
         ConfigError: there is no Java.
     """
     environ = os.environ if environ is None else environ
-    environ["JAVA_HOME"] = str(find_java_home(environ))
+    java_home = find_java_home(environ)
     # The same interpreter on both sides; another one would lack this package.
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -127,7 +127,12 @@ def start_session(settings: SessionSettings, environ: MutableMapping[str, str] |
     builder = SparkSession.builder
     for name, value in session_options(settings).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with java_home_for_spark(java_home) as launched:
+        environ["JAVA_HOME"] = str(launched)
+        try:
+            session = builder.getOrCreate()
+        finally:
+            environ["JAVA_HOME"] = str(java_home)
     session.sparkContext.setLogLevel("WARN")
     return session
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
 
 from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS
 from parallax.adapters.cassandra.codec import PackedRows, unpack
-from parallax.adapters.cassandra.connection import CassandraConnection, Request
+from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row
 from parallax.adapters.cassandra.index_writer import LineageKey, lineage_key
 from parallax.adapters.cassandra.ways import Order, Way, WayMemory
 from parallax.adapters.row_order import around_source, around_target, by_target, ordered
@@ -21,12 +23,20 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, RowPage, StampedRow
+from parallax.ports import LineageRecord, LineageTail, RowPage, StampedRow
 
 _NEIGHBOURS = 4
 _MORE_NEIGHBOURS = 128
 _ENOUGH_COARSE_ROWS = 1_500
 _BATCHES_PER_READ = 512
+_TAIL_BATCHES = 64
+"""Writes of a lineage that a tail goes back: ten seconds of a busy one, twice the default interval of automatic commits."""
+
+_unpack_again = lru_cache(maxsize=8_192)(unpack)
+"""Of two tails read one after the other, nearly all writes are the same."""
+
+_YOUNG_HOUR_MS = 60_000
+"""An hour that began less than this ago may hold less than a tail."""
 _KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
 _DESCENDING = {
     "target": "target_start DESC, source_start DESC",
@@ -87,6 +97,7 @@ class IndexReader:
             "LIMIT ? ALLOW FILTERING",
         }
         self._fine_page_cql = f"{fine} AND target_start >= ? LIMIT ?"
+        self._fine_tail_cql = f"{fine} {backwards}"
 
     # --- whole topics --------------------------------------------------------------------------------------
 
@@ -110,8 +121,25 @@ class IndexReader:
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage, in source order."""
-        rows = self._connection.run(self._lost_cql, *lineage_key(partition, lineage))
-        return [LostRange(SourceOffset(row[0]), SourceOffset(row[1]), TargetOffset(row[2])) for row in rows]
+        return _lost_ranges(self._connection.run(self._lost_cql, *lineage_key(partition, lineage)))
+
+    def tails(
+        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
+    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
+        """What the last `_TAIL_BATCHES` writes to each lineage held."""
+        fine, lost = self._connection.prepare(self._fine_tail_cql), self._connection.prepare(self._lost_cql)
+        asked: list[tuple[tuple[RoutePartition, Lineage], list[Request]]] = []
+        for item, stamped in newest.items():
+            key = lineage_key(*item)
+            hour, into_hour_ms = divmod(stamped.committed_at_ms, HOUR_MS)
+            hours = [hour, hour - 1] if into_hour_ms < _YOUNG_HOUR_MS else [hour]
+            asked.append((item, [(lost, key), *((fine, (*key, each, _TAIL_BATCHES)) for each in hours)]))
+        answers = iter(self._connection.run_all([request for _, requests in asked for request in requests]))
+        found = {}
+        for item, requests in asked:
+            gaps, *batches = [next(answers) for _ in requests]
+            found[item] = _tail(batches, _lost_ranges(gaps))
+        return found
 
     # --- rows around an offset -----------------------------------------------------------------------------
 
@@ -265,6 +293,25 @@ def _may_lack_a_row(rows: Sequence[Run], extent: Callable[[Run], tuple[int, int]
     if not below or not above or offset < extent(below[-1])[1]:
         return False
     return above[0].previous_source_end > below[-1].source_end
+
+
+def _tail(hours: Sequence[Sequence[Row]], lost: Sequence[LostRange]) -> LineageTail:
+    """The last rows, from what the last writes of each hour held, the latest hour first."""
+    batches: list[Row] = []
+    for hour in hours:
+        if len(batches) < _TAIL_BATCHES:
+            batches += hour
+    rows = ordered([row for item in batches for row in _unpack_again(item[0]).rows])
+    complete_from = min((int(item[1]) + 1 for item in batches), default=0)
+    for before, after in pairwise(rows):
+        if after.previous_source_end > before.source_end:
+            # A run between them was not read: a replay grouped it with earlier ones, or it is being written.
+            complete_from = max(complete_from, int(after.target_start))
+    return LineageTail(tuple(rows), TargetOffset(complete_from), tuple(lost))
+
+
+def _lost_ranges(rows: Sequence[Row]) -> list[LostRange]:
+    return [LostRange(SourceOffset(row[0]), SourceOffset(row[1]), TargetOffset(row[2])) for row in rows]
 
 
 def _stamped(blob: bytes) -> StampedRow:

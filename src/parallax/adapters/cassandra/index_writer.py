@@ -84,9 +84,9 @@ class IndexWriter:
             StoreUnavailableError: some are not; the same call may be made again.
         """
         plan = self._coarse.plan(batches)
-        requests = [*self._fine(batches), *self._newest(batches), *self._lost(batches)]
-        requests += self._kept_long(plan.rows)
-        self._connection.run_all(requests)
+        self._connection.run_all([*self._fine(batches), *self._lost(batches), *self._kept_long(plan.rows)])
+        # Readers take the newest row for the end of what is indexed: what it tells of must be there first.
+        self._connection.run_all(self._newest(batches))
         self._coarse.done(plan)
 
     def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:

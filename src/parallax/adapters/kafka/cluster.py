@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -16,9 +17,9 @@ from confluent_kafka import (
 from confluent_kafka import (
     TopicPartition as KafkaPartition,
 )
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from parallax.adapters.kafka.admin_link import AdminLink
 from parallax.adapters.kafka.errors import translated
 from parallax.adapters.kafka.offsets import list_offsets
 from parallax.adapters.kafka.settings import client_settings
@@ -37,6 +38,9 @@ from parallax.ports import GroupCommit, GroupState, TopicInfo
 from parallax.runtime.config import Cluster
 
 T = TypeVar("T")
+
+_OVERDUE = 3
+"""While one caller asks for topics anew, the others go on with what is at most this many times as old."""
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
@@ -68,13 +72,15 @@ class KafkaCluster:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._timeout_s = timeout_ms / 1_000
-        self._admin_settings = client_settings(settings, client_id=f"parallax-{cluster}")
-        self._admin = AdminClient(self._admin_settings)
+        self._link = AdminLink(
+            client_settings(settings, client_id=f"parallax-{cluster}"), timeout_s=timeout_ms / 1_000
+        )
         self._cache_s = cache_ms / 1_000
         self._clock = clock
         self._topics: tuple[float, Mapping[TopicName, TopicInfo]] | None = None
         self._ranges: dict[TopicPartition, tuple[float, LogRange]] = {}
+        self._asking_for_topics = threading.Lock()
+        self._no_topics: tuple[float, ClusterUnavailableError] | None = None
 
     @property
     def cluster(self) -> ClusterName:
@@ -83,20 +89,42 @@ class KafkaCluster:
 
     def topics(self) -> Mapping[TopicName, TopicInfo]:
         """Every topic but internal ones, with its id and partition count."""
-        if self._topics is not None and self._fresh(self._topics[0]):
-            return self._topics[1]
-        asked_at = self._clock()
+        found = self._known_topics(self._cache_s)
+        if found is None and self._asking_for_topics.locked():
+            found = self._known_topics(_OVERDUE * self._cache_s)
+        if found is not None:
+            return found
+        called_at = self._clock()
+        with self._asking_for_topics:
+            # Who waited for another one's question shares its answer, and above all its failure.
+            if self._no_topics is not None and self._no_topics[0] > called_at:
+                raise ClusterUnavailableError(str(self._no_topics[1]))
+            if self._topics is not None and self._topics[0] > called_at:
+                return self._topics[1]
+            asked_at = self._clock()
+            try:
+                topics = self._ask_for_topics()
+            except ClusterUnavailableError as error:
+                self._no_topics = (self._clock(), error)
+                raise
+            self._topics = (asked_at, topics)
+            return topics
+
+    def _known_topics(self, max_age_s: float) -> Mapping[TopicName, TopicInfo] | None:
+        known = self._topics
+        return known[1] if known is not None and self._clock() - known[0] < max_age_s else None
+
+    def _ask_for_topics(self) -> dict[TopicName, TopicInfo]:
+        admin, timeout_s = self._link.client, self._link.timeout_s()
         try:
             names = [
-                name
-                for name in self._admin.list_topics(timeout=self._timeout_s).topics
-                if not name.startswith("__")
+                name for name in admin.list_topics(timeout=timeout_s).topics if not name.startswith("__")
             ]
         except KafkaException as error:
             raise translated(error, self._cluster, "listing topics") from error
         found: dict[TopicName, TopicInfo] = {}
         if names:
-            answers = self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s)
+            answers = admin.describe_topics(TopicCollection(names), request_timeout=timeout_s)
             for name, future in answers.items():
                 try:
                     description = self._result(future, f"describing topic {name!r}")
@@ -105,7 +133,6 @@ class KafkaCluster:
                 found[TopicName(name)] = TopicInfo(
                     TopicName(name), topic_id(description.topic_id), len(description.partitions)
                 )
-        self._topics = (asked_at, found)
         return found
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
@@ -130,12 +157,13 @@ class KafkaCluster:
     def groups(self) -> list[GroupState]:
         """Every consumer group with its state; members are counted for groups that have any."""
         listed = self._result(
-            self._admin.list_consumer_groups(request_timeout=self._timeout_s), "listing consumer groups"
+            self._link.client.list_consumer_groups(request_timeout=self._link.timeout_s()),
+            "listing consumer groups",
         )
         names = [item.group_id for item in listed.valid]
         if not names:
             return []
-        described = self._admin.describe_consumer_groups(names, request_timeout=self._timeout_s)
+        described = self._link.client.describe_consumer_groups(names, request_timeout=self._link.timeout_s())
         states = []
         for name, future in described.items():
             description = self._result(future, f"describing group {name!r}")
@@ -143,19 +171,18 @@ class KafkaCluster:
         return states
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
-        """Every committed offset of the group; empty for one that never committed."""
+        """Every committed offset of the group; empty for one that never committed.
+
+        Raises:
+            ConfigError: the group has offsets on a topic that this client may not see.
+            ClusterUnavailableError: the cluster did not answer in time, or not for every partition.
+        """
         request = [ConsumerGroupTopicPartitions(group)]
-        futures = self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout_s)
+        futures = self._link.client.list_consumer_group_offsets(
+            request, request_timeout=self._link.timeout_s()
+        )
         answer = self._result(futures[group], f"reading the offsets of group {group!r}")
-        return {
-            TopicPartition(TopicName(item.topic), item.partition): GroupCommit(
-                TargetOffset(item.offset),
-                UNKNOWN_EPOCH if item.leader_epoch is None else item.leader_epoch,
-                item.metadata or "",
-            )
-            for item in answer.topic_partitions
-            if item.error is None and item.offset >= 0
-        }
+        return commits_of(self._cluster, group, answer.topic_partitions)
 
     def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Set committed offsets of a group without members.
@@ -172,7 +199,9 @@ class KafkaCluster:
             for item, commit in commits.items()
         ]
         request = [ConsumerGroupTopicPartitions(group, offsets)]
-        futures = self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout_s)
+        futures = self._link.client.alter_consumer_group_offsets(
+            request, request_timeout=self._link.timeout_s()
+        )
         answer = self._result(futures[group], f"setting offsets of group {group!r}")
         for item in answer.topic_partitions:
             if item.error is not None:
@@ -184,10 +213,10 @@ class KafkaCluster:
         # which an open transaction of another source may already hold records.
         request = {KafkaPartition(item.topic, item.partition): spec for item in partitions}
         futures = list_offsets(
-            self._admin,
+            self._link.client,
             request,
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=self._timeout_s,
+            request_timeout=self._link.timeout_s(),
         )
         found = {}
         for item, future in futures.items():
@@ -200,11 +229,11 @@ class KafkaCluster:
 
     def _result(self, future: Future[T], doing: str) -> T:
         try:
-            return result_of(future, self._cluster, doing, self._timeout_s)
+            return result_of(future, self._cluster, doing, self._link.longest_s)
         except ClusterUnavailableError:
             # librdkafka's admin client never finds a group's coordinator again after its broker died and came
             # back (seen with 2.16: every later read of committed offsets times out). A new client does.
-            self._admin = AdminClient(self._admin_settings)
+            self._link.renew()
             raise
 
     def _fresh(self, asked_at: float) -> bool:
@@ -220,3 +249,34 @@ def result_of(future: Future[T], cluster: ClusterName, doing: str, timeout_s: fl
         return future.result(timeout=timeout_s + 1)
     except (KafkaException, TimeoutError) as error:
         raise translated(error, cluster, doing) from error
+
+
+def commits_of(
+    cluster: ClusterName, group: GroupName, answers: Iterable[KafkaPartition]
+) -> Mapping[TopicPartition, GroupCommit]:
+    """Committed offsets by partition.
+
+    An error is not taken for "never committed", which would send the group back to the start of the log; only a
+    topic that is gone is left out.
+
+    Args:
+        cluster: where the group committed, for errors.
+        group: the group, for errors.
+        answers: one for each partition.
+
+    Raises:
+        ParallaxError: by the error of a partition, as `translated` has it.
+    """
+    found = {}
+    for item in answers:
+        partition = TopicPartition(TopicName(item.topic), item.partition)
+        if item.error is not None:
+            doing = f"reading the offset of group {group!r} on {partition}"
+            problem = translated(KafkaException(item.error), cluster, doing)
+            if isinstance(problem, NotFoundError):
+                continue
+            raise problem
+        if item.offset >= 0:
+            epoch = UNKNOWN_EPOCH if item.leader_epoch is None else item.leader_epoch
+            found[partition] = GroupCommit(TargetOffset(item.offset), epoch, item.metadata or "")
+    return found

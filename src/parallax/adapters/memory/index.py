@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from parallax.adapters.row_order import around_source, around_target, by_target
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, RowBatch, RowPage, StampedRow
+from parallax.ports import LineageRecord, LineageTail, RowBatch, RowPage, StampedRow
 
 _Key = tuple[RoutePartition, Lineage]
 _RowKey = tuple[int, int]
@@ -42,9 +42,14 @@ class _Rows:
 
 
 class MemoryMappingIndex:
-    """The mapping index of one process. Nothing expires. Safe to use from several threads."""
+    """The mapping index of one process. Nothing expires. Safe to use from several threads.
 
-    def __init__(self) -> None:
+    Args:
+        tail_rows: how many rows a tail holds.
+    """
+
+    def __init__(self, tail_rows: int = 100) -> None:
+        self._tail_rows = tail_rows
         self._lock = threading.RLock()
         self._rows: dict[_Key, _Rows] = defaultdict(_Rows)
         self._lineages: dict[_Key, LineageRecord] = {}
@@ -148,6 +153,20 @@ class MemoryMappingIndex:
             stored = self._rows.get((partition, lineage))
             lost = stored.lost if stored is not None else set()
             return sorted(lost, key=lambda gap: (gap.source_start, gap.source_end))
+
+    def tails(
+        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
+    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
+        """The last ``tail_rows`` rows of lineages."""
+        with self._lock:
+            found = {}
+            for partition, lineage in newest:
+                rows = self._ordered(partition, lineage)
+                tail = tuple(rows[-self._tail_rows :])
+                below = tail[0].target_start + 1 if len(rows) > len(tail) else TargetOffset(0)
+                lost = tuple(self.lost_ranges(partition, lineage))
+                found[partition, lineage] = LineageTail(tail, TargetOffset(below), lost)
+            return found
 
     def _ordered(self, partition: RoutePartition, lineage: Lineage) -> Sequence[Run]:
         stored = self._rows.get((partition, lineage))
