@@ -22,6 +22,7 @@ import psutil
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.processes import descendants, family, kill_all
 from tests.support import Stack, poll_until
 
 from devstack.ports import HOST
@@ -116,7 +117,6 @@ class Application:
                 start_new_session=True,
                 env={**os.environ, "SPARK_LOCAL_IP": HOST},
             )
-        self._root = psutil.Process(self._process.pid)
 
     def get(self, path: str) -> tuple[int, str] | None:
         """What the status server answers; None if it does not."""
@@ -155,34 +155,16 @@ class Application:
 
     def descendants(self) -> list[psutil.Process]:
         """Every process that it has started, as of now."""
-        return self._root.children(recursive=True)
+        return descendants(self._process.pid)
 
     def kill_everything(self) -> None:
         """SIGKILL it and everything that it has started, as a machine that loses power would."""
-        kill_all([self._root, *self.descendants()])
+        kill_all(family(self._process.pid))
         self._process.wait(STOP_WITHIN_S)
 
     def tail(self) -> str:
         """The end of its log."""
         return self.log.read_text(encoding="utf-8", errors="replace")[-4_000:]
-
-
-def kill_all(processes: Collection[psutil.Process]) -> None:
-    """Stop all of them before any can react, then SIGKILL them and wait."""
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for process in processes:
-            if process.is_running():
-                process.send_signal(number)
-    assert not psutil.wait_procs(processes, timeout=30)[1]
-
-
-def alive(processes: Collection[psutil.Process]) -> list[str]:
-    """Those that are still running."""
-    return [
-        f"{process.pid} {process.status()}"
-        for process in processes
-        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    ]
 
 
 @contextmanager

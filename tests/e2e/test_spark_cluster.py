@@ -11,19 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import psutil
 import pyspark
 import pytest
+from tests.processes import command_line, family, kill_all, still_running
 from tests.replication import (
     PARTITIONS,
     Application,
     Feeder,
     Reader,
-    alive,
     check_exactly_once,
     create_sources,
     free_port,
-    kill_all,
     parallax,
     running,
     write_config,
@@ -33,7 +31,7 @@ from tests.support import Stack, poll_until
 from devstack.ports import HOST
 from devstack.workload.topics import create_topic
 from parallax.domain.ids import TopicName, TopicPartition
-from parallax.runtime.java import find_java_home
+from parallax.runtime.java import find_java_home, java_home_for_spark
 from replicator.lease import shard_of
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -47,12 +45,12 @@ LeaseName = tuple[str, int]
 
 
 @contextmanager
-def spark_process(name: str, directory: Path, *arguments: str) -> Iterator[psutil.Process]:
-    """One of Spark's own daemons as a child process; nothing of it is left afterwards."""
+def spark_process(name: str, directory: Path, java_home: Path, *arguments: str) -> Iterator[int]:
+    """One of Spark's own daemons as a child process, by its pid; nothing of it is left afterwards."""
     environment = {
         **os.environ,
         "SPARK_HOME": str(SPARK_HOME),
-        "JAVA_HOME": str(find_java_home()),
+        "JAVA_HOME": str(java_home),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "192m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -66,29 +64,31 @@ def spark_process(name: str, directory: Path, *arguments: str) -> Iterator[psuti
             start_new_session=True,
             env=environment,
         )
-    process = psutil.Process(child.pid)
     try:
-        yield process
+        yield child.pid
     finally:
         if child.poll() is None:
-            kill_all([process, *process.children(recursive=True)])
+            kill_all(family(child.pid))
         child.wait(30)
 
 
 @contextmanager
-def two_workers(directory: Path) -> Iterator[tuple[str, list[psutil.Process]]]:
-    """A master and two workers, each with slots for every lease; the master's address and the workers."""
+def two_workers(directory: Path) -> Iterator[tuple[str, list[int]]]:
+    """A master and two workers, each with slots for every lease; the master's address and the workers' pids."""
     port = free_port()
     address = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
+        # Workers start their executors with it too: it stays as long as they do.
+        java_home = stack.enter_context(java_home_for_spark(find_java_home()))
         master = ("org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port))
-        stack.enter_context(spark_process("master", directory, *master, "--webui-port", "0"))
+        stack.enter_context(spark_process("master", directory, java_home, *master, "--webui-port", "0"))
         poll_until(lambda: "New state: ALIVE" in log_of(directory, "master"), STARTED_WITHIN_S, "the master")
         workers = [
             stack.enter_context(
                 spark_process(
                     name,
                     directory,
+                    java_home,
                     *("org.apache.spark.deploy.worker.Worker", "--host", HOST, "--webui-port", "0"),
                     *("--cores", str(LEASES), "--memory", "1g", "--work-dir", str(directory / name), address),
                 )
@@ -174,8 +174,8 @@ def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
                 before = attempts(application)
                 assert len(before) == LEASES
                 victim = workers[0]
-                dying = [victim, *victim.children(recursive=True)]
-                assert any("spark_daemon" in " ".join(process.cmdline()) for process in dying)
+                dying = family(victim)
+                assert any("spark_daemon" in command_line(process) for process in dying)
                 kill_all(dying)
                 killed_s = time.monotonic()
                 poll_until(
@@ -202,7 +202,7 @@ def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
                 stayed_s = longest_gap_s(reader, partitions_of(application, stayed), killed_s, until_s)
                 descendants = application.descendants()
                 assert application.terminate() == 0, application.tail()
-                assert alive(descendants) == []
+                assert not still_running(descendants)
         finally:
             for feeder in feeders:
                 feeder.stop()

@@ -16,6 +16,7 @@ import pytest
 from cassandra.cluster import Cluster
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.processes import command_line, descendants, still_running
 from tests.support import Stack, poll_until
 
 from devstack.control import StackClient, is_running
@@ -52,14 +53,6 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[bytes]:
         return values
     finally:
         consumer.close()
-
-
-def family(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
-
-
-def none_left(processes: list[psutil.Process]) -> bool:
-    return all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes)
 
 
 def test_each_part_answers(infrastructure: Stack) -> None:
@@ -176,10 +169,10 @@ class TestDetachedStack:
 
     def test_nothing_outlives_a_killed_supervisor(self, detached: StackClient) -> None:
         supervisor = int(json.loads((detached.directory / "stack.json").read_text(encoding="utf-8"))["pid"])
-        children = family(supervisor)
+        children = descendants(supervisor)
         assert children
         os.kill(supervisor, signal.SIGKILL)
-        poll_until(lambda: none_left(children), 10, "children of the killed supervisor are gone")
+        poll_until(lambda: not still_running(children), 10, "children of the killed supervisor are gone")
         os.waitpid(supervisor, 0)
         assert not is_running(detached.directory)
         with pytest.raises(StackStateError, match="not running"):
@@ -192,10 +185,10 @@ def test_nothing_outlives_ctrl_c_during_the_start(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "parallax.cli.main", "stack", "up", "--only-infrastructure"]
     command += ["--regions", "d", "--dir", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as parent:
-        children = poll_until(lambda: family(parent.pid), 60, "the first broker is started")
+        children = poll_until(lambda: descendants(parent.pid), 60, "the first broker is started")
         parent.send_signal(signal.SIGINT)
         parent.wait(60)
-    assert none_left(children)
+    assert not still_running(children)
     assert not is_running(tmp_path)
 
 
@@ -212,8 +205,8 @@ def test_an_early_death_is_reported_with_the_end_of_its_log(tmp_path: Path) -> N
     assert error.exit_code == 1
     assert "node id" in error.log_tail
     assert str(error.log_path) in str(error)
-    mine = [p for p in psutil.Process().children(recursive=True) if str(tmp_path) in " ".join(p.cmdline())]
-    assert none_left(mine)
+    left = still_running(descendants(os.getpid()))
+    assert not [process for process in left if str(tmp_path) in command_line(process)]
 
 
 @pytest.mark.stack

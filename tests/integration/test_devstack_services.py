@@ -8,23 +8,14 @@ import os
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
+from tests.processes import family, memory_bytes, still_running
 from tests.support import Stack, poll_until
 
 from devstack.spec import StackSpec
 from devstack.supervisor import start_detached
 
 MEMORY_BOUND_BYTES = 6 * 1024**3
-
-
-def tree(pid: int) -> list[psutil.Process]:
-    parent = psutil.Process(pid)
-    return [parent, *parent.children(recursive=True)]
-
-
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def pids(stack: Stack) -> dict[str, int]:
@@ -43,17 +34,15 @@ def test_all_services_are_ready(stack: Stack) -> None:
 
 
 def test_two_regions_with_all_services_fit_into_six_gibibytes(stack: Stack) -> None:
-    resident = {
-        name: sum(process.memory_info().rss for process in tree(pid)) for name, pid in pids(stack).items()
-    }
+    resident = {name: memory_bytes(pid) for name, pid in pids(stack).items()}
     assert sum(resident.values()) < MEMORY_BOUND_BYTES, resident
 
 
 def test_a_killed_spark_application_leaves_nothing_and_returns(stack: Stack) -> None:
-    family = tree(pids(stack)["spark"])
-    assert len(family) > 1
+    application = family(pids(stack)["spark"])
+    assert len(application) > 1
     stack.kill("spark")
-    assert all(gone(process) for process in family)
+    assert not still_running(application)
     stack.start("spark")
     states = {process["name"]: process["state"] for process in stack.status()["processes"]}
     assert states["spark"] == "ready"
@@ -64,9 +53,9 @@ def test_a_killed_spark_application_leaves_nothing_and_returns(stack: Stack) -> 
 def test_no_service_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     client = start_detached(StackSpec(("h",)), tmp_path, lambda _line: None)
     supervisor = int(json.loads((tmp_path / "stack.json").read_text(encoding="utf-8"))["pid"])
-    family = tree(supervisor)
+    processes = family(supervisor)
     names = set(pids(client))
     assert names == {"regional-h", "aggregate-h", "cassandra", "offsetsvc-h", "spark"}
     os.kill(supervisor, signal.SIGKILL)
     os.waitpid(supervisor, 0)
-    poll_until(lambda: all(gone(process) for process in family), 30, "all processes of the stack are gone")
+    poll_until(lambda: not still_running(processes), 30, "all processes of the stack are gone")

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support import Stack, unique_name
 
-from devstack.workload.distance import NarrowLink
+from devstack.workload.distance import FAR_READER, NarrowLink
 from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
 
 PARTITIONS = 3
@@ -191,7 +191,7 @@ def test_failover_under_load_with_the_far_route_behind_and_back(
         reader.poll_more(1_000)
 
         # Little of a reaches b for a while, so that b lacks records that were consumed in a.
-        far_route = NarrowLink(stack.bootstrap("regional-a"), "parallax-b")
+        far_route = NarrowLink(stack.bootstrap("regional-a"), FAR_READER)
         far_route.narrow(FAR_BYTES_PER_S)
         traffic.burst(stack, "a", 3_000)
         reader.poll_more(4_000)

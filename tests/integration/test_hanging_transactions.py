@@ -13,9 +13,10 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from tests.integration.shard_harness import Harness, check_rows
+from tests.integration.shard_harness import PATIENCE_S, Harness, check_rows
 from tests.support import Stack, poll_until
 
+from parallax.adapters.kafka.offsets import list_offsets
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TopicPartition
 from replicator.batches import connector
@@ -110,7 +111,9 @@ def everything(prefix: str) -> dict[int, list[str]]:
 
 def stable_ends(harness: Harness, isolation: IsolationLevel) -> list[int]:
     request = {KafkaPartition(harness.topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}  # type: ignore[no-untyped-call] # the library leaves it untyped
-    answers = harness.target_admin.list_offsets(request, isolation_level=isolation)
+    answers = list_offsets(
+        harness.target_admin, request, isolation_level=isolation, request_timeout=PATIENCE_S
+    )
     return [future.result(timeout=30).offset for future in answers.values()]
 
 

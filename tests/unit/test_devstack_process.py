@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import has_ended
 from tests.support import poll_until
 
 from devstack.errors import ProcessDiedError, ReadinessTimeoutError, StackStateError
@@ -48,10 +49,6 @@ def managed(
         **times,
     )
     return ManagedProcess(spec, launcher)
-
-
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def test_it_starts_stops_and_starts_again(launcher: Launcher, tmp_path: Path) -> None:
@@ -115,9 +112,9 @@ def test_its_children_end_with_it_even_after_it_was_killed_by_someone_else(
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     poll_until(lambda: process.pid is None, 5, "the process is dead")
-    assert not gone(grandchild)
+    assert not has_ended(grandchild)
     process.stop()
-    assert gone(grandchild)
+    assert has_ended(grandchild)
 
 
 def test_a_start_can_be_given_up(launcher: Launcher, tmp_path: Path) -> None:
@@ -148,7 +145,7 @@ def test_a_child_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
         pid = poll_until(lambda: pid_file.exists() and pid_file.read_text(encoding="utf-8"), 10, "child runs")
         orphan = psutil.Process(int(pid))
         process.kill()
-    poll_until(lambda: gone(orphan), 5, "the orphan is gone")
+    poll_until(lambda: has_ended(orphan), 5, "the orphan is gone")
 
 
 def test_the_guard_refuses_a_parent_that_is_gone_already() -> None:

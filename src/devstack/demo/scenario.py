@@ -29,6 +29,7 @@ _PUBLISHED_S = 60.0
 _DRAINED_S = 60.0
 _QUIET_S = 2.0
 _LOOK_EVERY_S = 0.1
+"""Between two looks at something that only time brings."""
 _LOOKS_BEFORE_ALARM = 3
 
 _BYTES_PER_RECORD = 210

@@ -13,6 +13,7 @@ from devstack.workload.worker import WorkerError
 
 _TRIES = 6
 _BETWEEN_S = 0.7
+"""After a kill that proved nothing the application copies on for a moment before the next."""
 _ANSWER_S = 10.0
 
 

@@ -18,6 +18,7 @@ from devstack.workload.pace import Pace
 _MOST_RECORDS = 500
 _CONSUME_S = 0.1
 _PAUSE_S = 0.02
+"""Until the limit allows the next records."""
 _COMMIT_EVERY_S = 0.5
 
 

@@ -14,6 +14,7 @@ from devstack.workload.events import trip_event
 from devstack.workload.plan import Phase, Plan
 
 _PAUSE_S = 0.01
+"""Until the next records are due."""
 _FLUSH_S = 60.0
 _TRANSACTION_S = 60.0
 _POLL_EVERY_RECORDS = 500
