@@ -32,12 +32,17 @@ Configuration:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where one broker listens; ids count from 1 in each cluster."""
+    """Where one broker listens; ids count from 1 in each cluster.
+
+    ``far_port`` is the port of a second listener, advertised as ``far_advertised_port``; None: there is none.
+    """
 
     name: str
     broker_id: int
     port: int
     controller_port: int
+    far_port: int | None = None
+    far_advertised_port: int | None = None
 
 
 def broker_specs(
@@ -104,6 +109,10 @@ def _broker_spec(
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(storage),
     }
+    if address.far_port is not None:
+        settings["listeners"] += f",FAR://{HOST}:{address.far_port}"
+        settings["advertised.listeners"] += f",FAR://{HOST}:{address.far_advertised_port}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT"
     log4j2 = home / "log4j2.yaml"
     class_path = ["-cp", f"{jars}/*"]
     logging = f"-Dlog4j2.configurationFile={log4j2}"
