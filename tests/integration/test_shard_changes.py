@@ -98,7 +98,7 @@ def test_a_topic_that_is_gone_on_both_sides_holds_up_no_other(harness: Harness) 
         until(lambda admin=admin: gone not in admin.list_topics().topics, "deletion")  # type: ignore[misc] # mypy can't type the default
     owner = harness.own()
     # Each commit of these also looks for the ends of partitions that stand still.
-    for number in range(1, 8):
+    for number in range(1, 10):
         harness.produce([f"w{number}"])
         harness.wait_for({0: ["v", *values("w", number + 1)[1:]]})
     owner.finish()
