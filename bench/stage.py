@@ -28,6 +28,7 @@ from devstack.workload.topics import EndOffsets
 _ANSWER_S = 30.0
 _GONE_WITHIN_S = 30.0
 _POLL_S = 0.05
+"""Between looks at what nothing tells of by itself."""
 FAR_ROUND_TRIP_MS = 80.0
 _BROKER_HEAP_MIB = 1_024
 

@@ -23,6 +23,7 @@ from devstack.workload.topics import committed_offsets
 _ARRIVED_WITHIN_S = 600.0
 _PUBLISHED_WITHIN_S = 300.0
 _ASK_EVERY_S = 0.05
+"""So far off a measured time may be."""
 _RECORDS = 100
 _FLUSH_S = 30.0
 _SMOKE_COMMITS = 3

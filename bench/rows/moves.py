@@ -31,6 +31,9 @@ _UNCHANGED_S = 5.0
 _READ_WITHIN_S = 300.0
 _QUIET_S = 4.0
 _TICKS_PER_S = 20
+"""So often records are sent: evenly enough for groups that are read at the pace of a second."""
+_LOOK_EVERY_S = 0.5
+"""Asking more often for published offsets would take time from who publishes them, once a second."""
 _CONSUME = 200
 
 
@@ -227,7 +230,7 @@ def _await_translation(bootstrap: str, group: str, topic: str, wanted: set[int])
             found, since = now, time.monotonic()
         elif wanted <= set(found) and time.monotonic() - since >= _UNCHANGED_S:
             break
-        time.sleep(0.5)
+        time.sleep(_LOOK_EVERY_S)
     return found
 
 

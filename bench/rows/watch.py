@@ -12,6 +12,7 @@ from bench.stage import Stage
 from devstack.workload.topics import EndOffsets
 
 _SAMPLE_EVERY_S = 0.5
+"""Forty samples in a window; each asks brokers, and reads CPU seconds of every process."""
 _FIRST_RECORD_WITHIN_S = 600.0
 _MARGIN = 0.01
 """Of a data set, left out at its end: targets hold markers between records, so their offsets run ahead a little."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from devstack.artifacts import fetch_jars
 from devstack.java import Java
+from devstack.kafka_broker import LOG4J2
 from devstack.process import ProcessSpec
 from devstack.versions import load_versions
 
@@ -28,13 +29,6 @@ _JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-_LOG4J2 = """\
-Configuration:
-  Appenders:
-    Console: {name: STDOUT, PatternLayout: {Pattern: "[%d] %p %m (%c)%n"}}
-  Loggers:
-    Root: {level: WARN, AppenderRef: {ref: STDOUT}}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +113,7 @@ def mirrormaker_spec(
 
     def prepare() -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        log4j2.write_text(_LOG4J2, encoding="utf-8")
+        log4j2.write_text(LOG4J2, encoding="utf-8")
         properties.write_text(
             "".join(f"{key} = {value}\n" for key, value in settings.items()), encoding="utf-8"
         )

@@ -20,14 +20,14 @@ from devstack.spec import ClusterSpec, StackSpec
 _FORMAT_TIMEOUT_S = 120
 _FORMAT_HEAP_MIB = 128
 
-# The format's braces are log4j2's own.
-_LOG4J2 = """\
+LOG4J2 = """\
 Configuration:
   Appenders:
     Console: {name: STDOUT, PatternLayout: {Pattern: "[%d] %p %m (%c)%n"}}
   Loggers:
     Root: {level: WARN, AppenderRef: {ref: STDOUT}}
 """
+"""Logging of Kafka's own programs: warnings to standard output. The format's braces are log4j2's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _broker_spec(
 
     def prepare() -> None:
         home.mkdir(parents=True, exist_ok=True)
-        log4j2.write_text(_LOG4J2, encoding="utf-8")
+        log4j2.write_text(LOG4J2, encoding="utf-8")
         properties.write_text(
             "".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8"
         )
