@@ -4,9 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Who works where is told by tests/conftest.py. A third worker would need a third set of brokers.
+TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove test test-fast lint types format proto check lock clean
+.PHONY: help setup demo prove bench bench-full test test-fast lint types format proto check lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -24,15 +26,15 @@ lock: ## Resolve the dependencies anew into requirements/*.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra replicator -o requirements/services.lock pyproject.toml
 
 lint: setup ## Ruff, formatting included
-	@$(BIN)/ruff check src tests tools
-	@$(BIN)/ruff format --check src tests tools
+	@$(BIN)/ruff check src tests tools bench
+	@$(BIN)/ruff format --check src tests tools bench
 
 types: setup ## Strict mypy
 	@$(BIN)/mypy
 
 format: setup ## Apply ruff's fixes and formatting
-	@$(BIN)/ruff check --fix src tests tools
-	@$(BIN)/ruff format src tests tools
+	@$(BIN)/ruff check --fix src tests tools bench
+	@$(BIN)/ruff format src tests tools bench
 
 proto: setup ## Generate the protobuf code under src/*/pb
 	@$(BIN)/python tools/gen_protos.py
@@ -41,16 +43,22 @@ check: lint types ## Lint, types and drift of generated code
 	@$(BIN)/python tools/gen_protos.py --check
 
 test: setup ## Every test, on the real stack
-	@$(BIN)/pytest
+	@$(BIN)/pytest $(TWO_WORKERS)
 
 test-fast: setup ## The tests that need no stack
-	@$(BIN)/pytest -m "not stack"
+	@$(BIN)/pytest $(TWO_WORKERS) -m "not stack"
 
 demo: setup ## Kill an aggregate cluster under load and watch its consumers go on (KEEP=1: leave the stack up)
 	@$(BIN)/python -m devstack.demo $(if $(filter-out 0,$(KEEP)),--keep)
 
 prove: setup ## Hold every record and the answer for every offset against the truth, after a kill -9
 	@$(BIN)/python -m devstack.prove $(if $(filter-out 0,$(KEEP)),--keep)
+
+bench: setup ## Measure against MirrorMaker 2 on this machine: the main set (SMOKE=1: tiny, only to try it)
+	@$(BIN)/python -m bench $(if $(filter-out 0,$(SMOKE)),--smoke)
+
+bench-full: setup ## Measure one row of the full set: ROW=name, gone on with where it stopped (without ROW: list them)
+	@$(BIN)/python -m bench $(if $(ROW),--row $(ROW),--list) $(if $(filter-out 0,$(SMOKE)),--smoke)
 
 clean: ## Remove build output and caches (not the artifact cache)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -26,6 +26,15 @@ Record = tuple[str, int]
 TOPIC = "trips"
 
 
+def records(region: str, *sequences: int) -> list[Record]:
+    """Records of a region."""
+    return [(region, sequence) for sequence in sequences]
+
+
+A = records("a", *range(10))
+B = records("b", *range(10))
+
+
 @dataclass
 class FakeCluster:
     """One aggregate cluster: logs by topic and partition, and committed offsets of one group."""

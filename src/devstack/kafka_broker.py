@@ -20,24 +20,29 @@ from devstack.spec import ClusterSpec, StackSpec
 _FORMAT_TIMEOUT_S = 120
 _FORMAT_HEAP_MIB = 128
 
-# The format's braces are log4j2's own.
-_LOG4J2 = """\
+LOG4J2 = """\
 Configuration:
   Appenders:
     Console: {name: STDOUT, PatternLayout: {Pattern: "[%d] %p %m (%c)%n"}}
   Loggers:
     Root: {level: WARN, AppenderRef: {ref: STDOUT}}
 """
+"""Logging of Kafka's own programs: warnings to standard output. The format's braces are log4j2's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where one broker listens; ids count from 1 in each cluster."""
+    """Where one broker listens; ids count from 1 in each cluster.
+
+    ``far_port`` is the port of a second listener, advertised as ``far_advertised_port``; None: there is none.
+    """
 
     name: str
     broker_id: int
     port: int
     controller_port: int
+    far_port: int | None = None
+    far_advertised_port: int | None = None
 
 
 def broker_specs(
@@ -104,13 +109,17 @@ def _broker_spec(
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(storage),
     }
+    if address.far_port is not None:
+        settings["listeners"] += f",FAR://{HOST}:{address.far_port}"
+        settings["advertised.listeners"] += f",FAR://{HOST}:{address.far_advertised_port}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT"
     log4j2 = home / "log4j2.yaml"
     class_path = ["-cp", f"{jars}/*"]
     logging = f"-Dlog4j2.configurationFile={log4j2}"
 
     def prepare() -> None:
         home.mkdir(parents=True, exist_ok=True)
-        log4j2.write_text(_LOG4J2, encoding="utf-8")
+        log4j2.write_text(LOG4J2, encoding="utf-8")
         properties.write_text(
             "".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8"
         )

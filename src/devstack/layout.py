@@ -27,6 +27,8 @@ def port_names(spec: StackSpec) -> list[str]:
     for cluster in spec.clusters:
         for broker in cluster.broker_names:
             names += [broker, f"{broker}/controller"]
+            if cluster.name in spec.far:
+                names += [f"{broker}/far", f"{broker}/far-listener"]
     for node in spec.cassandra_nodes:
         names += [node, f"{node}/storage"]
     for region in spec.regions:
@@ -75,6 +77,14 @@ class StackLayout:
             UnknownProcessError: There is no cluster of that name.
         """
         return ",".join(f"{HOST}:{self.ports[broker]}" for broker in self.cluster(cluster).broker_names)
+
+    def far_bootstrap(self, cluster: str) -> str:
+        """The far address of a cluster of ``spec.far``: where its clients expect a proxy to listen.
+
+        Raises:
+            UnknownProcessError: There is no cluster of that name.
+        """
+        return ",".join(f"{HOST}:{self.ports[f'{name}/far']}" for name in self.cluster(cluster).broker_names)
 
     def cassandra_address(self, region: str | None = None) -> str:
         """Host and CQL port of the Cassandra node that a region uses (the first region by default)."""

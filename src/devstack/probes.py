@@ -27,7 +27,7 @@ def kafka_probe(port: int, broker_id: int) -> Probe:
     """The broker answers a metadata request, is itself registered in its cluster, and knows a controller."""
 
     def probe() -> str | None:
-        if (problem := _port_problem(port)) is not None:
+        if (problem := port_problem(port)) is not None:
             return problem
         admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
         try:
@@ -45,7 +45,7 @@ def cassandra_probe(port: int, expected_nodes: int) -> Probe:
     """A driver session opens and sees the expected number of nodes."""
 
     def probe() -> str | None:
-        if (problem := _port_problem(port)) is not None:
+        if (problem := port_problem(port)) is not None:
             return problem
         cluster = Cluster(
             [HOST],
@@ -84,7 +84,8 @@ def http_probe(port: int, path: str) -> Probe:
     return probe
 
 
-def _port_problem(port: int) -> str | None:
+def port_problem(port: int) -> str | None:
+    """None when something listens on the port, or else what a connection came to."""
     try:
         with socket.create_connection((HOST, port), timeout=_CONNECT_TIMEOUT_S):
             return None

@@ -47,6 +47,8 @@ class StackSpec:
         jvm: `quick` starts fast and stays small; `throughput` is for benches.
         broker_heap_mib: Heap of each broker.
         cassandra_heap_mib: Heap of each Cassandra node.
+        far: Clusters that listen at a second address as well, advertised at another port than they listen on: whoever
+            starts from that port reaches them only through what listens there (a delaying proxy of a bench).
         config: Settings merged over the generated configuration of the services (nested mappings).
     """
 
@@ -57,6 +59,7 @@ class StackSpec:
     jvm: Literal["quick", "throughput"] = "quick"
     broker_heap_mib: int = BROKER_HEAP_MIB
     cassandra_heap_mib: int = CASSANDRA_HEAP_MIB
+    far: tuple[str, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,6 +81,9 @@ class StackSpec:
                 raise SpecError(f"brokers: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")
             if not 1 <= count <= _MOST_BROKERS:
                 raise SpecError(f"brokers: {cluster} can have 1 to {_MOST_BROKERS} brokers, not {count}.")
+        for cluster in self.far:
+            if cluster not in clusters:
+                raise SpecError(f"far: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")
 
     @property
     def clusters(self) -> tuple[ClusterSpec, ...]:
@@ -101,12 +107,13 @@ class StackSpec:
 
     def to_json(self) -> dict[str, Any]:
         """The spec as JSON values."""
-        return asdict(self) | {"regions": list(self.regions)}
+        return asdict(self) | {"regions": list(self.regions), "far": list(self.far)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> StackSpec:
         """The inverse of `to_json`."""
-        return cls(**(dict(document) | {"regions": tuple(document["regions"])}))
+        tuples = {name: tuple(document.get(name, ())) for name in ("regions", "far")}
+        return cls(**(dict(document) | tuples))
 
 
 _KINDS: tuple[ClusterKind, ...] = ("regional", "aggregate")

@@ -222,7 +222,14 @@ class LocalStack:
         specs = []
         for cluster in self._spec.clusters:
             addresses = [
-                BrokerAddress(name, broker_id, layout.ports[name], layout.ports[f"{name}/controller"])
+                BrokerAddress(
+                    name,
+                    broker_id,
+                    layout.ports[name],
+                    layout.ports[f"{name}/controller"],
+                    layout.ports.get(f"{name}/far-listener"),
+                    layout.ports.get(f"{name}/far"),
+                )
                 for broker_id, name in enumerate(cluster.broker_names, start=1)
             ]
             specs += broker_specs(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import NoReturn, cast
 
@@ -25,6 +28,31 @@ def deadline_of(context: grpc.ServicerContext, default_ms: float) -> Deadline:
     """The call's deadline, or the default for one that has none."""
     remaining_s = cast("float | None", context.time_remaining())  # None: the call has no deadline
     return Deadline.after_ms(default_ms if remaining_s is None else remaining_s * 1_000)
+
+
+class Watches:
+    """Room for so many watches at once; a watch that is refused carries none of our codes: the server is busy.
+
+    Args:
+        most: watches at once.
+        stopping: set when the server stops.
+    """
+
+    def __init__(self, most: int, stopping: threading.Event) -> None:
+        self._room = threading.BoundedSemaphore(most)
+        self._stopping = stopping
+
+    @contextmanager
+    def one(self, context: grpc.ServicerContext) -> Iterator[Callable[[float], bool]]:
+        """Take room for a watch. What is handed out waits for seconds, and says whether the watch shall end."""
+        if not self._room.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watches on this server")
+        ended = threading.Event()
+        context.add_callback(ended.set)
+        try:
+            yield lambda seconds: ended.wait(seconds) or self._stopping.is_set()
+        finally:
+            self._room.release()
 
 
 class Errors:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import grpc
 
-from offsetsvc.grpc_calls import WATCH_MS, Errors, deadline_of
+from offsetsvc.grpc_calls import WATCH_MS, Errors, Watches, deadline_of
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import primaries_pb2 as pb
 from offsetsvc.pb import primaries_pb2_grpc
@@ -36,8 +36,7 @@ class PrimaryServicer(primaries_pb2_grpc.PrimaryServiceServicer):
     ) -> None:
         self._service = service
         self._metrics = metrics
-        self._stopping = stopping
-        self._watches = threading.BoundedSemaphore(watches)
+        self._watches = Watches(watches, stopping)
 
     def GetPrimary(  # noqa: N802 - the proto's name
         self, request: pb.GetPrimaryRequest, context: grpc.ServicerContext
@@ -84,23 +83,15 @@ class PrimaryServicer(primaries_pb2_grpc.PrimaryServiceServicer):
         self, request: pb.WatchPrimaryRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.Primary]:
         """What holds now, then every change."""
-        if not self._watches.acquire(blocking=False):
-            # Without our code: the server is busy, and the client asks for what holds instead.
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watches on this server")
-        ended = threading.Event()
-        context.add_callback(ended.set)
-
-        def wait(seconds: float) -> bool:
-            return ended.wait(seconds) or self._stopping.is_set()
-
-        try:
-            with Errors("WatchPrimary", context), self._metrics.request("grpc", "WatchPrimary"):
-                group = GroupName(request.group)
-                deadline = self._deadline(context).at_most_ms(WATCH_MS)
-                for found in self._service.primaries.watch(group, deadline, wait):
-                    yield primary_to_pb(group, found)
-        finally:
-            self._watches.release()
+        with (
+            self._watches.one(context) as wait,
+            Errors("WatchPrimary", context),
+            self._metrics.request("grpc", "WatchPrimary"),
+        ):
+            group = GroupName(request.group)
+            deadline = self._deadline(context).at_most_ms(WATCH_MS)
+            for found in self._service.primaries.watch(group, deadline, wait):
+                yield primary_to_pb(group, found)
 
     def _call(
         self, method: str, context: grpc.ServicerContext, use_case: Callable[[Deadline], Answer]

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 from offsetsvc import convert
 from offsetsvc.asking import FailoverRequest
 from offsetsvc.calling import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
-from offsetsvc.grpc_calls import WATCH_MS, Errors, deadline_of
+from offsetsvc.grpc_calls import WATCH_MS, Errors, Watches, deadline_of
 from offsetsvc.grpc_primaries import PrimaryServicer
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb
@@ -113,8 +113,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
     ) -> None:
         self._service = service
         self._metrics = metrics
-        self._stopping = stopping
-        self._watches = threading.BoundedSemaphore(watches)
+        self._watches = Watches(watches, stopping)
 
     def GetFailoverOffset(  # noqa: N802 - the proto's name
         self, request: pb.GetFailoverOffsetRequest, context: grpc.ServicerContext
@@ -157,30 +156,22 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
         self, request: pb.WatchSkipsRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.SkipUpdate]:
         """Skip ranges as they become known."""
-        if not self._watches.acquire(blocking=False):
-            # Without our code: the server is busy, and the client asks again or elsewhere.
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watches on this server")
-        ended = threading.Event()
-        context.add_callback(ended.set)
-
-        def wait(seconds: float) -> bool:
-            return ended.wait(seconds) or self._stopping.is_set()
-
-        try:
-            with self._errors("WatchSkips", context), self._metrics.request("grpc", "WatchSkips"):
-                asked = WatchRequest(
-                    convert.partition_from(request.topic, request.partition),
-                    self._cluster(request.at, "at"),
-                    TopicId(request.target_topic_id),
-                    convert.progress_from_pb(request.progress),
-                    TargetOffset(request.start),
-                    self._cluster(getattr(request, "from"), "from") if request.HasField("from") else None,
-                )
-                deadline = self._deadline(context).at_most_ms(WATCH_MS)
-                for page in self._service.watch_skips(asked, deadline, wait):
-                    yield convert.page_to_pb(page)
-        finally:
-            self._watches.release()
+        with (
+            self._watches.one(context) as wait,
+            self._errors("WatchSkips", context),
+            self._metrics.request("grpc", "WatchSkips"),
+        ):
+            asked = WatchRequest(
+                convert.partition_from(request.topic, request.partition),
+                self._cluster(request.at, "at"),
+                TopicId(request.target_topic_id),
+                convert.progress_from_pb(request.progress),
+                TargetOffset(request.start),
+                self._cluster(getattr(request, "from"), "from") if request.HasField("from") else None,
+            )
+            deadline = self._deadline(context).at_most_ms(WATCH_MS)
+            for page in self._service.watch_skips(asked, deadline, wait):
+                yield convert.page_to_pb(page)
 
     def TranslateOffset(  # noqa: N802 - the proto's name
         self, request: pb.TranslateOffsetRequest, context: grpc.ServicerContext

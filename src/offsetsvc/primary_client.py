@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
+from offsetsvc.client_watch import ClientWatch, ended_as
 from offsetsvc.pb import primaries_pb2 as pb
 from offsetsvc.primary_convert import change_to_pb
-from offsetsvc.status import code_of, to_domain
 from parallax.domain.errors import UnavailableError
 from parallax.domain.primary import Change
 from parallax.runtime.retry import RetryPolicy
 
 STREAM_MS = 20_000.0
 """Longer than a server keeps a watch: a server that died without a word is noticed by then."""
-
-_CONNECT_AGAIN = {
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,
-}
 
 Answer = TypeVar("Answer", bound=Message)
 OpenWatch = Callable[[pb.WatchPrimaryRequest, int, float], Any]
@@ -104,7 +96,7 @@ class PrimaryRegions:
         return self._last
 
 
-class PrimaryWatch:
+class PrimaryWatch(ClientWatch[pb.Primary]):
     """Changes of one group's primary, the present state first; never back to a lower fencing number.
 
     A region that is cut off may still tell what held before: an answer with a lower number than one seen already
@@ -118,60 +110,32 @@ class PrimaryWatch:
         get: Callable[[str], pb.Primary],
         policy: RetryPolicy,
     ) -> None:
+        super().__init__()
         self._group = group
         self._open_watch = open_watch
         self._get = get
         self._policy = policy
-        self._closed = threading.Event()
-        self._lock = threading.Lock()
-        self._open_call: Any = None
         self._last: pb.Primary | None = None
-        self._changes = self._iterate()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> pb.Primary:
-        """The next change.
-
-        Raises:
-            StopIteration: the watch was closed.
-            ParallaxError: an error that connecting again does not heal.
-        """
-        return next(self._changes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the iteration; a change being waited for is given up."""
-        self._closed.set()
-        with self._lock:
-            if self._open_call is not None:
-                self._open_call.cancel()
 
     def _iterate(self) -> Iterator[pb.Primary]:
         waits = self._policy.waits_ms()
         attempt = 0
         while not self._closed.is_set():
             try:
-                for found in self._stream(attempt):
+                for found in self._connected(attempt):
                     waits = self._policy.waits_ms()
                     if self._is_news(found):
                         yield found
             except grpc.RpcError as error:
-                status = cast("grpc.Call", error).code()
-                if status is grpc.StatusCode.RESOURCE_EXHAUSTED and code_of(error) is None:
+                _, busy = ended_as(error)
+                if busy:
                     yield from self._poll()
-                elif status not in _CONNECT_AGAIN:
-                    raise to_domain(error) from error
                 attempt += 1
             self._closed.wait(next(waits) / 1_000)
+
+    def _connected(self, attempt: int) -> Iterator[pb.Primary]:
+        request = pb.WatchPrimaryRequest(group=self._group)
+        return self._stream(lambda: self._open_watch(request, attempt, STREAM_MS))
 
     def _poll(self) -> Iterator[pb.Primary]:
         """Every server has as many watches as it can hold: ask once instead."""
@@ -190,15 +154,3 @@ class PrimaryWatch:
             return False
         self._last = found
         return True
-
-    def _stream(self, attempt: int) -> Iterator[pb.Primary]:
-        with self._lock:
-            if self._closed.is_set():
-                return
-            request = pb.WatchPrimaryRequest(group=self._group)
-            self._open_call = self._open_watch(request, attempt, STREAM_MS)
-            call = self._open_call
-        try:
-            yield from call
-        finally:
-            call.cancel()

@@ -234,7 +234,12 @@ class KafkaTarget:
             raise ClusterUnavailableError(f"{self._cluster}: the run-log entry was not acknowledged")
         return self._entry_offset
 
-    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, TargetOffset]:
+    def ends(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        patient: bool = False,  # noqa: ARG002 - librdkafka looks for leaders by itself
+    ) -> Mapping[TopicPartition, TargetOffset]:
         """High watermarks, asked now."""
         request = {KafkaPartition(item.topic, item.partition): _LATEST for item in partitions}
         if not request:
@@ -253,7 +258,9 @@ class KafkaTarget:
             except TimeoutError as error:
                 raise translated(error, self._cluster, f"reading the end of {place}") from error
             except KafkaException as error:
-                if error.args[0].code() < 0:  # librdkafka's own codes: the cluster was not reached
+                # librdkafka's own codes: the cluster was not reached. But if none of the partitions has a leader, their
+                # topics being gone, it says that it found no entry.
+                if error.args[0].code() < 0 and error.args[0].code() != KafkaError._NOENT:  # noqa: SLF001 - librdkafka's own code
                     raise translated(error, self._cluster, f"reading the end of {place}") from error
                 log.info("no end", partition=str(place), problem=error.args[0].str())
         return found

@@ -320,7 +320,7 @@ class ShardSession:
 
     def _change(self, decisions: Mapping[TopicPartition, Decision]) -> None:
         """Commit the beginnings and losses that were decided, each with the target's end."""
-        ends = self._target.ends(decisions)
+        ends = self._target.ends(decisions, patient=True)
         self._behind -= ends.keys()
         changes = changes_for(
             decisions.values(), self._ledger.states, ends, cuts=self._cuts, history=self._history

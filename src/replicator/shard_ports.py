@@ -228,8 +228,16 @@ class TargetWriter(Protocol):
     def commit(self, entry: Entry) -> int:
         """Append the entry to the run log and commit: its offset there."""
 
-    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, TargetOffset]:
-        """High watermarks (isolation level 0), asked now; partitions without an answer are missing."""
+    def ends(
+        self, partitions: Collection[TopicPartition], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetOffset]:
+        """High watermarks (isolation level 0), asked now; partitions without an answer are missing.
+
+        Args:
+            partitions: of topics that may have been deleted meanwhile, or have no leader.
+            patient: wait a moment for leaders that are not known yet. Everything else waits meanwhile, so this is
+                for topics that have just been seen.
+        """
 
     def close(self) -> None:
         """Let go of everything; an open transaction is aborted by the next owner's start."""

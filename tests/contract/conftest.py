@@ -42,35 +42,32 @@ def cassandra_stores(cassandra_settings: Cassandra) -> Iterator[CassandraStores]
 
 
 @pytest.fixture(params=STORES)
-def index(request: pytest.FixtureRequest) -> MappingIndex:
+def cassandra(request: pytest.FixtureRequest) -> CassandraStores | None:
+    """The stores in Cassandra; None for those in memory."""
     if request.param == "memory":
-        return MemoryMappingIndex()
+        return None
     stores: CassandraStores = request.getfixturevalue("cassandra_stores")
-    return stores.index
+    return stores
 
 
-@pytest.fixture(params=STORES)
-def groups(request: pytest.FixtureRequest) -> GroupStore:
-    if request.param == "memory":
-        return MemoryGroupStore()
-    stores: CassandraStores = request.getfixturevalue("cassandra_stores")
-    return stores.groups
+@pytest.fixture
+def index(cassandra: CassandraStores | None) -> MappingIndex:
+    return MemoryMappingIndex() if cassandra is None else cassandra.index
 
 
-@pytest.fixture(params=STORES)
-def primaries(request: pytest.FixtureRequest) -> PrimaryStore:
-    if request.param == "memory":
-        return MemoryPrimaryStore()
-    stores: CassandraStores = request.getfixturevalue("cassandra_stores")
-    return stores.primaries
+@pytest.fixture
+def groups(cassandra: CassandraStores | None) -> GroupStore:
+    return MemoryGroupStore() if cassandra is None else cassandra.groups
 
 
-@pytest.fixture(params=STORES)
-def journal(request: pytest.FixtureRequest) -> OperationJournal:
-    if request.param == "memory":
-        return MemoryOperationJournal()
-    stores: CassandraStores = request.getfixturevalue("cassandra_stores")
-    return stores.operations
+@pytest.fixture
+def primaries(cassandra: CassandraStores | None) -> PrimaryStore:
+    return MemoryPrimaryStore() if cassandra is None else cassandra.primaries
+
+
+@pytest.fixture
+def journal(cassandra: CassandraStores | None) -> OperationJournal:
+    return MemoryOperationJournal() if cassandra is None else cassandra.operations
 
 
 @pytest.fixture

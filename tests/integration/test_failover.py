@@ -180,8 +180,7 @@ def plain_records(live: Live, group: str, region: str, count: int) -> list[Recor
     found: list[Record] = []
 
     def enough() -> bool:
-        message = consumer.poll(0.2)
-        if message is not None:
+        for message in consumer.consume(count - len(found), 0.2):
             assert message.error() is None, message.error()
             found.append(record_of(message))
         return len(found) >= count

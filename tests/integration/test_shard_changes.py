@@ -86,6 +86,24 @@ def test_a_target_topic_created_anew_gets_everything_that_the_source_holds(harne
     assert harness.copied() == {0: values("v", 20) + values("w", 5)}
 
 
+def test_a_topic_that_is_gone_on_both_sides_holds_up_no_other(harness: Harness) -> None:
+    gone = f"{harness.topic}.gone"
+    harness.create(topic=gone)
+    harness.create()
+    harness.produce(["v"])
+    harness.produce(["v"], topic=gone)
+    harness.copy_now()
+    for admin in (harness.source_admin, harness.target_admin):
+        admin.delete_topics([gone])[gone].result()
+        until(lambda admin=admin: gone not in admin.list_topics().topics, "deletion")  # type: ignore[misc] # mypy can't type the default
+    owner = harness.own()
+    # Each commit of these also looks for the ends of partitions that stand still.
+    for number in range(1, 10):
+        harness.produce([f"w{number}"])
+        harness.wait_for({0: ["v", *values("w", number + 1)[1:]]})
+    owner.finish()
+
+
 def test_a_topic_with_too_few_partitions_stops_alone(harness: Harness) -> None:
     short = f"{harness.topic}.short"
     harness.create(2, topic=short)

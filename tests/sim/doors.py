@@ -159,7 +159,12 @@ class SimTarget:
         self._may_fail()
         return offset
 
-    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, TargetOffset]:
+    def ends(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        patient: bool = False,  # noqa: ARG002 - every leader is known here
+    ) -> Mapping[TopicPartition, TargetOffset]:
         self._may_fail()
         found = {}
         for item in partitions:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 from confluent_kafka import TopicPartition
-from tests.failover_fakes import TOPIC, FakeCluster, FakeService, Record, World
+from tests.failover_fakes import TOPIC, A, B, FakeCluster, FakeService, World
 
 from offsetsvc.failover_consumer import (
     ConsumerConfigError,
@@ -143,14 +143,6 @@ def world() -> Iterator[Following]:
     made = Following()
     yield made
     made.close()
-
-
-def records(region: str, *sequences: int) -> list[Record]:
-    return [(region, sequence) for sequence in sequences]
-
-
-A = records("a", *range(10))
-B = records("b", *range(10))
 
 
 LATER = [B[1], A[3], A[4]]

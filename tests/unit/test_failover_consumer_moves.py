@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import TopicPartition
-from tests.failover_fakes import TOPIC, Record, World
+from tests.failover_fakes import TOPIC, A, B, Record, World, records
 
 from offsetsvc.failover_consumer import EventKind
 from parallax.domain.errors import UnknownRegionError
@@ -19,14 +19,6 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.close()
-
-
-def records(region: str, *sequences: int) -> list[Record]:
-    return [(region, sequence) for sequence in sequences]
-
-
-A = records("a", *range(10))
-B = records("b", *range(10))
 
 
 def test_a_move_from_a_dead_cluster_loses_nothing_and_repeats_nothing(world: World) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import structlog
 from kafka.errors import for_code
 
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from replicator.batches import messages
@@ -17,9 +18,11 @@ from replicator.batches.records import Record, body, packed
 from replicator.batches.refusals import TOO_LARGE
 from replicator.batches.rewrite import ProducerState
 from replicator.batches.sender import Sender
-from replicator.batches.transport import Connections, EventLoop
 from replicator.pb.runlog_pb2 import Entry
 from replicator.shard_ports import RecordBlock, RecordRefusedError
+
+_LEADERS_WITHIN_MS = 1_000
+"""A topic that was just created has leaders by then."""
 
 log = structlog.get_logger(__name__)
 
@@ -97,9 +100,11 @@ class BatchTarget:
         self._coordinator.commit(self._producer)
         return offset
 
-    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, TargetOffset]:
+    def ends(
+        self, partitions: Collection[TopicPartition], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetOffset]:
         """High watermarks, asked now."""
-        self._connections.learn_leaders(partitions, timeout_ms=self._timeout_ms / 3)
+        self._connections.learn_leaders(partitions, timeout_ms=_LEADERS_WITHIN_MS if patient else 0)
         found: dict[TopicPartition, TargetOffset] = {}
         for leader, items in self._connections.by_leader(partitions).items():
             request = messages.list_ends(items, timeout_ms=self._timeout_ms)

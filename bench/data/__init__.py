@@ -1,0 +1,1 @@
+"""The data of the bench: made, sent and read back."""

@@ -1,0 +1,63 @@
+"""The rows of the main and of the full set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench.rows import Row
+from bench.rows.answers import AnswersRow
+from bench.rows.catch_up import JSON_4K, JSON_128K, CatchUpRow
+from bench.rows.freshness import FreshnessRow
+from bench.rows.moves import MoveRow
+from bench.rows.start import StartRow
+from bench.rows.steady import SteadyRow
+from bench.sides import BOTH, WITH_EXACTLY_ONCE, WITH_RECORD_PATH
+
+MAIN: tuple[Row, ...] = (
+    MoveRow("a group moves, one source", {"a": 10_000}, {"a": 0.5}),
+    CatchUpRow("catch-up", (JSON_128K, JSON_4K), sides=BOTH, limit=True),
+    # A minute of 2,000 records/s is 120,000 latencies.
+    SteadyRow("2,000 records/s", sides=BOTH, once=True),
+)
+"""`make bench`."""
+
+_WINDOW_S = 30.0
+
+FULL: Mapping[str, Row] = {
+    "large-records": CatchUpRow("10 KiB records", ("10 KiB JSON, lz4, 128 KiB batches",)),
+    "uncompressed": CatchUpRow("uncompressed", ("170 B JSON, uncompressed, 128 KiB batches",)),
+    "exactly-once": CatchUpRow("128 KiB batches, both peers"),
+    # The record path beside the batch path: where the border lies.
+    "paths-128k": CatchUpRow("128 KiB batches, both paths", sides=WITH_RECORD_PATH),
+    "paths-4k": CatchUpRow("4 KiB batches, both paths", (JSON_4K,), sides=WITH_RECORD_PATH),
+    "five-records": CatchUpRow(
+        "batches of 5 records, both paths", ("170 B JSON, lz4, batches of 5 records",), sides=WITH_RECORD_PATH
+    ),
+    "single-records": CatchUpRow(
+        "batches of 1 record, both paths", ("170 B JSON, lz4, batches of 1 record",), sides=WITH_RECORD_PATH
+    ),
+    "steady-2000": SteadyRow("2,000 records/s, both peers", window_s=_WINDOW_S),
+    "steady-20000": SteadyRow("20,000 records/s", per_s=20_000, window_s=_WINDOW_S),
+    "far-catch-up": CatchUpRow("source 80 ms away", far=True),
+    "far-steady": SteadyRow("2,000 records/s, source 80 ms away", sides=BOTH, window_s=_WINDOW_S, far=True),
+    "moves-1-1": MoveRow("a group moves, two sources 1:1", {"a": 10_000, "b": 10_000}, {"a": 0.1, "b": 1.0}),
+    "moves-1-100": MoveRow("a group moves, two sources 100:1", {"a": 10_000, "b": 100}, {"a": 0.1, "b": 1.0}),
+    "moves-1-idle": MoveRow(
+        "a group moves, one of two sources idle", {"a": 10_000, "b": 100}, {"a": 0.1, "b": 1.0}, idle=("b",)
+    ),
+    "start": StartRow("start of the process to first record", sides=WITH_EXACTLY_ONCE),
+    "freshness": FreshnessRow("a commit's way to the other cluster"),
+    **{
+        f"partitions-{count}": SteadyRow(
+            f"2,000 records/s over {count} partitions", sides=BOTH, window_s=_WINDOW_S, partitions=count
+        )
+        for count in (4, 40, 400)
+    },
+    "routes-1": CatchUpRow("one route", sides=BOTH),
+    "routes-2": CatchUpRow("two routes", sides=BOTH, routes=(("a", "a"), ("a", "b"))),
+    "routes-4": CatchUpRow(
+        "four routes", sides=BOTH, routes=(("a", "a"), ("b", "a"), ("a", "b"), ("b", "b"))
+    ),
+    "answers": AnswersRow("GetFailoverOffset, three sources, a million runs"),
+}
+"""`make bench-full ROW=name`."""

@@ -1,0 +1,119 @@
+"""The topics that a copier catches up with: filled so that a round takes long enough, and not too long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.data.batches import PreparedBatch, mean_batch
+from bench.data.loading import Segment, fill
+from bench.sides import Side, is_parallax
+from bench.stage import Stage
+
+_SPARE_S = 2.0
+_MUCH_TOO_LONG = 2.5
+_MOST_BYTES = 6 * 2**30
+_LEAST_BATCHES = 20
+_PARALLAX_OF_BEST = 0.4
+_MIRRORMAKER_OF_BEST = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a round of one data set needs.
+
+    Attributes:
+        seconds: how long copying shall take, warming up included.
+        partitions: of the topic.
+        batch_records, batch_bytes: means of the data set's batches (bytes as sent).
+    """
+
+    seconds: float
+    partitions: int
+    batch_records: float
+    batch_bytes: float
+
+    def records(self, records_per_s: float) -> int:
+        """Records per partition at that speed of all partitions together; no more than the disk is given."""
+        wanted = records_per_s * (self.seconds + _SPARE_S) / self.partitions
+        most = _MOST_BYTES / self.partitions / self.batch_bytes * self.batch_records
+        return math.ceil(max(min(wanted, most), _LEAST_BATCHES * self.batch_records))
+
+    def fits(self, records: int, records_per_s: float) -> bool:
+        """Whether so many records per partition, as they lie there, are enough at that speed, and not far too many."""
+        least = min(self.records(records_per_s), records_per_s * self.seconds / self.partitions)
+        return least <= records <= _MUCH_TOO_LONG * max(least, _LEAST_BATCHES * self.batch_records)
+
+
+def first_guess(side: Side, limit_records_per_s: float, best_limit_records_per_s: float) -> float:
+    """The speed to expect of a side before its first round; too much only costs time.
+
+    Args:
+        side: which one.
+        limit_records_per_s: how fast the broker takes the data set's batches.
+        best_limit_records_per_s: how fast it takes the best of the row's data sets: a side that makes batches of its
+            own is not bound by the smaller ones.
+    """
+    if is_parallax(side):
+        return max(limit_records_per_s, _PARALLAX_OF_BEST * best_limit_records_per_s)
+    return _MIRRORMAKER_OF_BEST * best_limit_records_per_s
+
+
+class Backlog:
+    """One side's topic: the row's data sets, one after another, as much of each as its speed asks for.
+
+    Args:
+        stage: the brokers.
+        side: whose it is.
+        sources: source clusters; each gets the same.
+        partitions: of the topic.
+        data: prepared batches by data set.
+        seconds: how long copying each data set shall take.
+        limits: how fast the target broker takes each data set, in records/s.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        side: Side,
+        sources: Sequence[str],
+        partitions: int,
+        data: Mapping[str, Sequence[PreparedBatch]],
+        seconds: float,
+        limits: Mapping[str, float],
+    ) -> None:
+        self.topic = f"backlog-{side.replace('_', '-')}"
+        self.segments: list[Segment] = []
+        self.rates = {name: first_guess(side, limits[name], max(limits.values())) for name in data}
+        """The speed to expect, by data set; whoever measures it corrects it."""
+        self._stage, self._sources, self._partitions = stage, sources, partitions
+        self._data = data
+        self._needs = {
+            name: Need(seconds, partitions, *mean_batch(batches)) for name, batches in data.items()
+        }
+
+    @property
+    def fits(self) -> bool:
+        """Whether what lies there is right for the side's speed."""
+        return bool(self.segments) and all(
+            self._needs[item.name].fits(item.records, self.rates[item.name]) for item in self.segments
+        )
+
+    def fill(self) -> int:
+        """Fill the topic anew unless it fits; returns the number of records written.
+
+        Raises:
+            BenchError: a broker refused something.
+        """
+        if self.fits:
+            return 0
+        parts = [
+            (name, batches, self._needs[name].records(self.rates[name]))
+            for name, batches in self._data.items()
+        ]
+        for cluster in self._sources:
+            self._stage.delete_topics(cluster, [self.topic])
+            self._stage.create_topic(cluster, self.topic, self._partitions)
+            self.segments = fill(self._stage.bootstrap(cluster), self.topic, self._partitions, parts)
+        return self.segments[-1].end * self._partitions * len(self._sources)

@@ -1,0 +1,308 @@
+"""Catching up: how fast each side copies a backlog, what it costs in CPU, and how fast the broker could take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+from bench.data.batches import PreparedBatch, Shape, prepare
+from bench.data.copied import CopiedLog, read_partition
+from bench.data.loading import Segment, measure_limit
+from bench.report import LIMIT, Measure, Round
+from bench.rows import CPU_UNIT, Place, Play, Row
+from bench.rows.backlog import Backlog
+from bench.rows.watch import WarmRules, Watch, Window
+from bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
+from replicator.batches.header import Compression
+
+JSON_128K = "170 B JSON, lz4, 128 KiB batches"
+"""The first data set: MirrorMaker 2's speed on it tells whether the machine was busy."""
+JSON_4K = "170 B JSON, lz4, 4 KiB batches"
+
+SHAPES: Mapping[str, Shape] = {
+    JSON_128K: Shape(),
+    JSON_4K: Shape(batch_bytes=4_096, variants=256),
+    "10 KiB JSON, lz4, 128 KiB batches": Shape(value_bytes=10_240),
+    "170 B JSON, uncompressed, 128 KiB batches": Shape(compression=Compression.NONE),
+    "170 B JSON, lz4, batches of 1 record": Shape(batch_records=1, variants=256),
+    "170 B JSON, lz4, batches of 5 records": Shape(batch_records=5, variants=256),
+}
+"""Data sets by name."""
+
+_LIMIT_TOPIC = "limit"
+_LIMIT_WINDOWS_S = (2.0, 1.5, 1.5, 1.5, 1.5, 1.5)
+_GUESS_WINDOWS_S = (2.0, 2.0)
+_SMOKE_WINDOWS_S = (0.5, 0.5)
+_SMOKE_RULES = WarmRules(warm_s=0.5, window_s=2.0, at_most_s=60.0)
+_ATTEMPTS = 2
+_NEARLY = 0.95
+"""Of a window: samples are half a second apart."""
+
+
+@dataclass(frozen=True)
+class CatchUpRow(Row):
+    """Throughput of catching up, on one data set after another in one topic.
+
+    Attributes:
+        data: names of data sets.
+        sides: who takes part.
+        partitions: of the topic.
+        routes: (source region, target region).
+        far: the source is far away.
+        limit: measure the target broker's limit too.
+        window_s: what is counted of each data set in each round.
+    """
+
+    data: tuple[str, ...] = (JSON_128K,)
+    sides: tuple[Side, ...] = WITH_EXACTLY_ONCE
+    partitions: int = 4
+    routes: tuple[tuple[str, str], ...] = (("a", "a"),)
+    far: bool = False
+    limit: bool = False
+    window_s: float = 20.0
+
+    @property
+    def place(self) -> Place:
+        """The regions of its routes."""
+        return Place(tuple(sorted({region for route in self.routes for region in route})), self.far)
+
+    @property
+    def tells_machine(self) -> bool:
+        """Near, over one route, with the first data set."""
+        return JSON_128K in self.data and self.routes == (("a", "a"),) and not self.far
+
+    def play(self, play: Play) -> None:
+        """Let the sides take turns, each in a fresh process before a backlog of its own."""
+        with ThreadPoolExecutor(max_workers=1) as background:
+            _CatchUp(self, play, background).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one life of a copier showed of one data set.
+
+    Attributes:
+        window_s: how long the warm window was.
+        records_per_s: committed records a second in it.
+        mb_per_s: the same in 10^6 bytes of records before compression.
+        copier_cpu, broker_cpu, cassandra_cpu: CPU seconds per million records: of the copier's whole process tree, of
+            all brokers, of Cassandra.
+    """
+
+    window_s: float
+    records_per_s: float
+    mb_per_s: float
+    copier_cpu: float
+    broker_cpu: float
+    cassandra_cpu: float
+
+
+class _CatchUp:
+    def __init__(self, row: CatchUpRow, play: Play, background: ThreadPoolExecutor) -> None:
+        self._row, self._stage, self._store, self._tell = row, play.stage, play.store, play.tell
+        self._settings, self._background = play.settings, background
+        self._rules = _SMOKE_RULES if play.settings.smoke else WarmRules(window_s=row.window_s)
+        self._data: dict[str, list[PreparedBatch]] = {name: prepare(SHAPES[name]) for name in row.data}
+        targets = dict.fromkeys(target for _, target in row.routes)
+        self._targets = {
+            f"aggregate-{target}": sum(to == target for _, to in row.routes) for target in targets
+        }
+        """Target clusters, each with the number of sources that are merged in it."""
+        self._ending: tuple[Side, Future[None]] | None = None
+        """The life before: it is stopped and checked while the next one starts up."""
+
+    def run(self) -> None:
+        limits = self._measure_limits()
+        sources = list(dict.fromkeys(f"regional-{source}" for source, _ in self._row.routes))
+        seconds = self._rules.warm_s + self._rules.window_s
+        backlogs = {
+            side: Backlog(self._stage, side, sources, self._row.partitions, self._data, seconds, limits)
+            for side in self._row.sides
+        }
+        for number in range(1, self._settings.rounds + 1):
+            for side, backlog in backlogs.items():
+                if not self._store.has(side, number):
+                    self._round(side, number, backlog)
+        self._settle()
+
+    def _measure_limits(self) -> dict[str, float]:
+        """How fast the target broker takes each data set: a figure of its own, and a measure for the backlogs."""
+        limits = {}
+        wanted = self._row.limit and not self._store.has(LIMIT, 1)
+        for name, batches in self._data.items():
+            windows = _LIMIT_WINDOWS_S if wanted else _GUESS_WINDOWS_S
+            rates = self._limit_of(batches, _SMOKE_WINDOWS_S if self._settings.smoke else windows)
+            limits[name] = max(rates)
+            self._tell(f"limit, {name}: {max(rates):,.0f} records/s")
+            if wanted:
+                for number, rate in enumerate(rates, start=1):
+                    measure = Measure(f"share of the limit: {name}", "records/s", "higher", rate)
+                    self._store.add(Round(LIMIT, number, (measure,)))
+        return limits
+
+    def _limit_of(self, batches: Sequence[PreparedBatch], windows_s: Sequence[float]) -> list[float]:
+        cluster, partitions = next(iter(self._targets)), self._row.partitions
+        self._stage.create_topic(cluster, _LIMIT_TOPIC, partitions)
+        try:
+            return measure_limit(self._stage.bootstrap(cluster), _LIMIT_TOPIC, partitions, batches, windows_s)
+        finally:
+            self._stage.delete_topics(cluster, [_LIMIT_TOPIC])
+
+    def _round(self, side: Side, number: int, backlog: Backlog) -> None:
+        for attempt in range(1, _ATTEMPTS + 1):
+            if written := backlog.fill():
+                self._tell(f"{backlog.topic}: {written:,} records")
+            self._tell(f"{self._row.name}: round {number}, {side}")
+            copier = self._copier(side, backlog.topic)
+            windows = self._life(copier, backlog)
+            enough = self._learn(windows, backlog) or self._settings.smoke or backlog.fits
+            last = enough or attempt == _ATTEMPTS
+            segments = self._merged(backlog.segments)
+            ending = self._background.submit(
+                self._end, copier, number, backlog.topic, segments, windows, keep=last
+            )
+            self._ending = side, ending
+            if last:
+                return
+            self._tell(f"{side}: the backlog did not fit its speed; once more with another one")
+            self._settle()
+
+    def _copier(self, side: Side, topic: str) -> Copier:
+        row = self._row
+        options = CopierOptions(
+            routes=row.routes,
+            compression=SHAPES[row.data[0]].compression.name.lower(),
+            source_bootstrap=self._stage.far_bootstrap() if row.far else {},
+        )
+        return Copier(self._stage, side, [topic], options)
+
+    def _life(self, copier: Copier, backlog: Backlog) -> dict[str, Window | None]:
+        """Start a copier and watch it; it still runs afterwards."""
+        if self._ending is not None and is_parallax(self._ending[0]) and is_parallax(copier.side):
+            # Both would be the same replicator.
+            self._settle()
+        copier.start()
+        watch = Watch(self._stage, copier, backlog.topic, self._row.partitions, list(self._targets))
+        watch.await_first_record()
+        self._settle()
+        return {
+            segment.name: watch.follow(segment, self._rules) for segment in self._merged(backlog.segments)
+        }
+
+    def _settle(self) -> None:
+        """Wait until the life before has been stopped and checked."""
+        if self._ending is not None:
+            _, ending = self._ending
+            self._ending = None
+            ending.result()
+
+    def _merged(self, segments: Sequence[Segment]) -> list[Segment]:
+        """The data sets as they lie on the targets, where so many sources of the same size are merged."""
+        sources = next(iter(self._targets.values()))
+        return [
+            Segment(segment.name, segment.start * sources, segment.end * sources, segment.record_bytes)
+            for segment in segments
+        ]
+
+    def _learn(self, windows: Mapping[str, Window | None], backlog: Backlog) -> bool:
+        """Correct the speeds to expect; returns whether every window was long enough."""
+        for name, window in windows.items():
+            # Without a window it was over before it was warm.
+            backlog.rates[name] = (
+                2 * backlog.rates[name] if window is None else window.offsets / window.seconds
+            )
+        return all(
+            window is not None and window.seconds >= _NEARLY * self._rules.window_s
+            for window in windows.values()
+        )
+
+    def _end(
+        self,
+        copier: Copier,
+        number: int,
+        topic: str,
+        segments: Sequence[Segment],
+        windows: Mapping[str, Window | None],
+        *,
+        keep: bool,
+    ) -> None:
+        """Stop a copier, and look at what it copied."""
+        copier.stop()
+        logs = {
+            (cluster, partition): read_partition(self._stage.storage(cluster), topic, partition)
+            for cluster in self._targets
+            for partition in range(self._row.partitions)
+        }
+        found: dict[str, Figures] = {}
+        for segment in segments:
+            window = windows[segment.name]
+            item = None if window is None else figures(window, segment, logs)
+            if item is None:
+                self._tell(f"{copier.side}: no warm window in which anything was committed; {segment.name}")
+            else:
+                found[segment.name] = item
+        # Where sources are merged, a partition is not one source's beginning: its order can't be told by headers.
+        checked = [log for (cluster, _), log in logs.items() if self._targets[cluster] == 1]
+        for cluster in self._targets:
+            self._stage.delete_topics(cluster, [topic])
+        copier.clean_up()
+        for name, item in found.items():
+            self._tell(
+                f"{copier.side}: {item.records_per_s:,.0f} records/s over {item.window_s:.0f} s, "
+                f"{item.copier_cpu:.2f} CPU s per million; {name}"
+            )
+        if keep:
+            details = {
+                "data_sets": {name: asdict(item) for name, item in found.items()},
+                "first_problem": next((log.first_problem for log in checked if log.misplaced), ""),
+            }
+            measures = self._measures(copier.side, found, sum(log.misplaced for log in checked))
+            self._store.add(Round(copier.side, number, measures, details))
+
+    def _measures(self, side: Side, found: Mapping[str, Figures], misplaced: int) -> tuple[Measure, ...]:
+        measures = []
+        for name, item in found.items():
+            label = f"{self._row.name}: {name}"
+            measures += [
+                Measure(label, "records/s", "higher", item.records_per_s),
+                Measure(f"{label}, size", "MB/s", "higher", item.mb_per_s),
+                Measure(f"{label}, copier's CPU", CPU_UNIT, "lower", item.copier_cpu),
+                Measure(f"{label}, brokers' CPU", CPU_UNIT, "lower", item.broker_cpu),
+                Measure(f"{label}, Cassandra's CPU", CPU_UNIT, "lower", item.cassandra_cpu),
+                Measure(f"{label}, warm window", "s", "none", item.window_s),
+            ]
+            if self._row.limit and side == "parallax":
+                measures.append(
+                    Measure(f"share of the limit: {name}", "records/s", "higher", item.records_per_s)
+                )
+        measures.append(Measure(f"{self._row.name}: batches lost or repeated", "batches", "lower", misplaced))
+        return tuple(measures)
+
+
+def figures(window: Window, segment: Segment, logs: Mapping[tuple[str, int], CopiedLog]) -> Figures | None:
+    """What a window shows of a data set.
+
+    Args:
+        window: the window.
+        segment: the data set.
+        logs: what was committed, by target and partition.
+
+    Returns:
+        The figures, or None if nothing was committed in the window.
+    """
+    records = sum(
+        log.records_below(window.end.ends[place]) - log.records_below(window.start.ends[place])
+        for place, log in logs.items()
+    )
+    if records <= 0:
+        return None
+    millions = records / 1e6
+    return Figures(
+        window_s=window.seconds,
+        records_per_s=records / window.seconds,
+        mb_per_s=records * segment.record_bytes / window.seconds / 1e6,
+        copier_cpu=window.cpu_s("copier") / millions,
+        broker_cpu=window.cpu_s("brokers") / millions,
+        cassandra_cpu=window.cpu_s("cassandra") / millions,
+    )
