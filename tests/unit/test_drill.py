@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.failover_bench import Bench, failover_bench, two_sources
 from tests.offset_world import GROUP, TOPIC
+from typer.testing import CliRunner
 
 from failover.drill.figures import Delivery, Leg, Samples, figures, timeline
 from failover.drill.history import DRILLS, DrillEnding, DrillRecord, keep, kept
 from failover.drill.report import html, markdown
 from failover.drill.run import Drill, DrillPlan
+from failover.outside import Outside
 from failover.results import Ending, Limits
+from failover.waiting import Tell
 from parallax.adapters.memory.operations import MemoryOperationJournal
+from parallax.cli import drill as command
 from parallax.cli.drill import plan_of, seconds_of, steps_of
+from parallax.cli.main import app
 from parallax.domain.errors import ConfigError, InvalidNameError, StoreUnavailableError
-from parallax.domain.ids import RegionName
+from parallax.domain.ids import GroupName, RegionName
 from parallax.runtime.config import Config
 
 PLAN = DrillPlan(
@@ -38,14 +49,14 @@ PLAN = DrillPlan(
 class TestFigures:
     def test_they_count_from_the_command_to_the_first_record_there(self) -> None:
         samples = Samples(
-            acknowledged={("a", 0, 0): 100, ("a", 0, 1): 900, ("b", 0, 0): 980, ("a", 0, 2): 1_500},
+            acknowledged={("a", 0): 100, ("a", 1): 900, ("b", 0): 980, ("a", 2): 1_500},
             delivered=[
-                Delivery(("a", 0, 0), 150, "a"),
-                Delivery(("a", 0, 1), 950, "a"),
-                Delivery(("b", 0, 0), 1_600, "b"),
-                Delivery(("a", 0, 1), 1_700, "b"),
+                Delivery(("a", 0), 150, "a"),
+                Delivery(("a", 1), 950, "a"),
+                Delivery(("b", 0), 1_600, "b"),
+                Delivery(("a", 1), 1_700, "b"),
             ],
-            arrived={"b": {("a", 0, 0): 180, ("a", 0, 1): 1_050}},
+            arrived={"b": {("a", 0): 180, ("a", 1): 1_050}},
         )
         found = figures(samples, [Leg("a", "b", 1_000, 1_400)])
         assert (found.acknowledged, found.delivered, found.lost, found.redelivered) == (4, 4, 1, 1)
@@ -54,13 +65,13 @@ class TestFigures:
         assert (leg.rpo_records, leg.rpo_ms) == (2, 100)
 
     def test_a_move_after_which_nothing_came_has_no_rto(self) -> None:
-        (leg,) = figures(Samples(delivered=[Delivery(("a", 0, 0), 5, "a")]), [Leg("a", "b", 10, 20)]).legs
+        (leg,) = figures(Samples(delivered=[Delivery(("a", 0), 5, "a")]), [Leg("a", "b", 10, 20)]).legs
         assert (leg.rto_ms, leg.silence_ms, leg.rpo_records, leg.rpo_ms) == (None, None, 0, 0)
 
     def test_the_timeline_holds_every_record(self) -> None:
         samples = Samples(
-            {("a", 0, n): n * 37.0 for n in range(500)},
-            [Delivery(("a", 0, n), n * 37.0 + 4, "ab"[n // 250]) for n in range(500)],
+            {("a", n): n * 37.0 for n in range(500)},
+            [Delivery(("a", n), n * 37.0 + 4, "ab"[n // 250]) for n in range(500)],
         )
         line = timeline(samples, ["a", "b"])
         assert sum(line.acknowledged) == 500
@@ -90,9 +101,11 @@ class FakeCanary:
     def now_ms(self) -> float:
         return self.at_ms
 
-    def samples(self) -> Samples:
+    def check(self) -> None:
         if self.failure is not None:
             raise self.failure
+
+    def samples(self) -> Samples:
         self.at_ms += 10
         if self.producing:
             self._come()
@@ -104,7 +117,7 @@ class FakeCanary:
         region = "a" if cluster is None else str(cluster).removeprefix("aggregate-")
         number = len(self.acknowledged)
         for source in "ab":
-            record = (source, 0, number)
+            record = (source, number)
             self.acknowledged[record] = self.at_ms
             copies = 0 if self.drop(number) else 2 if self.repeat(number) else 1
             self.delivered += [Delivery(record, self.at_ms, region)] * copies
@@ -165,7 +178,7 @@ class TestSteps:
     def test_a_proof_that_says_otherwise_fails_it(self, bench: Bench) -> None:
         record = drilled(bench, FakeCanary(bench), "twice")
         assert record.ending is DrillEnding.FAILED
-        assert "`parallax verify` says 'twice'" in record.problem
+        assert "`parallax verify billing --moves 2` says 'twice'" in record.problem
 
     def test_records_that_do_not_flow_end_it_before_anything_moves(self, bench: Bench) -> None:
         canary = FakeCanary(bench)
@@ -180,9 +193,57 @@ class TestSteps:
         canary = FakeCanary(bench)
         canary.failure = ConfigError("regional-a: producing to parallax-drill: not allowed")
         record = drilled(bench, canary)
-        assert (record.ending, record.figures) == (DrillEnding.FAILED, None)
+        assert record.ending is DrillEnding.FAILED
         assert "not allowed" in record.problem
         assert record.left == "group billing is in aggregate-a, without members"
+        assert bench.client.service.primaries.get(GROUP) is None
+
+    def test_a_drill_that_fails_half_way_shows_what_it_has_and_calls_nothing_lost(self, bench: Bench) -> None:
+        canary = FakeCanary(bench)
+
+        def break_down(_turn: int) -> None:
+            if bench.client.service.primaries.get(GROUP) is not None:
+                canary.drop = lambda _number: True
+
+        bench.while_waiting = break_down
+        record = drilled(bench, canary)
+        assert record.ending is DrillEnding.FAILED
+        assert "did not reach the drill's consumer in b" in record.problem
+        assert record.figures is not None
+        assert record.figures.delivered < record.figures.acknowledged
+        assert (record.figures.lost, record.proof) == (None, "")
+        assert [(leg.leg.to, leg.rto_ms) for leg in record.figures.legs] == [("b", None)]
+        assert record.timeline is not None
+        assert kept(bench.outside.journal) == [record]
+
+    def test_a_group_with_members_is_left_to_them(self, bench: Bench) -> None:
+        canary = FakeCanary(bench)
+        bench.writer("a").members[GROUP] = 1
+        record = drilled(bench, canary)
+        assert record.ending is DrillEnding.FAILED
+        assert "group billing has members in aggregate-a: does another drill run?" in record.problem
+        assert (record.left, canary.open_calls) == ("group billing was not touched", 0)
+        assert bench.client.service.primaries.get(GROUP) is None
+
+    def test_a_drill_between_two_clusters_is_not_taken_for_a_killed_one(self, bench: Bench) -> None:
+        began = DrillRecord("first", GROUP, TOPIC, "a", "b", bench.world.now_ms - 1_000, 1)
+        keep(bench.outside.journal, began)
+        members = bench.writer("a").members
+        bench.while_waiting = lambda turn: members.update({GROUP: 1}) if turn == 20 else None
+        assert drilled(bench, FakeCanary(bench)).left == "group billing was not touched"
+
+        members.clear()
+        keep(bench.outside.journal, replace(began, version=2, started_at_ms=bench.world.now_ms))
+        bench.world.now_ms += 1_000
+        bench.while_waiting = lambda _turn: None
+        canary = FakeCanary(bench)
+        record = drilled(bench, canary)
+        assert record.left == "group billing is in aggregate-a, without members", "it was killed"
+
+    def test_members_of_a_killed_drill_are_waited_for(self, bench: Bench) -> None:
+        bench.writer("a").members[GROUP] = 1
+        bench.while_waiting = lambda turn: bench.writer("a").members.pop(GROUP, None) if turn == 3 else None
+        assert drilled(bench, FakeCanary(bench)).ending is DrillEnding.PASSED
 
     def test_ctrl_c_between_the_moves_takes_the_group_home(self, bench: Bench) -> None:
         canary = FakeCanary(bench)
@@ -334,7 +395,7 @@ class TestCommand:
             ({"topics": {"include": ["trips"]}}, None, None, "'topics' leaves it out"),
             ({"groups": {"include": ["billing"]}}, None, None, "'groups' leaves it out"),
             ({}, "a", "a", "the same region"),
-            ({}, "c", None, "'c'"),
+            ({}, "c", None, "unknown region 'c'"),
             ({"routes": ["a->a", "b->b"]}, None, None, "no region is replicated to both"),
         ],
     )
@@ -348,8 +409,9 @@ class TestCommand:
     def test_of_three_regions_two_are_named(self) -> None:
         cluster = {"bootstrap_servers": "127.0.0.1:1"}
         three = config(regions={name: {"regional": cluster, "aggregate": cluster} for name in "abc"})
-        with pytest.raises(InvalidNameError, match="say which of a, b, c"):
-            plan_of(three, None, None)
+        for origin in (None, "a"):
+            with pytest.raises(InvalidNameError, match="say which of a, b, c"):
+                plan_of(three, origin, None)
         assert plan_of(three, "c", "a").regions == ("a", "b", "c")
 
     @pytest.mark.parametrize(
@@ -362,6 +424,106 @@ class TestCommand:
     def test_what_is_no_duration_is_refused(self, text: str) -> None:
         with pytest.raises(InvalidNameError, match="--every"):
             seconds_of(text)
+
+
+Run = Callable[..., Any]
+
+
+class TestRuns:
+    """The command, with drills over the bench."""
+
+    opens_left_to_fail = 0
+
+    @pytest.fixture
+    def run(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
+        @contextmanager
+        def opened(_config: Config, **_near: Any) -> Iterator[Any]:
+            if self.opens_left_to_fail:
+                self.opens_left_to_fail -= 1
+                raise StoreUnavailableError("store: no node answers")
+            yield bench.outside
+
+        def over_the_bench(_config: Config, outside: Outside, _plan: DrillPlan, tell: Tell) -> DrillRecord:
+            return Drill(outside, FakeCanary(bench), PLAN, prove=lambda: "once", tell=tell).run()
+
+        monkeypatch.setattr(command, "open_outside", opened)
+        monkeypatch.setattr(command, "run_drill", over_the_bench)
+        monkeypatch.setattr(command, "load", lambda _path: config(drill={"topic": TOPIC, "group": GROUP}))
+        # A logger would keep the runner's standard error, which ends with each command.
+        monkeypatch.setattr(command, "configure_logging", lambda **_options: None)
+
+        def invoke(*arguments: str, directory: Path = tmp_path) -> Any:
+            bench.world.now_ms += 1_000
+            options = ["--config", "unread", "--directory", str(directory)]
+            return CliRunner().invoke(app, ["drill", *options, *arguments])
+
+        with capture_logs():  # they would go to the command's standard output
+            yield invoke
+
+    def test_once(self, run: Run, tmp_path: Path) -> None:
+        done = run()
+        assert (done.exit_code, done.exception) == (0, None)
+        assert "The newest: passed" in done.stdout
+        assert "| passed |" in (tmp_path / "parallax-drill.md").read_text(encoding="utf-8")
+        assert "<svg" in (tmp_path / "parallax-drill.html").read_text(encoding="utf-8")
+
+    def test_a_schedule_goes_on_after_a_drill_that_could_not_be_run(self, bench: Bench, run: Run) -> None:
+        self.opens_left_to_fail = 1
+        done = run("--every", "0.01s", "--times", "3", "--json")
+        assert done.exit_code == 1
+        assert "no drill [STORE_UNAVAILABLE]: store: no node answers" in done.stderr
+        assert [json.loads(line)["ending"] for line in done.stdout.splitlines()] == ["passed", "passed"]
+        assert len(kept(bench.outside.journal)) == 2
+
+    def test_ctrl_c_ends_the_drill_and_the_schedule(self, bench: Bench, run: Run) -> None:
+        bench.while_waiting = lambda turn: os.kill(os.getpid(), signal.SIGINT) if turn == 1 else None
+        done = run("--every", "1d")
+        assert done.exit_code == 1
+        assert "stopping after the present step" in done.stderr
+        assert [item.ending for item in kept(bench.outside.journal)] == [DrillEnding.INTERRUPTED]
+        assert "The newest: interrupted" in done.stdout
+
+    def test_a_drill_alone_that_can_not_be_run_is_an_error(self, run: Run) -> None:
+        self.opens_left_to_fail = 1
+        assert isinstance(run().exception, StoreUnavailableError)
+
+    def test_a_report_needs_no_drill(self, run: Run, tmp_path: Path) -> None:
+        assert "ending" in run("--json").stdout
+        (tmp_path / "parallax-drill.html").unlink()
+        done = run("--report", "--json")
+        assert done.exit_code == 0
+        assert [item["ending"] for item in json.loads(done.stdout)] == ["passed"]
+        assert "passed" in (tmp_path / "parallax-drill.html").read_text(encoding="utf-8")
+
+    def test_a_store_that_breaks_down_meanwhile_costs_the_older_drills_alone(
+        self, bench: Bench, run: Run, tmp_path: Path
+    ) -> None:
+        class Forgetful(MemoryOperationJournal):
+            def operations(self, group: GroupName) -> Any:
+                found = super().operations(group)
+                if group == DRILLS and '"ending":"running"' not in found[0].body:
+                    raise StoreUnavailableError("away")
+                return found
+
+        bench.outside.journal = Forgetful()
+        done = run()
+        assert done.exit_code == 0
+        assert "the report lacks the drills before [STORE_UNAVAILABLE]: away" in done.stderr
+        assert "| passed |" in (tmp_path / "parallax-drill.md").read_text(encoding="utf-8")
+
+    def test_a_place_for_the_report_is_asked_for_first(self, bench: Bench, run: Run, tmp_path: Path) -> None:
+        done = run(directory=tmp_path / "missing")
+        assert isinstance(done.exception, ConfigError)
+        assert "--directory" in str(done.exception)
+        assert kept(bench.outside.journal) == []
+
+    def test_a_dry_run_does_nothing(self, bench: Bench, run: Run, tmp_path: Path) -> None:
+        assert "nothing was done" in run("--dry-run").stdout
+        assert "nothing was done" in json.loads(run("--dry-run", "--json").stdout)["steps"][-1]
+        assert (kept(bench.outside.journal), list(tmp_path.iterdir())) == ([], [])
+
+    def test_times_without_a_schedule_is_refused(self, run: Run) -> None:
+        assert isinstance(run("--times", "2").exception, InvalidNameError)
 
 
 def test_a_refused_move_is_told(bench: Bench) -> None:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import (
-    OFFSET_END,
     Consumer,
     KafkaError,
     KafkaException,
@@ -37,15 +36,8 @@ _PARTITIONS = 3
 _RETENTION_MS = 86_400_000
 _CALL_S = 10.0
 _JOIN_S = 60.0
-
-
-def _told(
-    done: Callable[[Record, KafkaError | None], None],
-    record: Record,
-    error: KafkaError | None,
-    _message: Message,
-) -> None:
-    done(record, error)
+_ACKNOWLEDGED_WITHIN_MS = 30_000
+"""Shorter than `DrillPlan.flow_ms`, so that a regional cluster that is away is what a drill fails by."""
 
 
 class KafkaCanary:
@@ -95,19 +87,19 @@ class KafkaCanary:
             ClusterUnavailableError: a cluster does not answer, or the topic is not replicated.
         """
         self._mark = f"{drill_id} ".encode()
-        for region in self._plan.regions:
-            self._ensure_topic(region)
+        produced = {region: self._ensure_topic(region) for region in self._plan.regions}
         ways = (RegionName(self._plan.origin), RegionName(self._plan.to))
         partitions = {region: self._await_topic(region) for region in ways}
         self._began_s = time.monotonic()
         for region, count in partitions.items():
-            self._start(self._consumers, f"drill-observe-{region}", self._observe, region, count)
+            observer = self._observer(region, count)
+            self._start(self._consumers, f"drill-observe-{region}", self._observe, region, observer)
         self._start(self._consumers, "drill-consume", self._consume)
-        for region in self._plan.regions:
-            self._start(self._producers, f"drill-produce-{region}", self._produce, region)
+        for region, count in produced.items():
+            self._start(self._producers, f"drill-produce-{region}", self._produce, region, count)
 
-    def samples(self) -> Samples:
-        """What has happened so far.
+    def check(self) -> None:
+        """Whether all goes on.
 
         Raises:
             ParallaxError: what ended a producer or consumer.
@@ -115,6 +107,10 @@ class KafkaCanary:
         with self._lock:
             if self._failure is not None:
                 raise self._failure
+
+    def samples(self) -> Samples:
+        """What has happened so far; after `close`, all of it."""
+        with self._lock:
             arrived = {region: dict(found) for region, found in self._arrived.items()}
             return Samples(dict(self._acknowledged), tuple(self._delivered), arrived, tuple(self._events))
 
@@ -136,13 +132,15 @@ class KafkaCanary:
     def _settings(self, cluster: ClusterName) -> dict[str, Any]:
         return dict(client_settings(self._config.cluster(cluster), client_id=_CLIENT))
 
-    def _ensure_topic(self, region: RegionName) -> None:
+    def _ensure_topic(self, region: RegionName) -> int:
+        """The topic's partitions in the region's regional cluster; it is created if it is missing."""
         cluster = regional_cluster(region)
         topic = self._plan.topic
         try:
             admin = AdminClient(self._settings(cluster))
-            if topic in admin.list_topics(timeout=_CALL_S).topics:
-                return
+            found = admin.list_topics(timeout=_CALL_S).topics.get(topic)
+            if found is not None:
+                return len(found.partitions)
             replication = self._config.cluster(cluster).replication_factor
             new = NewTopic(
                 topic,
@@ -153,8 +151,8 @@ class KafkaCanary:
             made: Future[None] = admin.create_topics([new], request_timeout=_CALL_S)[topic]
             made.result(_CALL_S)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise translated(error, cluster, f"creating topic {topic}") from error
+            raise translated(error, cluster, f"creating topic {topic} where it is missing") from error
+        return _PARTITIONS
 
     def _await_topic(self, region: RegionName) -> int:
         """The topic's partitions in the region's aggregate cluster, once replication has created it there."""
@@ -197,13 +195,20 @@ class KafkaCanary:
         with self._lock:
             self._failure = self._failure or error
 
-    def _produce(self, region: RegionName) -> None:
+    def _produce(self, region: RegionName, partitions: int) -> None:
         cluster = regional_cluster(region)
-        producer = Producer({**self._settings(cluster), "enable.idempotence": True, "linger.ms": 2})
+        producer = Producer(
+            {
+                **self._settings(cluster),
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS,
+            }
+        )
         interval_s = 1 / self._config.drill.records_per_s
         number = 0
 
-        def done(record: Record, error: KafkaError | None) -> None:
+        def done(record: Record, error: KafkaError | None, _message: Message) -> None:
             if error is None:
                 with self._lock:
                     self._acknowledged[record] = self.now_ms()
@@ -211,12 +216,11 @@ class KafkaCanary:
                 self._fail(translated(KafkaException(error), cluster, f"producing to {self._plan.topic}"))
 
         while not self._producing_ended.wait(interval_s):
-            record: Record = (region, number % _PARTITIONS, number)
             producer.produce(
                 self._plan.topic,
                 self._mark + f"{region} {number}".encode(),
-                partition=record[1],
-                on_delivery=partial(_told, done, record),
+                partition=number % partitions,
+                on_delivery=partial(done, (region, number)),
             )
             producer.poll(0)
             number += 1
@@ -253,20 +257,32 @@ class KafkaCanary:
                 with self._lock:
                     self._delivered += [Delivery(record, at_ms, consumer.region) for record in found]
 
-    def _observe(self, region: RegionName, partitions: int) -> None:
-        """Note when records arrive in an aggregate cluster; no group, no commits."""
+    def _observer(self, region: RegionName, partitions: int) -> Consumer:
+        """Reads what comes into an aggregate cluster from now on; no group, no commits."""
+        cluster, topic = aggregate_cluster(region), self._plan.topic
         consumer = Consumer(
             {
-                **self._settings(aggregate_cluster(region)),
+                **self._settings(cluster),
                 "group.id": f"{self._plan.group}-observer",  # librdkafka asks for one; assign() never joins it
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
             }
         )
         try:
-            consumer.assign(
-                [TopicPartition(self._plan.topic, number, OFFSET_END) for number in range(partitions)]
-            )
+            # OFFSET_END is looked up later, when the first records may have come already.
+            ends = [
+                consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_CALL_S)[1]
+                for number in range(partitions)
+            ]
+            consumer.assign([TopicPartition(topic, number, end) for number, end in enumerate(ends)])
+        except KafkaException as error:
+            consumer.close()
+            raise translated(error, cluster, f"reading topic {topic}") from error
+        return consumer
+
+    def _observe(self, region: RegionName, consumer: Consumer) -> None:
+        """Note when records arrive in an aggregate cluster."""
+        try:
             while not self._ended.is_set():
                 messages = consumer.consume(500, 0.05)
                 at_ms = self.now_ms()
@@ -284,4 +300,4 @@ class KafkaCanary:
         if message.error() is not None or value is None or not value.startswith(self._mark):
             return None
         region, number = value[len(self._mark) :].decode().split(" ")
-        return region, int(number) % _PARTITIONS, int(number)
+        return region, int(number)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-Record = tuple[str, int, int]
-"""Region that produced it, partition, and its number there."""
+Record = tuple[str, int]
+"""Region that produced it, and its number there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +67,32 @@ class LegFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A drill as measured."""
+    """A drill as measured.
+
+    Attributes:
+        lost: acknowledged and not delivered; None: the drill ended before all could have come.
+        redelivered: deliveries of a record after its first one.
+    """
 
     acknowledged: int
     delivered: int
-    lost: int
+    lost: int | None
     redelivered: int
     legs: tuple[LegFigures, ...]
 
 
-def figures(samples: Samples, legs: Sequence[Leg]) -> Figures:
-    """The figures of a drill."""
+def outstanding(samples: Samples) -> int:
+    """Records that were acknowledged and not delivered yet."""
+    return len(samples.acknowledged.keys() - {item.record for item in samples.delivered})
+
+
+def figures(samples: Samples, legs: Sequence[Leg], *, complete: bool = True) -> Figures:
+    """The figures of a drill; ``complete``: all that was acknowledged had its time to come."""
     counts = Counter(item.record for item in samples.delivered)
     return Figures(
         len(samples.acknowledged),
         counts.total(),
-        sum(record not in counts for record in samples.acknowledged),
+        outstanding(samples) if complete else None,
         counts.total() - len(counts),
         tuple(_leg(samples, leg) for leg in legs),
     )
@@ -138,7 +148,8 @@ _SLOTS = 120
 
 def timeline(samples: Samples, regions: Sequence[str]) -> Timeline:
     """The samples in `_SLOTS` slots of the same length."""
-    times = [*samples.acknowledged.values(), *(item.at_ms for item in samples.delivered)]
+    delivered_ms = (item.at_ms for item in samples.delivered)
+    times = [*samples.acknowledged.values(), *delivered_ms, *(at_ms for at_ms, _ in samples.events)]
     slot_ms = max(times, default=0.0) / _SLOTS + 1.0
 
     def counted(found: Sequence[float]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
@@ -52,7 +52,7 @@ class DrillRecord:
     proof: str = ""
     took_ms: int = 0
     figures: Figures | None = None
-    timeline: Timeline | None = field(default=None)
+    timeline: Timeline | None = None
 
 
 def keep(journal: OperationJournal, record: DrillRecord) -> None:

@@ -9,8 +9,21 @@ from html import escape
 from failover.drill.figures import LegFigures, Timeline
 from failover.drill.history import DrillEnding, DrillRecord
 
-_HEADINGS = ("began (UTC)", "way", "verdict", "RTO", "RPO", "lost", "delivered again", "records", "proof")
-_WIDTH, _LANE, _LEFT, _TOP = 1_000, 70, 110, 26
+_HEADINGS = (
+    "began (UTC)",
+    "way",
+    "verdict",
+    "RTO",
+    "RPO",
+    "lost",
+    "delivered again",
+    "records",
+    "proof",
+    "why",
+)
+_LEG_HEADINGS = ("move", "RTO", "silence", "RPO", "age of the oldest")
+_WIDTH, _LANE, _LEFT, _TOP = 1_000, 70, 110, 42
+_VERDICTS = frozenset(item.value for item in DrillEnding)
 _COLOURS = ("#0b6e99", "#b35900", "#4d7c0f", "#7c3aed")
 
 
@@ -22,18 +35,19 @@ def markdown(records: Sequence[DrillRecord]) -> str:
     lines += [f"| {' | '.join(_HEADINGS)} |", f"|{'---|' * len(_HEADINGS)}"]
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in _row(record))} |" for record in records]
     newest = records[0]
-    lines += ["", f"## The newest: {newest.ending.value}", "", *_sentences(newest), ""]
+    lines += ["", f"## The newest: {newest.ending.value}", ""]
+    lines += [f"{text}\n" for text in _sentences(newest)]
     if newest.figures is not None and newest.figures.legs:
-        lines += ["| move | RTO | silence | RPO | age of the oldest |", "|---|---|---|---|---|"]
+        lines += [f"| {' | '.join(_LEG_HEADINGS)} |", f"|{'---|' * len(_LEG_HEADINGS)}"]
         lines += [f"| {' | '.join(_leg_row(leg))} |" for leg in newest.figures.legs]
         lines.append("")
     return "\n".join([*lines, _EXPLAINED, ""])
 
 
 _EXPLAINED = """\
-RTO: from the command to the first record delivered in the new region. RPO: records that a regional cluster had
-acknowledged when the move was asked for, and that had not been seen in the aggregate cluster that it led to; a
-planned move waits for them."""
+RTO: from the command to the first record delivered in the new region; silence: to it from the last record delivered
+before. RPO: records that a regional cluster had acknowledged when the move was asked for, and that had not been seen
+in the aggregate cluster that it led to: what a disaster at that moment would have held back."""
 
 
 def html(records: Sequence[DrillRecord]) -> str:
@@ -45,9 +59,9 @@ def html(records: Sequence[DrillRecord]) -> str:
         body += [f"<p>{escape(text)}</p>" for text in _sentences(newest)]
         if newest.timeline is not None:
             body.append(picture(newest, newest.timeline))
+            body.append(f"<p>{escape(_told(newest.timeline))}</p>")
         if newest.figures is not None and newest.figures.legs:
-            heads = ("move", "RTO", "silence", "RPO", "age of the oldest")
-            body.append(_table(heads, map(_leg_row, newest.figures.legs)))
+            body.append(_table(_LEG_HEADINGS, map(_leg_row, newest.figures.legs)))
         body.append("<h2>All</h2>")
         body.append(_table(_HEADINGS, map(_row, records)))
         body.append(f"<p>{escape(_EXPLAINED)}</p>")
@@ -69,18 +83,19 @@ def picture(record: DrillRecord, line: Timeline) -> str:
         return _LEFT + at_ms / total_ms * (_WIDTH - _LEFT - 10)
 
     parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="timeline of the drill">']
-    for item in record.figures.legs if record.figures is not None else ():
+    for place, item in enumerate(record.figures.legs if record.figures is not None else ()):
         start, end = x(item.leg.asked_ms), x(item.leg.ended_ms)
         parts.append(
             f'<rect x="{start:.1f}" y="{_TOP}" width="{max(1.0, end - start):.1f}" height="{bottom - _TOP}" '
-            f'fill="#fde68a"/><text x="{start:.1f}" y="{_TOP - 8}">{escape(item.leg.origin)} to '
+            f'fill="#fde68a"/><text x="{start:.1f}" y="{_TOP - 24 + 16 * place}">{escape(item.leg.origin)} to '
             f"{escape(item.leg.to)}, RTO {_ms(item.rto_ms)}</text>"
         )
     width = max(0.5, x(line.slot_ms) - x(0) - 0.6)
     for place, (name, counts, colour) in enumerate(lanes):
         base = _TOP + _LANE * (place + 1)
         highest = max([*counts, 1])
-        parts.append(f'<text x="4" y="{base - 6}">{escape(name)}</text>')
+        parts.append(f'<text x="4" y="{base - 22}">{escape(name)}</text>')
+        parts.append(f'<text class="note" x="4" y="{base - 6}">at most {max(counts, default=0)}</text>')
         parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{base}" y2="{base}" stroke="#9ca3af"/>')
         parts += [
             f'<rect x="{x(slot * line.slot_ms):.1f}" y="{base - tall:.1f}" width="{width:.1f}" '
@@ -96,8 +111,9 @@ def picture(record: DrillRecord, line: Timeline) -> str:
         )
     for tenth in range(0, 11, 2):
         at_ms = total_ms * tenth / 10
+        anchor = "middle" if at_ms < total_ms else "end"
         parts.append(
-            f'<text x="{x(at_ms):.1f}" y="{bottom + 18}" text-anchor="middle">{at_ms / 1_000:.1f} s</text>'
+            f'<text x="{x(at_ms):.1f}" y="{bottom + 18}" text-anchor="{anchor}">{at_ms / 1_000:.1f} s</text>'
         )
     return "".join([*parts, "</svg>"])
 
@@ -111,10 +127,11 @@ def _row(record: DrillRecord) -> list[str]:
         record.ending.value,
         " / ".join(_ms(item.rto_ms) for item in legs) or "-",
         " / ".join(str(item.rpo_records) for item in legs) or "-",
-        "-" if found is None else str(found.lost),
+        "-" if found is None or found.lost is None else str(found.lost),
         "-" if found is None else str(found.redelivered),
         "-" if found is None else str(found.acknowledged),
         record.proof or "-",
+        record.problem or "-",
     ]
 
 
@@ -140,14 +157,28 @@ def _sentences(record: DrillRecord) -> list[str]:
     return found
 
 
+def _told(line: Timeline) -> str:
+    """How to read the picture, and what the consumer told."""
+    told = dict.fromkeys(f"{at_ms / 1_000:.2f} s {text}" for at_ms, text in line.events)
+    return (
+        f"Bars: records in {_ms(line.slot_ms)}. Yellow: a move is under way. Dashed: the consumer told: "
+        f"{', '.join(told) or 'nothing'}."
+    )
+
+
 def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f} ms"
 
 
 def _table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in headings)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(text: str) -> str:
+    verdict = f' class="{text}"' if text in _VERDICTS else ""
+    return f"<td{verdict}>{escape(text)}</td>"
 
 
 _PAGE = """<!doctype html>
@@ -163,6 +194,7 @@ table {{ border-collapse: collapse; margin: 1rem 0; }}
 th, td {{ text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #d1d5db; }}
 svg {{ width: 100%; height: auto; }}
 svg text {{ font: 12px system-ui, sans-serif; fill: #111827; }}
+svg .note {{ fill: #6b7280; }}
 .passed {{ color: #166534; }}
 .failed, .interrupted {{ color: #b91c1c; }}
 </style>

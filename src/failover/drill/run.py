@@ -10,13 +10,13 @@ from typing import Protocol
 
 import structlog
 
-from failover.drill.figures import Leg, Samples, figures, timeline
-from failover.drill.history import DrillEnding, DrillRecord, keep
+from failover.drill.figures import Figures, Leg, Samples, figures, outstanding, timeline
+from failover.drill.history import DrillEnding, DrillRecord, keep, kept
 from failover.execute import Mover
 from failover.facts import Kind, Move
 from failover.outside import Outside
 from failover.results import Ending, Limits, StoppedError
-from failover.waiting import Tell
+from failover.waiting import POLL_S, Tell
 from parallax.domain.errors import ParallaxError, RefusedError
 from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cluster, region_of
 from parallax.domain.primary import Stage
@@ -25,6 +25,8 @@ from parallax.runtime.deadline import Deadline
 _log = structlog.get_logger(__name__)
 
 _POLL_S = 0.1
+_MEMBERLESS_S = 10.0
+"""A drill that runs has no members for moments only, while it begins and between two clusters."""
 
 
 class Canary(Protocol):
@@ -38,12 +40,15 @@ class Canary(Protocol):
             UnavailableError: a cluster does not answer.
         """
 
-    def samples(self) -> Samples:
-        """What has happened so far.
+    def check(self) -> None:
+        """Whether all goes on.
 
         Raises:
             ParallaxError: the consumer ended by itself, or a cluster refuses records.
         """
+
+    def samples(self) -> Samples:
+        """What has happened so far; after `close`, all of it."""
 
     def now_ms(self) -> float:
         """Milliseconds since `open`."""
@@ -116,6 +121,7 @@ class Drill:
         self._prove = prove
         self._tell = tell
         self._legs: list[Leg] = []
+        self._alone = False
 
     def run(self) -> DrillRecord:
         """The drill as it ended; whatever happens, the group is taken home as far as that is possible.
@@ -129,21 +135,25 @@ class Drill:
             uuid.uuid4().hex, plan.group, plan.topic, plan.origin, plan.to, began_ms, began_ms * 1_000
         )
         keep(self._outside.journal, record)
-        samples = Samples()
+        complete = False
         ending, problem, proof = DrillEnding.PASSED, "", ""
         try:
+            self._wait_to_be_alone()
             bring_home(self._outside, plan, self._tell)
             self._canary.open(record.drill_id)
             self._there_and_back()
-            samples = self._all_delivered()
+            self._wait_for_the_rest()
+            complete = True
         except StoppedError:
             ending, problem = DrillEnding.INTERRUPTED, "the command was stopped"
         except ParallaxError as error:
             ending, problem = DrillEnding.FAILED, f"[{error.code}] {error}"
         left = self._clean_up()
+        samples = self._canary.samples()
+        measured = figures(samples, self._legs, complete=complete)
         if ending is DrillEnding.PASSED:
-            proof, problem = self._proven()
-            problem = problem or _shortfall(samples, self._legs)
+            proof, unproven = self._proven()
+            problem = "; ".join(filter(None, (_shortfall(measured), unproven)))
             ending = DrillEnding.FAILED if problem else ending
         ended_ms = self._outside.now_ms()
         record = replace(
@@ -154,7 +164,7 @@ class Drill:
             left=left,
             proof=proof,
             took_ms=ended_ms - began_ms,
-            figures=figures(samples, self._legs) if samples.acknowledged else None,
+            figures=measured if samples.acknowledged else None,
             timeline=timeline(samples, (plan.origin, plan.to)) if samples.acknowledged else None,
         )
         try:
@@ -163,6 +173,28 @@ class Drill:
             record = replace(record, problem=f"{problem or 'passed'}; not kept: [{error.code}] {error}")
         _log.info("drill", ending=record.ending.value, problem=record.problem, left=left)
         return record
+
+    def _wait_to_be_alone(self) -> None:
+        """Members of a killed drill go when their sessions end; those of one that runs stay, and must not be moved."""
+        plan, group, clock = self._plan, self._plan.group, self._outside.clock
+        before = kept(self._outside.journal)[1:2]
+        memberless_s = _MEMBERLESS_S if any(item.ending is DrillEnding.RUNNING for item in before) else 0.0
+        since_s = clock()
+        deadline = Deadline.after_ms(plan.limits.drain_ms, clock)
+        clusters = [plan.home, aggregate_cluster(plan.to)]
+        while True:
+            there = [cluster for cluster in clusters if self._outside.members(group, cluster)]
+            if there and deadline.passed:
+                raise RefusedError(
+                    f"group {group} has members in {' and '.join(there)}: does another drill run? It belongs to one "
+                    "drill at a time"
+                )
+            since_s = clock() if there else since_s
+            if not there and clock() - since_s >= memberless_s:
+                break
+            self._tell("waiting for an earlier drill to end, or for its members to vanish")
+            self._outside.pause(POLL_S)
+        self._alone = True
 
     def _there_and_back(self) -> None:
         plan = self._plan
@@ -184,6 +216,7 @@ class Drill:
         deadline = Deadline.after_ms(self._plan.flow_ms, self._outside.clock)
         while True:
             counts = dict.fromkeys(self._plan.regions, 0)
+            self._canary.check()
             for item in self._canary.samples().delivered:
                 if item.region == region and item.at_ms > since_ms:
                     counts[RegionName(item.record[0])] += 1
@@ -197,21 +230,23 @@ class Drill:
                 )
             self._outside.pause(_POLL_S)
 
-    def _all_delivered(self) -> Samples:
+    def _wait_for_the_rest(self) -> None:
+        """Until all that was acknowledged is delivered, or had its time; then for what may come twice."""
         self._tell("waiting for the last records")
         self._canary.stop_producing()
         deadline = Deadline.after_ms(self._plan.flow_ms, self._outside.clock)
-        while True:
-            samples = self._canary.samples()
-            if deadline.passed or not figures(samples, ()).lost:
-                self._outside.pause(self._plan.quiet_ms / 1_000)
-                return self._canary.samples()
+        while outstanding(self._canary.samples()) and not deadline.passed:
+            self._canary.check()
             self._outside.pause(_POLL_S)
+        self._outside.pause(self._plan.quiet_ms / 1_000)
+        self._canary.check()
 
     def _clean_up(self) -> str:
         """End producing and consuming and take the group home, a stopped command's too; the state left."""
         self._tell("cleaning up")
         self._canary.close()
+        if not self._alone:
+            return f"group {self._plan.group} was not touched"
         calm = replace(self._outside, stop=threading.Event())
         try:
             bring_home(calm, self._plan, self._tell)
@@ -220,18 +255,22 @@ class Drill:
                 f"group {self._plan.group} could not be taken home to {self._plan.home} ([{error.code}] {error}); it "
                 "belongs to drills alone, and the next one begins by that"
             )
-        return f"group {self._plan.group} is in {self._plan.home}, without members"
+        members = calm.members(self._plan.group, self._plan.home)
+        how = {None: "whose members can't be listed", 0: "without members"}
+        return f"group {self._plan.group} is in {self._plan.home}, {how.get(members, f'with {members} member(s)')}"
 
     def _proven(self) -> tuple[str, str]:
         try:
             proof = self._prove()
         except ParallaxError as error:
             return "", f"no proof: [{error.code}] {error}"
-        return proof, "" if proof == "once" else f"`parallax verify` says {proof!r} over both moves"
+        return (
+            proof,
+            "" if proof == "once" else f"`parallax verify {self._plan.group} --moves 2` says {proof!r}",
+        )
 
 
-def _shortfall(samples: Samples, legs: list[Leg]) -> str:
-    found = figures(samples, legs)
+def _shortfall(found: Figures) -> str:
     if not found.lost and not found.redelivered:
         return ""
     return f"{found.lost} record(s) lost, {found.redelivered} delivered again"

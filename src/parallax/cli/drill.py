@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from failover.drill.canary import KafkaCanary
@@ -21,12 +23,13 @@ from failover.drill.run import Drill, DrillPlan
 from failover.outside import Outside
 from failover.run import open_client, open_outside, open_verifier
 from failover.verdict import Consumers
+from failover.waiting import Tell
 from parallax.cli.failover_options import ConfigOption, DryRunOption, JsonOption
 from parallax.cli.offset_story import console
 from parallax.cli.stopping import stopping
 from parallax.cli.verify import verify_within
-from parallax.domain.errors import ConfigError, InvalidNameError
-from parallax.domain.ids import GroupName, RegionName
+from parallax.domain.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
+from parallax.domain.ids import GroupName, RegionName, aggregate_cluster
 from parallax.runtime.config import Config, load
 from parallax.runtime.logs import configure_logging
 
@@ -60,19 +63,27 @@ def drill(
     """
     configure_logging(json=as_json or None)
     settings = load(config)
-    if report:
-        with open_outside(settings) as outside:
-            _write(directory, kept(outside.journal))
-        return
     if times is not None and every is None:
         raise InvalidNameError("--times goes with --every")
-    pause_s = None if every is None else seconds_of(every)
+    every_s = None if every is None else seconds_of(every)
+    if report:
+        _check_directory(directory)
+        with open_outside(settings) as outside:
+            records = kept(outside.journal)
+        _write(directory, records)
+        if as_json:
+            _print_json([values_of(record) for record in records], indent=2)
+        return
     plan = plan_of(settings, origin, to)
     if dry_run:
-        for line in steps_of(settings, plan):
-            sys.stdout.write(line + "\n")
+        steps = steps_of(settings, plan)
+        if as_json:
+            _print_json({"steps": steps}, indent=2)
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in steps)
         return
-    if not _run_all(settings, plan, pause_s, times, directory, as_json=as_json):
+    _check_directory(directory)
+    if not _run_all(settings, plan, every_s, times, directory, as_json=as_json):
         raise typer.Exit(1)
 
 
@@ -80,16 +91,20 @@ def plan_of(config: Config, origin: str | None, to: str | None) -> DrillPlan:
     """What a drill would do.
 
     Raises:
-        ConfigError: no two regions have aggregate clusters, nobody produces, or the configuration leaves topic or group out.
+        ConfigError: no two regions have aggregate clusters, nothing is replicated to both, or topic or group is left out.
         InvalidNameError: one of the regions has to be named, or both are the same.
-        UnknownRegionError: a region does not exist.
+        UnknownRegionError: a region does not exist, or has no aggregate cluster.
     """
     able = [name for name, region in config.regions.items() if region.aggregate is not None]
-    if origin is None and to is None and len(able) != 2:  # noqa: PLR2004 - from one to the other
-        raise InvalidNameError(f"--from and --to: say which of {', '.join(able) or 'no region'}")
-    others = [name for name in able if name not in {origin, to}]
-    if (origin is None or to is None) and not others:
+    named = [name for name in (origin, to) if name is not None]
+    for name in named:
+        config.cluster(aggregate_cluster(RegionName(name)))
+    others = [name for name in able if name not in named]
+    left_open = 2 - len(named)
+    if len(others) < left_open:
         raise ConfigError("a drill needs two regions with aggregate clusters")
+    if left_open and len(others) > left_open:
+        raise InvalidNameError(f"--from and --to: say which of {', '.join(able)}")
     home = origin if origin is not None else others.pop(0)
     away = to if to is not None else others.pop(0)
     if home == away:
@@ -149,8 +164,21 @@ def _run_all(
     with stopping(stop):
         while not stop.is_set():
             began_s = time.monotonic()
-            record = _run_once(config, plan, stop, directory, as_json=as_json)
-            passed = passed and record.ending is DrillEnding.PASSED
+            try:
+                record, before = _run_once(config, plan, stop, as_json=as_json)
+            except ParallaxError as error:
+                if every_s is None:
+                    raise
+                # The next one may find what is away now.
+                sys.stderr.write(f"no drill [{error.code}]: {error}\n")
+                passed = False
+            else:
+                passed = passed and record.ending is DrillEnding.PASSED
+                if as_json:
+                    _print_json(values_of(record), indent=2 if every_s is None else None)
+                else:
+                    console().print(escape(markdown([record])), highlight=False)
+                _write(directory, [record, *before])
             done += 1
             if every_s is None or done == times:
                 break
@@ -159,22 +187,22 @@ def _run_all(
 
 
 def _run_once(
-    config: Config, plan: DrillPlan, stop: threading.Event, directory: Path, *, as_json: bool
-) -> DrillRecord:
-    out = console()
+    config: Config, plan: DrillPlan, stop: threading.Event, *, as_json: bool
+) -> tuple[DrillRecord, list[DrillRecord]]:
+    """The drill, and those before it as far as the store tells."""
     with open_outside(config, target=plan.to) as outside:
         outside.stop = stop
-        record = run_drill(config, outside, plan)
-        records = kept(outside.journal)
-    if as_json:
-        sys.stdout.write(json.dumps(values_of(record), indent=2) + "\n")
-    else:
-        out.print(escape(markdown([record])), highlight=False)
-    _write(directory, records or [record])
-    return record
+        with Console(stderr=True, quiet=as_json).status("drill") as status:
+            record = run_drill(config, outside, plan, lambda words: status.update(f"drill: {words}"))
+        try:
+            records = kept(outside.journal)
+        except StoreUnavailableError as error:
+            sys.stderr.write(f"the report lacks the drills before [{error.code}]: {error}\n")
+            records = []
+    return record, [item for item in records if item.drill_id != record.drill_id]
 
 
-def run_drill(config: Config, outside: Outside, plan: DrillPlan) -> DrillRecord:
+def run_drill(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> DrillRecord:
     """One drill on live clusters.
 
     Raises:
@@ -188,7 +216,22 @@ def run_drill(config: Config, outside: Outside, plan: DrillPlan) -> DrillRecord:
     canary = KafkaCanary(
         config, plan, services=lambda: open_client(config, first=plan.origin), pause=outside.pause
     )
-    return Drill(outside, canary, plan, prove=prove).run()
+    return Drill(outside, canary, plan, prove=prove, tell=tell).run()
+
+
+def _check_directory(directory: Path) -> None:
+    """Before a drill, not after it.
+
+    Raises:
+        ConfigError: the report can't be written there.
+    """
+    if not (directory.is_dir() and os.access(directory, os.W_OK)):
+        raise ConfigError(f"--directory {directory}: no directory that can be written to")
+
+
+def _print_json(values: Any, *, indent: int | None) -> None:
+    sys.stdout.write(json.dumps(values, indent=indent) + "\n")
+    sys.stdout.flush()
 
 
 def _write(directory: Path, records: Sequence[DrillRecord]) -> None:
