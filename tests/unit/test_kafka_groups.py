@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-from parallax.adapters.kafka.groups import GroupLinks, _state_of
+from parallax.adapters.kafka.groups import GroupLinks, _commit_request, _state_of
 from parallax.domain.errors import ClusterUnavailableError, ConfigError
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.ports import GroupCommit
@@ -26,12 +26,12 @@ def links(timeout_s: float = LONG_S, address: str = "127.0.0.1:1") -> GroupLinks
     return GroupLinks(CLUSTER, Cluster(bootstrap_servers=address), lambda: timeout_s)
 
 
-def answer(partition: int, offset: int, error_code: int = 0) -> Any:
+def answer(partition: int, offset: int, error_code: int = 0, metadata: str | None = None) -> Any:
     part = SimpleNamespace(
         partition_index=partition,
         committed_offset=offset,
         committed_leader_epoch=-1,
-        metadata=None,
+        metadata=metadata,
         error_code=error_code,
     )
     return SimpleNamespace(name="trips", partitions=[part])
@@ -40,6 +40,20 @@ def answer(partition: int, offset: int, error_code: int = 0) -> Any:
 def test_a_partition_without_a_commit_is_left_out() -> None:
     found = links().commits_of(GROUP, [answer(0, 7), answer(1, -1)])
     assert found == {TopicPartition(TopicName("trips"), 0): GroupCommit(TargetOffset(7), -1, "")}
+
+
+@pytest.mark.parametrize("written", ["where it went\0", "where it went"])
+def test_metadata_are_read_as_confluent_kafka_and_as_others_write_them(written: str) -> None:
+    (commit,) = links().commits_of(GROUP, [answer(0, 7, metadata=written)]).values()
+    assert commit.metadata == "where it went"
+
+
+def test_metadata_are_written_so_that_confluent_kafka_can_read_them() -> None:
+    place = TopicPartition(TopicName("trips"), 0)
+    (topic,) = _commit_request(GROUP, {place: GroupCommit(TargetOffset(7), 3, "where it went")}).topics
+    (part,) = topic.partitions
+    assert (part.committed_offset, part.committed_leader_epoch) == (7, -1)
+    assert part.committed_metadata == "where it went\0"
 
 
 def test_a_topic_that_is_gone_is_left_out() -> None:

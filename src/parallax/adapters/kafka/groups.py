@@ -37,6 +37,8 @@ _LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 _GROUP = 0
 _CONSUMER = "consumer"
 _NO_GENERATION = -1
+_END = "\0"
+"""confluent-kafka writes it behind metadata, and reads without it into what lies behind them in memory."""
 
 
 class _MovedError(Exception):
@@ -132,7 +134,8 @@ class GroupLinks:
                     continue
                 if part.committed_offset >= 0:
                     offset = TargetOffset(part.committed_offset)
-                    found[place] = GroupCommit(offset, part.committed_leader_epoch, part.metadata or "")
+                    metadata = (part.metadata or "").rstrip(_END)
+                    found[place] = GroupCommit(offset, part.committed_leader_epoch, metadata)
         return found
 
     def _check(self, code: int, doing: str) -> None:
@@ -294,7 +297,7 @@ def _commit_request(group: GroupName, commits: Mapping[TopicPartition, GroupComm
             partition_index=item.partition,
             committed_offset=commit.next_offset,
             committed_leader_epoch=-1,
-            committed_metadata=commit.metadata,
+            committed_metadata=commit.metadata and commit.metadata + _END,
         )
         topics.setdefault(str(item.topic), []).append(part)
     return OffsetCommitRequest(
