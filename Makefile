@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Who works where is told by tests/conftest.py. A third worker would need a third set of brokers.
+TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo prove bench bench-full test test-fast lint types format proto check lock clean
@@ -41,10 +43,10 @@ check: lint types ## Lint, types and drift of generated code
 	@$(BIN)/python tools/gen_protos.py --check
 
 test: setup ## Every test, on the real stack
-	@$(BIN)/pytest
+	@$(BIN)/pytest $(TWO_WORKERS)
 
 test-fast: setup ## The tests that need no stack
-	@$(BIN)/pytest -m "not stack"
+	@$(BIN)/pytest $(TWO_WORKERS) -m "not stack"
 
 demo: setup ## Kill an aggregate cluster under load and watch its consumers go on (KEEP=1: leave the stack up)
 	@$(BIN)/python -m devstack.demo $(if $(filter-out 0,$(KEEP)),--keep)

@@ -38,10 +38,17 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the stack, so that `-m "not stack"` is a run without it, and take turns."""
+    """Mark every test that uses the stack, so that `-m "not stack"` is a run without it, and take turns.
+
+    Where two workers share the tests (`make test`), both take part in the first two turns, each with an
+    `infrastructure` of its own; what comes after that needs the machine for itself and stays with one of them.
+    """
     for item in items:
         if _TURN.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stack)
+        if turn := _turn(item):
+            lane = item.path.stem if turn == _TURN["infrastructure"] else "alone"
+            item.add_marker(pytest.mark.xdist_group(lane))
     items.sort(key=_turn)
 
 

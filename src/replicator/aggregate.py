@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from parallax.runtime.config import Config
 from parallax.runtime.logs import configure_logging
-from replicator.lease import LeaseProgress, LeaseResult
-from replicator.lease_source import lease_from_json
+from replicator.holding import Holding
+from replicator.lease import Lease
+from replicator.lease_source import LeaseKey, lease_from_json
 from replicator.reporter import Reporter, StatusTarget
 
 _log = structlog.get_logger(__name__)
@@ -37,37 +39,43 @@ class AggregateHolder:
         return f"AggregateHolder({self.region})"
 
     def hold(self, lease: str) -> Mapping[str, int]:
-        """Copy until the lease ends; what it counted.
+        """Copy until the lease ends, and a little longer (`replicator.holding`); what it counted.
 
         Raises:
             FencedError: another application holds the same shard, or has changed the route's layout.
         """
+        configure_logging(json=self.json_logs)
+        held = lease_from_json(json.loads(lease))
+        key = LeaseKey(held.route, held.shard)
+        holder, holding = _holdings.get(key, (None, None))
+        if holding is None or holder != self or not holding.goes_on(held):
+            reporter = Reporter(self.status)
+            if reporter.application_ends():
+                reporter.close(None)
+                return {}
+            holding = Holding(held, partial(self._copy, reporter))
+            _holdings[key] = (self, holding)
+        counts = holding.wait()
+        _log.info("lease_ended", lease=str(held), **counts)
+        return counts
+
+    def _copy(self, reporter: Reporter, lease: Lease, holding: Holding) -> None:
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
         from parallax.adapters.cassandra.stores import CassandraStores  # noqa: PLC0415
         from replicator.shard import hold_lease  # noqa: PLC0415
 
-        configure_logging(json=self.json_logs)
-        held = lease_from_json(json.loads(lease))
-        reporter = Reporter(self.status)
-        if reporter.application_ends():
-            return {}
-        newest: list[LeaseProgress] = []
-
-        def report(progress: LeaseProgress) -> None:
-            newest[:] = [progress]
-            reporter(progress)
-
         try:
             with CassandraStores(self.config.cassandra, self.config.index) as stores:
-                result = hold_lease(
-                    held, self.config, index=stores.index, report=report, end_asked=reporter.end_asked.is_set
+                hold_lease(
+                    lease,
+                    self.config,
+                    index=stores.index,
+                    report=lambda progress: reporter(holding.report(progress)),
+                    end_asked=lambda: reporter.end_asked.is_set() or holding.over(),
+                    overtime=holding.in_overtime,
                 )
         finally:
-            reporter.close(newest[0] if newest else None)
-        for partition, reason in result.stopped.items():
-            _log.warning("partition_stopped", lease=str(held), partition=partition, reason=reason)
-        _log.info("lease_ended", lease=str(held), **counts_of(result))
-        return counts_of(result)
+            reporter.close(holding.newest)
 
     def epoch_ended(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
         """One event with the sums of the epoch's leases."""
@@ -80,16 +88,8 @@ class AggregateHolder:
         _log.warning("epoch_failed", region=self.region, epoch=epoch, leases=len(counts), **summed(counts))
 
 
-def counts_of(result: LeaseResult) -> dict[str, int]:
-    """What a lease counted, by name."""
-    return {
-        "records": result.records,
-        "bytes": result.size_bytes,
-        "transactions": result.transactions,
-        "transaction_aborts": result.aborts,
-        "watermarks": result.watermarks,
-        "stopped_partitions": len(result.stopped),
-    }
+_holdings: dict[LeaseKey, tuple[AggregateHolder, Holding]] = {}
+"""What this process copies, and for whom. Spark hands it one task after another, never two at once."""
 
 
 def summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

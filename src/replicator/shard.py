@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -15,6 +15,7 @@ from parallax.runtime.retry import RetryPolicy
 from replicator.connector import Connector, target_topic_creator
 from replicator.copy_paths import connector_for
 from replicator.discovery import EnsureTargetTopic
+from replicator.index_feeds import earlier_feeds, feed_of
 from replicator.index_writer import IndexFeed, IndexThread
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
 from replicator.pb.runlog_pb2 import Entry
@@ -61,6 +62,7 @@ def hold_lease(
     report: Report,
     ensure_target_topic: EnsureTargetTopic | None = None,
     end_asked: Callable[[], bool] = lambda: False,
+    overtime: Callable[[], bool] = lambda: False,
     connector: Connector | None = None,
 ) -> LeaseResult:
     """Copy the lease's shard until its deadline, or until today's end if it is ``available_now``.
@@ -74,6 +76,8 @@ def hold_lease(
         report: called about once a second, from this thread.
         ensure_target_topic: makes target topics fit source topics; None uses `replicator.topics`.
         end_asked: asked between two transactions; true ends the lease early.
+        overtime: asked before each session; true: whatever ended the one before, none begins any more, because it
+            would fence the owner that may have followed.
         connector: how to reach the clusters; None: by the configured copy path.
 
     Returns:
@@ -87,46 +91,21 @@ def hold_lease(
     feed: IndexFeed | None = None
     thread: IndexThread | None = None
     if index is not None:
-        feed = _feed(lease, config, connector, index)
+        feed = feed_of(lease, config, connector, index)
         thread = IndexThread(
             feed,
-            earlier=lambda: _earlier_feeds(lease, config, connector, index),
+            earlier=lambda: earlier_feeds(lease, config, connector, index),
             interval_ms=config.index.interval_ms,
             max_rows_per_s=config.index.max_rows_per_s,
             name=str(lease),
         )
     try:
-        return copy_until_over(lease, config, connector, feed=feed, report=report, end_asked=end_asked)
+        return copy_until_over(
+            lease, config, connector, feed=feed, report=report, end_asked=end_asked, overtime=overtime
+        )
     finally:
         if thread is not None:
             thread.close(_INDEX_PATIENCE_MS)
-
-
-def _feed(lease: Lease, config: Config, connector: Connector, index: MappingIndexWriter) -> IndexFeed:
-    return IndexFeed(
-        index,
-        connector.run_log(lease),
-        route=lease.route,
-        layout=lease.layout,
-        shard=lease.shard,
-        interval_ms=config.index.interval_ms,
-        clock=connector.clock,
-    )
-
-
-def _earlier_feeds(
-    lease: Lease, config: Config, connector: Connector, index: MappingIndexWriter
-) -> Sequence[IndexFeed]:
-    """What the shards of the layout before may have left to be indexed; each falls to one shard of this layout."""
-    layout = connector.layout(lease)
-    feeds = []
-    for shard in range(0 if layout is None else layout.previous_shards):
-        if shard % lease.shard_count == lease.shard:
-            old = replace(lease, shard=shard, layout=lease.layout - 1)
-            feed = _feed(old, config, connector, index)
-            feed.note_end(connector.run_log(old).end())
-            feeds.append(feed)
-    return feeds
 
 
 def copy_until_over(
@@ -137,6 +116,7 @@ def copy_until_over(
     feed: IndexFeed | None,
     report: Report,
     end_asked: Callable[[], bool] = lambda: False,
+    overtime: Callable[[], bool] = lambda: False,
     retries: RetryPolicy | None = None,
 ) -> LeaseResult:
     """`hold_lease` without the thread that turns the index feed.
@@ -145,7 +125,9 @@ def copy_until_over(
         FencedError: another owner or a newer layout has taken over.
     """
     memory = _Memory()
-    holder = _Holder(lease, config, connector, memory, feed, report, end_asked, retries or RetryPolicy())
+    holder = _Holder(
+        lease, config, connector, memory, feed, report, end_asked, overtime, retries or RetryPolicy()
+    )
     try:
         holder.run()
     finally:
@@ -174,6 +156,7 @@ class _Holder:
         feed: IndexFeed | None,
         report: Report,
         end_asked: Callable[[], bool],
+        overtime: Callable[[], bool],
         retries: RetryPolicy,
     ) -> None:
         self._lease = lease
@@ -184,6 +167,7 @@ class _Holder:
         self._feed = feed
         self._report = report
         self._end_asked = end_asked
+        self._overtime = overtime
         self._retries = retries
         self._strangers = connector.strangers(lease)
         self._reported_at = -float("inf")
@@ -195,7 +179,7 @@ class _Holder:
             FencedError: another owner has taken over.
         """
         waits = self._retries.waits_ms()
-        while not self._over():
+        while not (self._over() or self._overtime()):
             begun = self._memory.counts.transactions
             try:
                 if self._one_session():

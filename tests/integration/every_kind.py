@@ -13,11 +13,11 @@ from confluent_kafka.admin._resource import ResourceType
 from tests.integration.shard_harness import PATIENCE_S, Harness, create
 from tests.support import poll_until
 
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.runtime.config import Cluster
 from replicator.batches import messages
 from replicator.batches.header import Batch, Place, split
-from replicator.batches.transport import Connections, EventLoop
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _CLEANED_WITHIN_S = 120.0

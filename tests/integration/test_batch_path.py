@@ -23,12 +23,12 @@ from tests.integration.shard_harness import (
 )
 from tests.support import Stack, poll_until
 
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import FencedError
 from parallax.domain.ids import ClusterName
 from parallax.runtime.config import Cluster
 from replicator.batches.coordinator import Coordinator, has_newest_transactions
 from replicator.batches.header import HEADER_BYTES, Compression
-from replicator.batches.transport import Connections, EventLoop
 from replicator.lease import Lease, transactional_id
 
 PATHS = ("batch", "record")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -52,6 +54,62 @@ def test_a_group_tells_its_members_topics_also_without_commits(
     consumer.close()
     left = [state for state in reader.groups() if state.group == group]
     assert [(state.members, state.assigned) for state in left] in ([], [(0, frozenset())])
+
+
+ASKS_ALL_THE_TIME = """
+import sys, threading, time
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.domain.errors import ClusterUnavailableError
+from parallax.domain.ids import ClusterName, GroupName
+from parallax.runtime.config import Cluster
+
+told = {}
+
+def ask(number):
+    reader = KafkaCluster(ClusterName("aggregate-a"), Cluster(bootstrap_servers=sys.argv[1]), timeout_ms=500)
+    while True:
+        try:
+            offsets = reader.committed(GroupName(sys.argv[2]))
+            told[number] = str([commit.next_offset for commit in offsets.values()])
+        except ClusterUnavailableError:
+            told[number] = "away"
+        time.sleep(0.05)
+
+for number in range(8):
+    threading.Thread(target=ask, args=(number,), daemon=True).start()
+for _line in sys.stdin:
+    print(*sorted(set(told.values())), flush=True)
+"""
+"""Says what it heard last, once for each line that it reads. It is a process of its own because librdkafka's admin
+client would end the process of the tests."""
+
+
+def test_who_asks_in_vain_about_a_group_survives_the_return_of_its_coordinator(
+    infrastructure: Stack, bootstrap_servers: str, topic_name: str
+) -> None:
+    create_topic(bootstrap_servers, topic_name, 1)
+    group = unique_name("group")
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    consumer.commit(offsets=[KafkaPartition(topic_name, 0, 4)], asynchronous=False)
+    consumer.close()
+    command = [sys.executable, "-c", ASKS_ALL_THE_TIME, bootstrap_servers, group]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        said, heard = child.stdin, child.stdout
+        assert said is not None
+        assert heard is not None
+
+        def hears(what: str) -> bool:
+            said.write("?\n")
+            said.flush()
+            return heard.readline().strip() == what
+
+        poll_until(lambda: hears("[4]"), BACK_WITHIN_S, "an answer")
+        infrastructure.kill(NAME)
+        poll_until(lambda: hears("away"), BACK_WITHIN_S, "the cluster is away")
+        infrastructure.start(NAME)
+        poll_until(lambda: hears("[4]"), BACK_WITHIN_S, "an answer after the return")
+        said.close()
+        assert child.wait(10) == 0
 
 
 def test_a_reader_that_saw_its_cluster_die_sees_it_return(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -60,25 +59,3 @@ def test_a_shorter_time_out_stays_shorter(silent_broker: str) -> None:
     some = link(silent_broker, Clock(), timeout_s=0.2)
     some.on_error(ALL_DOWN)
     assert some.timeout_s() == 0.2
-
-
-def test_callers_that_fail_together_get_one_new_client_and_the_former_one_lives_on(
-    silent_broker: str,
-) -> None:
-    clock = Clock()
-    some = link(silent_broker, clock)
-    first = some.client
-    some.renew()
-    assert some.client is first
-    clock.now_s += 2
-    some.renew()
-    second = some.client
-    some.renew()
-    assert second is some.client is not first
-    kept = weakref.ref(first)
-    del first
-    assert kept() is not None
-    clock.now_s += LONG_S + 3
-    some.renew()
-    assert some.client is not second
-    assert kept() is None

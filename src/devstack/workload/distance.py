@@ -12,10 +12,10 @@ from typing import Any
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from devstack.errors import DevstackError
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ParallaxError
 from parallax.domain.ids import ClusterName
 from parallax.runtime.config import Cluster
-from replicator.batches.transport import Connections, EventLoop
 
 FAR_READER = "parallax-b"
 """Client id of those who read a regional cluster for aggregate-b; at regional-a it is the route from a to b."""

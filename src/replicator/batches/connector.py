@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import InvariantError
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
 from parallax.runtime.config import Config
@@ -11,7 +12,6 @@ from replicator.batches.coordinator import Coordinator, has_newest_transactions
 from replicator.batches.sender import LARGEST_REQUEST_BYTES
 from replicator.batches.source import BatchSource
 from replicator.batches.target import BatchTarget
-from replicator.batches.transport import Connections, EventLoop
 from replicator.connector import KafkaConnector
 from replicator.discovery import EnsureTargetTopic
 from replicator.layout import PATHS

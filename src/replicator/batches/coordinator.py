@@ -7,12 +7,12 @@ from typing import Any
 
 from kafka.errors import for_code
 
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.domain.ids import TopicPartition
 from parallax.runtime.deadline import Deadline
 from replicator.batches import messages
 from replicator.batches.rewrite import ProducerState
-from replicator.batches.transport import Connections, EventLoop
 
 _NONE = 0
 _MOVED = frozenset({14, 15, 16})

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ClusterUnavailableError, FencedError, ParallaxError
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.runtime.deadline import Deadline
@@ -15,7 +16,6 @@ from replicator.batches.block import BatchBlock
 from replicator.batches.coordinator import CONCURRENT_TRANSACTIONS, Coordinator
 from replicator.batches.refusals import Refusal, is_for_good, translated
 from replicator.batches.rewrite import ProducerState, rewritten
-from replicator.batches.transport import Connections, EventLoop
 from replicator.offset_ranges import OffsetRanges
 
 MOST_REQUESTS = 5

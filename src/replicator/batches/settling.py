@@ -11,12 +11,12 @@ from kafka.errors import for_code
 
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.settings import client_settings
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition, aggregate_cluster
 from parallax.runtime.config import Config
 from replicator.batches import messages
 from replicator.batches.coordinator import Coordinator
-from replicator.batches.transport import Connections, EventLoop
 from replicator.discovery import chosen
 from replicator.hanging import Fates, fates_by_state, fates_with_entry
 from replicator.lease import Lease, shard_of, transactional_id

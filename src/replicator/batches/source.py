@@ -12,13 +12,13 @@ from typing import Any
 
 from kafka.errors import for_code
 
+from parallax.adapters.kafka.wire import Connections, EventLoop, topic_uuid
 from parallax.domain.ids import SourceOffset, TopicPartition
 from replicator.batches import messages
 from replicator.batches.block import BatchBlock, whole
 from replicator.batches.choose import AbortedRanges, Passage, choose
 from replicator.batches.header import CorruptBatchError, Place, split
 from replicator.batches.repack import Repacker
-from replicator.batches.transport import Connections, EventLoop, topic_uuid
 from replicator.shard_ports import (
     Damaged,
     EndReached,

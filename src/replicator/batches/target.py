@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import structlog
 from kafka.errors import for_code
 
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from replicator.batches import messages
@@ -17,7 +18,6 @@ from replicator.batches.records import Record, body, packed
 from replicator.batches.refusals import TOO_LARGE
 from replicator.batches.rewrite import ProducerState
 from replicator.batches.sender import Sender
-from replicator.batches.transport import Connections, EventLoop
 from replicator.pb.runlog_pb2 import Entry
 from replicator.shard_ports import RecordBlock, RecordRefusedError
 

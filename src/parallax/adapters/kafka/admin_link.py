@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -17,12 +16,9 @@ DOWN_TIMEOUT_S = 0.5
 _HOLDS_S = 1.5
 """librdkafka tries to connect at least once a second (`reconnect.backoff.max.ms`), and tells when that fails."""
 
-_ENDS_S = 2.0
-"""A call ends that long after its time-out at the latest."""
-
 
 class AdminLink:
-    """One cluster's admin client, made anew when asked, and how long its next call may take.
+    """One cluster's admin client, and how long its next call may take.
 
     A broker that refuses connections would cost every call its whole time-out, although librdkafka knows at
     once. A cluster that is merely silent costs the time-out.
@@ -36,32 +32,17 @@ class AdminLink:
     def __init__(
         self, settings: Settings, *, timeout_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._settings = settings
         self.longest_s = timeout_s
         self._clock = clock
         self._down_at_s: float | None = None
-        self._lock = threading.Lock()
-        self._made_at_s = clock()
-        self._retired: list[tuple[float, AdminClient]] = []
-        self.client = self._made()
+        self.client = AdminClient(
+            {**settings, "error_cb": self.on_error}  # type: ignore[dict-item] # the stub knows no callbacks
+        )
 
     def timeout_s(self) -> float:
         """Bound of the next call."""
         self.client.poll(0)
         return min(self.longest_s, DOWN_TIMEOUT_S) if self._is_down() else self.longest_s
-
-    def renew(self) -> None:
-        """Go on with a new client, unless that was done a moment ago: callers fail together.
-
-        The former one is kept until no call can be under way in it: what becomes of those when it goes is not
-        said anywhere.
-        """
-        with self._lock:
-            now_s = self._clock()
-            self._retired = [item for item in self._retired if now_s - item[0] < self.longest_s + _ENDS_S]
-            if now_s - self._made_at_s >= _HOLDS_S:
-                self._retired.append((now_s, self.client))
-                self.client, self._made_at_s = self._made(), now_s
 
     def on_error(self, error: KafkaError) -> None:
         """Take note of what librdkafka tells of connections, while `timeout_s` polls it."""
@@ -72,8 +53,3 @@ class AdminLink:
 
     def _is_down(self) -> bool:
         return self._down_at_s is not None and self._clock() - self._down_at_s < _HOLDS_S
-
-    def _made(self) -> AdminClient:
-        return AdminClient(
-            {**self._settings, "error_cb": self.on_error}  # type: ignore[dict-item] # the stub knows no callbacks
-        )

@@ -1,15 +1,14 @@
-"""`ClusterReader` and `ClusterWriter` over librdkafka's admin client."""
+"""`ClusterReader` and `ClusterWriter` of a real cluster: topics and logs by librdkafka, groups by `GroupLinks`."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
     TopicCollection,
@@ -21,11 +20,11 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.admin_link import AdminLink
 from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.groups import GroupLinks
 from parallax.adapters.kafka.offsets import list_offsets
 from parallax.adapters.kafka.settings import client_settings
 from parallax.domain.errors import ClusterUnavailableError, NotFoundError
 from parallax.domain.ids import (
-    UNKNOWN_EPOCH,
     ClusterName,
     GroupName,
     TargetOffset,
@@ -75,6 +74,7 @@ class KafkaCluster:
         self._link = AdminLink(
             client_settings(settings, client_id=f"parallax-{cluster}"), timeout_s=timeout_ms / 1_000
         )
+        self._groups = GroupLinks(cluster, settings, self._link.timeout_s)
         self._cache_s = cache_ms / 1_000
         self._clock = clock
         self._topics: tuple[float, Mapping[TopicName, TopicInfo]] | None = None
@@ -160,24 +160,8 @@ class KafkaCluster:
             self._link.client.list_consumer_groups(request_timeout=self._link.timeout_s()),
             "listing consumer groups",
         )
-        names = [item.group_id for item in listed.valid]
-        if not names:
-            return []
-        described = self._link.client.describe_consumer_groups(names, request_timeout=self._link.timeout_s())
-        states = []
-        for name, future in described.items():
-            description = self._result(future, f"describing group {name!r}")
-            assigned = {
-                TopicName(item.topic)
-                for member in description.members
-                for item in member.assignment.topic_partitions
-            }
-            states.append(
-                GroupState(
-                    GroupName(name), description.state.name, len(description.members), frozenset(assigned)
-                )
-            )
-        return states
+        names = [GroupName(item.group_id) for item in listed.valid]
+        return self._groups.describe(names)
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         """Every committed offset of the group; empty for one that never committed.
@@ -186,12 +170,7 @@ class KafkaCluster:
             ConfigError: the group has offsets on a topic that this client may not see.
             ClusterUnavailableError: the cluster did not answer in time, or not for every partition.
         """
-        request = [ConsumerGroupTopicPartitions(group)]
-        futures = self._link.client.list_consumer_group_offsets(
-            request, request_timeout=self._link.timeout_s()
-        )
-        answer = self._result(futures[group], f"reading the offsets of group {group!r}")
-        return commits_of(self._cluster, group, answer.topic_partitions)
+        return self._groups.committed(group)
 
     def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Set committed offsets of a group without members.
@@ -200,22 +179,8 @@ class KafkaCluster:
             FencedError: the group has members; nothing was written.
             ClusterUnavailableError: the cluster did not answer in time; the offsets may or may not be written.
         """
-        if not commits:
-            return
-        # The leader epoch stays out: it belongs to the cluster that a consumer read it on.
-        offsets = [
-            KafkaPartition(item.topic, item.partition, commit.next_offset, metadata=commit.metadata)
-            for item, commit in commits.items()
-        ]
-        request = [ConsumerGroupTopicPartitions(group, offsets)]
-        futures = self._link.client.alter_consumer_group_offsets(
-            request, request_timeout=self._link.timeout_s()
-        )
-        answer = self._result(futures[group], f"setting offsets of group {group!r}")
-        for item in answer.topic_partitions:
-            if item.error is not None:
-                doing = f"setting the offset of group {group!r} on {item.topic}-{item.partition}"
-                raise translated(KafkaException(item.error), self._cluster, doing)
+        if commits:
+            self._groups.commit(group, commits)
 
     def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         # Isolation level 0: "latest" is the high watermark. Level 1 would give the last stable offset, below
@@ -237,13 +202,7 @@ class KafkaCluster:
         return found
 
     def _result(self, future: Future[T], doing: str) -> T:
-        try:
-            return result_of(future, self._cluster, doing, self._link.longest_s)
-        except ClusterUnavailableError:
-            # librdkafka's admin client never finds a group's coordinator again after its broker died and came
-            # back (seen with 2.16: every later read of committed offsets times out). A new client does.
-            self._link.renew()
-            raise
+        return result_of(future, self._cluster, doing, self._link.longest_s)
 
     def _fresh(self, asked_at: float) -> bool:
         return self._clock() - asked_at < self._cache_s
@@ -258,34 +217,3 @@ def result_of(future: Future[T], cluster: ClusterName, doing: str, timeout_s: fl
         return future.result(timeout=timeout_s + 1)
     except (KafkaException, TimeoutError) as error:
         raise translated(error, cluster, doing) from error
-
-
-def commits_of(
-    cluster: ClusterName, group: GroupName, answers: Iterable[KafkaPartition]
-) -> Mapping[TopicPartition, GroupCommit]:
-    """Committed offsets by partition.
-
-    An error is not taken for "never committed", which would send the group back to the start of the log; only a
-    topic that is gone is left out.
-
-    Args:
-        cluster: where the group committed, for errors.
-        group: the group, for errors.
-        answers: one for each partition.
-
-    Raises:
-        ParallaxError: by the error of a partition, as `translated` has it.
-    """
-    found = {}
-    for item in answers:
-        partition = TopicPartition(TopicName(item.topic), item.partition)
-        if item.error is not None:
-            doing = f"reading the offset of group {group!r} on {partition}"
-            problem = translated(KafkaException(item.error), cluster, doing)
-            if isinstance(problem, NotFoundError):
-                continue
-            raise problem
-        if item.offset >= 0:
-            epoch = UNKNOWN_EPOCH if item.leader_epoch is None else item.leader_epoch
-            found[partition] = GroupCommit(TargetOffset(item.offset), epoch, item.metadata or "")
-    return found

@@ -1,8 +1,9 @@
 """Connections that carry Kafka's own messages: the one module that knows kafka-python's inner parts.
 
 kafka-python's public clients open every batch. Its network layer (bootstrap, TLS, SASL, version negotiation) and
-its generated messages do not, but they are no public front door: the version is pinned, and nothing else of the
-batch path imports it. Everything runs in the caller's thread, inside `EventLoop.turn`.
+its generated messages do not, but they are no public front door: the version is pinned, and nothing else imports
+it. Everything runs in the caller's thread, inside `EventLoop.turn`. The batch path speaks through it
+(docs/decisions/0007-copy-paths.md), and whoever asks a group's coordinator (docs/decisions/0010-group-questions.md).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
 
 
 class EventLoop:
-    """Turns all connections of one lease."""
+    """Turns connections, which may be to several clusters, for one thread."""
 
     def __init__(self) -> None:
         self.net = NetworkSelector(slow_task_threshold_secs=0)
@@ -150,15 +151,18 @@ class Connections:
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._bootstrap = self._manager.bootstrap_async(None)
 
-    def connect(self) -> None:
+    def connect(self, *, timeout_ms: float | None = None) -> None:
         """Turn the loop until a broker has told of the cluster. Without it, that happens in later turns.
+
+        Args:
+            timeout_ms: how long; may be called again after that. None: the bound of each request.
 
         Raises:
             ClusterUnavailableError: no broker answered in time.
             ConfigError: a broker refused the credentials.
         """
         try:
-            self._wait(self._bootstrap, self._timeout_ms, "connecting")
+            self._wait(self._bootstrap, timeout_ms or self._timeout_ms, "connecting")
         except ClusterUnavailableError as error:
             raise self._refused() or error from error
 

@@ -1,4 +1,4 @@
-"""Connections of the batch path to brokers that are not there."""
+"""Connections to brokers that are not there."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import closing
 import kafka.errors
 import pytest
 
+from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ClusterUnavailableError, ConfigError
 from parallax.domain.ids import ClusterName
 from parallax.runtime.config import Cluster
-from replicator.batches.transport import Connections, EventLoop
 
 
 def nobody_there() -> str:
