@@ -33,7 +33,9 @@ __import__(sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("module", ["offsetsvc.client", "offsetsvc.failover_consumer"])
+@pytest.mark.parametrize(
+    "module", ["offsetsvc.client", "offsetsvc.failover_consumer", "offsetsvc.failover_producer"]
+)
 def test_the_base_install_is_enough(module: str) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM, module, *EXTRAS],

@@ -45,7 +45,7 @@ CROSSINGS = {
 }
 """What a service may import of another."""
 
-CONSUMER_MODULES = ["offsetsvc.client", "offsetsvc.failover_consumer"]
+CONSUMER_MODULES = ["offsetsvc.client", "offsetsvc.failover_consumer", "offsetsvc.failover_producer"]
 BASE_DEPENDENCIES = {"confluent_kafka", "grpc", "google", "structlog"}
 
 

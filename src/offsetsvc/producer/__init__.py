@@ -1,0 +1,1 @@
+"""The parts of `offsetsvc.failover_producer.FailoverProducer`."""
