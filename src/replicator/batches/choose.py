@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from replicator.batches.header import Batch, Place
+from replicator.batches.header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Place
 from replicator.batches.records import varint
 
 _ABORT = 0
+_IN_TRANSACTION = TRANSACTIONAL | CONTROL
 
 
 class Passage(Enum):
@@ -38,6 +39,8 @@ class AbortedRanges:
         Raises:
             CorruptBatchError: a control batch that does not say what it is.
         """
+        if not batch.attributes & _IN_TRANSACTION:
+            return False
         while self._coming and self._coming[-1][0] < batch.next_offset:
             self._aborted.add(self._coming.pop()[1])
         if batch.is_control:
@@ -53,9 +56,10 @@ def choose(batch: Batch, position: int) -> Passage:
     A broker takes a batch only if every one of its offsets holds a record (KIP-98), and none with LogAppendTime
     from a producer.
     """
-    if batch.is_control or batch.count == 0:
+    attributes, count = batch.attributes, batch.count
+    if attributes & CONTROL or count == 0:
         return Passage.DROPPED
-    if batch.base_offset < position or not batch.is_dense or batch.is_log_append_time:
+    if batch.base_offset < position or batch.last_offset_delta + 1 != count or attributes & LOG_APPEND_TIME:
         return Passage.OPENED
     return Passage.WHOLE
 
