@@ -8,6 +8,9 @@ from enum import Enum
 from replicator.batches.header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Place
 from replicator.batches.records import varint
 
+WHOLE_FROM_BYTES = 64 * 1024
+"""To compress as much anew costs more than a batch of its own, however few its records are
+(docs/decisions/0007-copy-paths.md)."""
 _ABORT = 0
 _IN_TRANSACTION = TRANSACTIONAL | CONTROL
 
@@ -62,6 +65,11 @@ def choose(batch: Batch, position: int) -> Passage:
     if batch.base_offset < position or batch.last_offset_delta + 1 != count or attributes & LOG_APPEND_TIME:
         return Passage.OPENED
     return Passage.WHOLE
+
+
+def is_small(batch: Batch, whole_from_records: int) -> bool:
+    """Whether a batch that may pass whole costs less when it becomes part of a larger one."""
+    return batch.count < whole_from_records and len(batch.raw) < WHOLE_FROM_BYTES
 
 
 def _control_type(batch: Batch, place: Place) -> int:
