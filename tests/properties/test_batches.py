@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches_made import CODECS, PLACE, Made, altered, control, made, read
 
-from replicator.batches.choose import AbortedRanges, Passage, choose
+from replicator.batches.choose import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose, is_small
 from replicator.batches.compression import BadCompressionError, compressed, decompressed
 from replicator.batches.header import Batch, Compression, CorruptBatchError, split
 from replicator.batches.records import opened, packed
@@ -259,6 +259,13 @@ def test_what_passes_whole() -> None:
     assert choose(only(made(records, last_offset=14)), 10) is Passage.OPENED
     assert choose(only(control(10, 1, commit=True)), 10) is Passage.DROPPED
     assert choose(only(altered(made(records), i57=0)), 10) is Passage.DROPPED
+
+
+def test_a_batch_of_few_records_is_small_unless_they_are_large() -> None:
+    few = [Made(index, 1, None, b"v", ()) for index in range(63)]
+    assert is_small(only(made(few)), 64)
+    assert not is_small(only(made([*few, Made(63, 1, None, b"v", ())])), 64)
+    assert not is_small(only(made([Made(0, 1, None, bytes(WHOLE_FROM_BYTES), ())])), 64)
 
 
 def test_aborted_ranges_end_at_their_own_marker() -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from replicator.batches.header import Batch, Place
+from replicator.batches.header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Place
 from replicator.batches.records import varint
 
+WHOLE_FROM_BYTES = 64 * 1024
+"""To compress as much anew costs more than a batch of its own, however few its records are
+(docs/decisions/0007-copy-paths.md)."""
 _ABORT = 0
+_IN_TRANSACTION = TRANSACTIONAL | CONTROL
 
 
 class Passage(Enum):
@@ -38,6 +42,8 @@ class AbortedRanges:
         Raises:
             CorruptBatchError: a control batch that does not say what it is.
         """
+        if not batch.attributes & _IN_TRANSACTION:
+            return False
         while self._coming and self._coming[-1][0] < batch.next_offset:
             self._aborted.add(self._coming.pop()[1])
         if batch.is_control:
@@ -53,11 +59,17 @@ def choose(batch: Batch, position: int) -> Passage:
     A broker takes a batch only if every one of its offsets holds a record (KIP-98), and none with LogAppendTime
     from a producer.
     """
-    if batch.is_control or batch.count == 0:
+    attributes, count = batch.attributes, batch.count
+    if attributes & CONTROL or count == 0:
         return Passage.DROPPED
-    if batch.base_offset < position or not batch.is_dense or batch.is_log_append_time:
+    if batch.base_offset < position or batch.last_offset_delta + 1 != count or attributes & LOG_APPEND_TIME:
         return Passage.OPENED
     return Passage.WHOLE
+
+
+def is_small(batch: Batch, whole_from_records: int) -> bool:
+    """Whether a batch that may pass whole costs less when it becomes part of a larger one."""
+    return batch.count < whole_from_records and len(batch.raw) < WHOLE_FROM_BYTES
 
 
 def _control_type(batch: Batch, place: Place) -> int:

@@ -28,7 +28,9 @@ LARGEST_BATCH_BYTES = 256 * 1024 * 1024
 _LARGEST_OFFSET = 2**63 - 1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_COMPRESSION, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
+_LENGTH = struct.Struct(">i")
+COMPRESSION, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
+"""Bits of the attributes."""
 
 
 class Compression(IntEnum):
@@ -95,22 +97,22 @@ class Batch(NamedTuple):
     @property
     def compression(self) -> Compression:
         """How its records are compressed."""
-        return _COMPRESSIONS[self.attributes & _COMPRESSION]
+        return _COMPRESSIONS[self.attributes & COMPRESSION]
 
     @property
     def is_log_append_time(self) -> bool:
         """Whether every record bears the broker's time, ``max_timestamp``."""
-        return bool(self.attributes & _LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
         """Whether its records count only once their transaction is committed."""
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
         """Whether it holds a transaction's end instead of records."""
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
     @property
     def is_dense(self) -> bool:
@@ -144,9 +146,10 @@ def split(
     """
     view = memoryview(buffer)
     begin, total = 0, len(view)
+    length_at = _LENGTH.unpack_from
     expected, is_first = at_offset, True
     while total - begin >= LENGTH_END:
-        length = int.from_bytes(view[begin + 8 : begin + LENGTH_END], "big", signed=True)
+        (length,) = length_at(view, begin + 8)
         if not HEADER_BYTES - LENGTH_END <= length <= largest_bytes - LENGTH_END:
             raise place.corrupt(expected, f"a length of {length} bytes is impossible")
         end = begin + LENGTH_END + length
@@ -154,13 +157,14 @@ def split(
             _refuse_old_format(view[begin:], place, expected)
             return
         batch = _checked(view[begin:end], place, expected)
-        if batch.next_offset <= expected or (not is_first and batch.base_offset < expected):
+        next_offset = batch.next_offset
+        if next_offset <= expected or (not is_first and batch.base_offset < expected):
             raise place.corrupt(
                 expected,
-                f"it says to hold the offsets {batch.base_offset} to {batch.next_offset - 1}, which come before",
+                f"it says to hold the offsets {batch.base_offset} to {next_offset - 1}, which come before",
             )
         yield batch
-        begin, expected, is_first = end, batch.next_offset, False
+        begin, expected, is_first = end, next_offset, False
 
 
 def _refuse_old_format(rest: memoryview, place: Place, offset: int) -> None:
@@ -195,8 +199,8 @@ def _checked(raw: memoryview, place: Place, expected: int) -> Batch:
         )
     if not 0 <= count <= last_offset_delta + 1:
         raise place.corrupt(expected, f"{count} records can't have {last_offset_delta + 1} offsets")
-    if attributes & _COMPRESSION > _LAST_COMPRESSION:
-        raise place.corrupt(expected, f"compression {attributes & _COMPRESSION} is unknown")
+    if attributes & COMPRESSION > _LAST_COMPRESSION:
+        raise place.corrupt(expected, f"compression {attributes & COMPRESSION} is unknown")
     return Batch(
         raw,
         base_offset,

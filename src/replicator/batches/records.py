@@ -21,7 +21,7 @@ from replicator.batches.header import (
 )
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_SMALLEST_RECORD_BYTES = 6
+SMALLEST_RECORD_BYTES = 6
 _LONGEST_VARINT = 10
 
 
@@ -47,28 +47,33 @@ def opened(batch: Batch, place: Place) -> list[Record]:
         CorruptBatchError: they are not what the header says.
     """
     try:
-        return list(_records(batch, decompressed(batch.records, batch.compression)))
+        return list(records_of(batch, decompressed(batch.records, batch.compression)))
     except (BadCompressionError, ValueError, IndexError) as error:
         raise place.corrupt(batch.base_offset, str(error)) from error
 
 
-def _records(batch: Batch, data: memoryview) -> Iterator[Record]:
+def records_of(batch: Batch, data: bytes | memoryview) -> Iterator[Record]:
+    """The records of a batch, in order, of what came out of it.
+
+    Raises:
+        IndexError: the data ends inside a number.
+        ValueError: they are not what the header says.
+    """
     stamp = batch.max_timestamp if batch.is_log_append_time else None
     at, last_delta = 0, -1
     for _ in range(batch.count):
         length, at = varint(data, at)
         end = at + length
-        if length < _SMALLEST_RECORD_BYTES or end > len(data):
+        if length < SMALLEST_RECORD_BYTES or end > len(data):
             raise ValueError(f"a record of {length} bytes does not fit")
         timestamp_delta, begin = varint(data, at + 1)
         offset_delta, begin = varint(data, begin)
         if not last_delta < offset_delta <= batch.last_offset_delta or begin > end:
             raise ValueError(f"a record with offset delta {offset_delta} after one with {last_delta}")
-        yield Record(
-            batch.base_offset + offset_delta,
-            batch.base_timestamp + timestamp_delta if stamp is None else stamp,
-            bytes(data[begin:end]),
-        )
+        timestamp = batch.base_timestamp + timestamp_delta if stamp is None else stamp
+        if not -(2**63) <= timestamp < 2**63:
+            raise ValueError(f"a record with the timestamp {timestamp}, which has more than 64 bits")
+        yield Record(batch.base_offset + offset_delta, timestamp, bytes(data[begin:end]))
         at, last_delta = end, offset_delta
     if at != len(data):
         raise ValueError(f"{len(data) - at} bytes follow the last record")
@@ -76,18 +81,37 @@ def _records(batch: Batch, data: memoryview) -> Iterator[Record]:
 
 def packed(records: Sequence[Record], compression: Compression) -> bytes:
     """A batch of these records, one after the other, without a producer (`rewrite.rewritten` adds it)."""
-    base, out = records[0].timestamp, bytearray()
-    for index, record in enumerate(records):
-        head = b"\x00" + encoded(record.timestamp - base) + encoded(index)
-        out += encoded(len(head) + len(record.body)) + head + record.body
-    return finished(bytes(out), len(records), base, max(record.timestamp for record in records), compression)
+    base, newest = records[0].timestamp, max(record.timestamp for record in records)
+    data = b"".join(encoded_record(record, index, base) for index, record in enumerate(records))
+    return finished(data, len(records), base, newest, compression)
+
+
+def encoded_record(record: Record, index: int, base_timestamp: int) -> bytes:
+    """The record as number ``index`` of a batch."""
+    head = b"\x00" + encoded(record.timestamp - base_timestamp) + encoded(index)
+    return encoded(len(head) + len(record.body)) + head + record.body
 
 
 def finished(
-    data: bytes, count: int, base_timestamp: int, max_timestamp: int, compression: Compression
+    data: bytes | memoryview,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    compression: Compression,
+    *,
+    quickly: bool = False,
 ) -> bytes:
-    """The batch of encoded records whose deltas begin at ``base_timestamp`` and 0."""
-    batch = bytearray(HEADER_BYTES) + compressed(data, compression)
+    """The batch of encoded records whose deltas begin at ``base_timestamp`` and 0.
+
+    Args:
+        data: the records.
+        count: of them.
+        base_timestamp: the first one's.
+        max_timestamp: the largest.
+        compression: of the batch.
+        quickly: rather in less time than in fewer bytes.
+    """
+    batch = bytearray(HEADER_BYTES) + compressed(data, compression, quickly=quickly)
     _HEADER.pack_into(
         batch,
         0,
@@ -121,7 +145,7 @@ def _bytes(value: bytes | None) -> bytes:
     return encoded(-1) if value is None else encoded(len(value)) + value
 
 
-def varint(data: memoryview, at: int) -> tuple[int, int]:
+def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """The zigzag number at ``at``, and where it ends.
 
     Raises:
@@ -143,8 +167,8 @@ def varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def encoded(number: int) -> bytes:
-    """The number in zigzag encoding."""
-    value = (number << 1) ^ (number >> 63)
+    """The number in zigzag encoding; its 64 lowest bits, with which readers calculate."""
+    value = ((number << 1) ^ -(number >> 63 & 1)) & (2**64 - 1)
     if value < 0x80:  # noqa: PLR2004 - one byte is enough
         return bytes((value,))
     out = bytearray()

@@ -16,7 +16,7 @@ from parallax.adapters.kafka.wire import Connections, EventLoop, topic_uuid
 from parallax.domain.ids import SourceOffset, TopicPartition
 from replicator.batches import messages
 from replicator.batches.block import BatchBlock, whole
-from replicator.batches.choose import AbortedRanges, Passage, choose
+from replicator.batches.choose import AbortedRanges, Passage, choose, is_small
 from replicator.batches.header import CorruptBatchError, Place, split
 from replicator.batches.repack import Repacker
 from replicator.shard_ports import (
@@ -79,7 +79,7 @@ class BatchSource:
         connections: to the source's cluster; closed with this.
         buffer_bytes: no fetch begins while more is waiting to be copied.
         fetch_bytes: of one answer. A single larger batch still arrives.
-        whole_from_records: batches of fewer records are made into larger ones.
+        whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class BatchSource:
             for batch in split(part.records or b"", reading.place, at_offset=reading.position):
                 hidden = aborted.hides(batch, reading.place)
                 passage = Passage.DROPPED if hidden else choose(batch, reading.position)
-                if passage is Passage.WHOLE and batch.count >= self._whole_from_records:
+                if passage is Passage.WHOLE and not is_small(batch, self._whole_from_records):
                     self._hand_out_gathered(reading, gathered)
                     self._hand_out(reading, whole(batch, reading.place))
                 elif passage is not Passage.DROPPED:
