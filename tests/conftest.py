@@ -37,11 +37,13 @@ def _turn(item: pytest.Item) -> int:
     return _OWN_STACK_TURN if mark else 0
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that uses the stack, so that `-m "not stack"` is a run without it, and take turns.
 
     Where two workers share the tests (`make test`), both take part in the first two turns, each with an
     `infrastructure` of its own; what comes after that needs the machine for itself and stays with one of them.
+    First, because pytest-xdist reads the groups in the same hook.
     """
     for item in items:
         if _TURN.keys() & set(getattr(item, "fixturenames", ())):

@@ -260,9 +260,10 @@ class FailoverProducer:
             self.purge()
             self.flush(_SERVE_AGAIN_S)
         sites = self._engine.close()
-        self._pilot.stop(self._close_timeout_s)
-        for site in sites:
-            site.inner.close()
+        # Else a round is under way that still uses them: they go with their last reference.
+        if self._pilot.stop(self._close_timeout_s):
+            for site in sites:
+                site.inner.close()
         return left == 0
 
     def __len__(self) -> int:

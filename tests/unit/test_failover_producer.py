@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from offsetsvc.failover_producer import (
     TransactionsUnsupportedError,
 )
 from offsetsvc.pb import primaries_pb2 as pb
+from offsetsvc.producer.ports import Answer
 from offsetsvc.producer.where import Described
 from parallax.domain.errors import (
     ClusterUnavailableError,
@@ -27,6 +30,8 @@ from parallax.domain.errors import (
     UnknownRegionError,
     UnknownTopicError,
 )
+
+WITHIN_S = 10.0
 
 
 def test_records_go_to_the_region_named_first() -> None:
@@ -520,3 +525,24 @@ def test_closing_reports_what_no_cluster_took() -> None:
     assert producer.close() is True
     with pytest.raises(ProducerClosedError):
         producer.produce(TOPIC, "y")
+
+
+def test_what_a_round_under_way_still_uses_is_not_closed() -> None:
+    world = ProducerWorld()
+    asked, answers = threading.Event(), threading.Event()
+
+    def slow() -> Answer:
+        asked.set()
+        assert answers.wait(WITHIN_S)
+        return Answer({})
+
+    world.pilot._factory = lambda _config: SimpleNamespace(  # type: ignore[return-value] # as much as is needed
+        ask=lambda _topics, _timeout_s: slow, close=lambda: None
+    )
+    world.pilot.start()
+    try:
+        assert asked.wait(WITHIN_S)
+        assert world.pilot.stop(0.01) is False
+    finally:
+        answers.set()
+    assert world.pilot.stop(WITHIN_S) is True

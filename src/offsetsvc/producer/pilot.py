@@ -55,14 +55,17 @@ class Pilot:
         """Begin."""
         self._thread.start()
 
-    def stop(self, timeout_s: float) -> None:
-        """End after the round under way."""
+    def stop(self, timeout_s: float) -> bool:
+        """End after the round under way; whether it has ended in time."""
         self._stopped = True
         self._engine.delivery.woken.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
-        for _, probe in self._probes.values():
-            probe.close()
+        ended = not self._thread.is_alive()
+        if ended:
+            for _, probe in self._probes.values():
+                probe.close()
+        return ended
 
     def round(self) -> None:
         """Ask whoever is due, all at once; then decide."""
