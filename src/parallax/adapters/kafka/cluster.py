@@ -202,18 +202,14 @@ class KafkaCluster:
         return found
 
     def _result(self, future: Future[T], doing: str) -> T:
-        return result_of(future, self._cluster, doing, self._link.longest_s)
+        """The future's result, its error translated.
+
+        The admin client bounds its requests itself; the extra second is for a future that it forgot.
+        """
+        try:
+            return future.result(timeout=self._link.longest_s + 1)
+        except (KafkaException, TimeoutError) as error:
+            raise translated(error, self._cluster, doing) from error
 
     def _fresh(self, asked_at: float) -> bool:
         return self._clock() - asked_at < self._cache_s
-
-
-def result_of(future: Future[T], cluster: ClusterName, doing: str, timeout_s: float) -> T:
-    """The future's result, its error translated.
-
-    The admin client bounds its requests itself; the extra second is for a future that it forgot.
-    """
-    try:
-        return future.result(timeout=timeout_s + 1)
-    except (KafkaException, TimeoutError) as error:
-        raise translated(error, cluster, doing) from error

@@ -139,12 +139,7 @@ class GroupLinks:
         return found
 
     def _check(self, code: int, doing: str) -> None:
-        if code == _NONE:
-            return
-        text = f"{self._cluster}: {doing}: {for_code(code).__name__} ({code})"
-        if code in _MOVED:
-            raise _MovedError(text)
-        raise BY_CODE.get(code, ClusterUnavailableError)(text)
+        _check(self._cluster, code, doing)
 
     def _with_link(self, ask: Callable[[_Link], T]) -> T:
         deadline = Deadline.after_ms(self._timeout_s() * 1_000)
@@ -243,23 +238,13 @@ class _Link:
             )
             answer = self.ask(self._connections.any_node, request, "finding group coordinators")
             for found in answer.coordinators:
-                self._know(found)
+                _check(self._cluster, found.error_code, f"finding the coordinator of group {found.key!r}")
+                node = self._connections.coordinator(found.host, found.port, found.node_id)
+                self._coordinators[GroupName(found.key)] = node
         nodes: dict[Any, list[GroupName]] = {}
         for name in groups:
             nodes.setdefault(self._coordinators[name], []).append(name)
         return nodes
-
-    def _know(self, found: Any) -> None:
-        code = found.error_code
-        if code != _NONE:
-            text = (
-                f"{self._cluster}: finding the coordinator of group {found.key!r}: {for_code(code).__name__}"
-            )
-            if code in _MOVED:
-                raise _MovedError(text)
-            raise BY_CODE.get(code, ClusterUnavailableError)(text)
-        node = self._connections.coordinator(found.host, found.port, found.node_id)
-        self._coordinators[GroupName(found.key)] = node
 
     def pause(self, duration_ms: float) -> None:
         """Wait a moment; after it coordinators are looked for anew."""
@@ -272,6 +257,16 @@ class _Link:
         """Let go of everything."""
         self._connections.close()
         self._loop.close()
+
+
+def _check(cluster: ClusterName, code: int, doing: str) -> None:
+    """Raise the error that a code of an answer stands for, if it does."""
+    if code == _NONE:
+        return
+    text = f"{cluster}: {doing}: {for_code(code).__name__} ({code})"
+    if code in _MOVED:
+        raise _MovedError(text)
+    raise BY_CODE.get(code, ClusterUnavailableError)(text)
 
 
 def _state_of(answer: Any) -> GroupState:
