@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -24,25 +24,6 @@ _log = structlog.get_logger(__name__)
 
 OVERTIME_MS = 10_000
 """So long a holding goes on after its deadline when no task takes it over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What a holding has counted since it began."""
-
-    records: int = 0
-    bytes: int = 0
-    transactions: int = 0
-    transaction_aborts: int = 0
-
-    def since(self, before: Counted) -> dict[str, int]:
-        """What came after ``before``, by name."""
-        return {
-            "records": self.records - before.records,
-            "bytes": self.bytes - before.bytes,
-            "transactions": self.transactions - before.transactions,
-            "transaction_aborts": self.transaction_aborts - before.transaction_aborts,
-        }
 
 
 class Holding:
@@ -66,7 +47,7 @@ class Holding:
         self._lock = threading.Lock()
         self._lease = lease
         self._leaves = False
-        self._before = Counted()
+        self._before: dict[str, int] = {}
         self._newest: LeaseProgress | None = None
         self._error: BaseException | None = None
         self._ended = threading.Event()
@@ -94,21 +75,20 @@ class Holding:
         self._ended.wait(max(0, lease.deadline_unix_ms - self._clock_ms()) / 1_000)
         if self._error is not None:
             raise self._error
-        counted, partitions = Counted(), () if self._newest is None else self._newest.partitions
-        if self._newest is not None:
-            counted = Counted(
-                sum(item.records for item in partitions),
-                sum(item.size_bytes for item in partitions),
-                self._newest.transactions,
-                self._newest.aborts,
-            )
+        partitions = () if self._newest is None else self._newest.partitions
         stopped = [item for item in partitions if item.status is PartitionStatus.STOPPED]
         for item in stopped:
             name = f"{item.topic}-{item.partition}"
             _log.warning("partition_stopped", lease=str(lease), partition=name, reason=item.reason)
-        result = counted.since(self._before) | {"stopped_partitions": len(stopped)}
+        counted = {
+            "records": sum(item.records for item in partitions),
+            "bytes": sum(item.size_bytes for item in partitions),
+            "transactions": 0 if self._newest is None else self._newest.transactions,
+            "transaction_aborts": 0 if self._newest is None else self._newest.aborts,
+        }
+        result = {name: value - self._before.get(name, 0) for name, value in counted.items()}
         self._before = counted
-        return result
+        return result | {"stopped_partitions": len(stopped)}
 
     # --- for the copying thread --------------------------------------------------------------------------------
 
@@ -138,11 +118,12 @@ class Holding:
         )
         try:
             self._copy(endless, self)
-        except FencedError as error:
-            if self.in_overtime():
-                _log.info("lease_taken_over", lease=str(self._lease), by="another process")
-            self._error = error
         except BaseException as error:  # noqa: BLE001 - raised again by the task that waits
+            if self.in_overtime():  # then none does
+                if isinstance(error, FencedError):
+                    _log.info("lease_taken_over", lease=str(self._lease), by="another process")
+                else:
+                    _log.warning("holding_failed", lease=str(self._lease), problem=repr(error))
             self._error = error
         finally:
             with self._lock:
