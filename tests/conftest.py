@@ -18,8 +18,9 @@ from devstack.spec import StackSpec
 from devstack.stack import LocalStack
 from devstack.versions import load_versions
 
-_TURN = {"infrastructure": 1, "stack": 2}
-_OWN_STACK_TURN = 3
+_INFRASTRUCTURE_TURN, _INFRASTRUCTURE_ALONE_TURN, _STACK_TURN, _OWN_STACK_TURN = 1, 2, 3, 4
+_TURN = {"infrastructure": _INFRASTRUCTURE_TURN, "stack": _STACK_TURN}
+_LAST_TURN = {"infrastructure": _INFRASTRUCTURE_ALONE_TURN, "stack": _STACK_TURN}
 _PRINTED_LINES = 40
 _running: dict[str, LocalStack] = {}
 
@@ -27,14 +28,16 @@ _running: dict[str, LocalStack] = {}
 def _turn(item: pytest.Item) -> int:
     """Tests without a stack come first, then those that share one, last those that start their own.
 
-    A test that asks for its fixture only when it runs says so in its mark: `stack("infrastructure")`.
+    A test that asks for its fixture only when it runs says so in its mark: `stack("infrastructure")`. One that keeps
+    the machine busy by itself is marked `alone`, and comes after the others of its turn.
     """
     mark = item.get_closest_marker("stack")
     names = (*getattr(item, "fixturenames", ()), *(mark.args if mark else ()))
     turns = [_TURN[name] for name in names if name in _TURN]
-    if turns:
-        return max(turns)
-    return _OWN_STACK_TURN if mark else 0
+    turn = max(turns, default=_OWN_STACK_TURN if mark else 0)
+    if turn == _INFRASTRUCTURE_TURN and item.get_closest_marker("alone"):
+        return _INFRASTRUCTURE_ALONE_TURN
+    return turn
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _TURN.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stack)
         if turn := _turn(item):
-            lane = item.path.stem if turn == _TURN["infrastructure"] else "alone"
+            lane = item.path.stem if turn == _INFRASTRUCTURE_TURN else "alone"
             item.add_marker(pytest.mark.xdist_group(lane))
     items.sort(key=_turn)
 
@@ -58,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     """End a shared stack with its turn: an idle one takes processor time from the tests that follow."""
     for name in list(_running):
-        if nextitem is not None and _turn(nextitem) > _TURN[name]:
+        if nextitem is not None and _turn(nextitem) > _LAST_TURN[name]:
             _running.pop(name).close()
 
 

@@ -54,13 +54,18 @@ def command_line(process: psutil.Process) -> str:
         return ""
 
 
+def signal_all(processes: Collection[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to those that run."""
+    for process in still_running(processes):
+        try:
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue
+
+
 def kill_all(processes: Collection[psutil.Process]) -> None:
     """Stop all of them before any can react, then SIGKILL them and wait."""
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for process in still_running(processes):
-            try:
-                process.send_signal(number)
-            except psutil.NoSuchProcess:
-                continue
+    signal_all(processes, signal.SIGSTOP)
+    signal_all(processes, signal.SIGKILL)
     left = psutil.wait_procs(processes, timeout=30)[1]
     assert not left, left

@@ -151,6 +151,7 @@ def _steady(row: SteadyRow, play: Play, copier: Copier, topic: str) -> Steady:
         )
         copier.await_true(lambda: seen.poll(0), _FIRST_RECORD_WITHIN_S, "no record was seen")
         seen.recv_bytes()
+        # Time has to pass here: what the copier does in it is what is measured.
         time.sleep(row.warm_s)
         play.tell(f"{copier.name}: warm, measuring for {row.window_s:.0f} s")
         start_ns, cpu, epochs = time.time_ns(), stage.cpu_s(copier=copier.pids), copier.epochs()

@@ -27,6 +27,7 @@ from devstack.versions import JarSet
 Report = Callable[[str], None]
 
 _POLL_S = 0.2
+"""Between two looks at a tool that downloads for seconds or minutes."""
 _PROGRESS_EVERY_S = 10.0
 _FETCH_TIMEOUT_S = 1800
 _LOG_TAIL_CHARACTERS = 4000

@@ -27,6 +27,7 @@ from devstack.stack import LocalStack
 _COMMAND_TIMEOUT_S = 400.0
 _DOWN_TIMEOUT_S = 120.0
 _POLL_S = 0.1
+"""Between two looks at a supervisor that is not our child: nothing tells of its end."""
 
 
 class ControlServer:

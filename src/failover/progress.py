@@ -14,11 +14,11 @@ from failover.facts import Move, PartitionFacts
 from failover.outside import Outside
 from failover.record import Snapshot
 from offsetsvc.client import at_cluster
+from offsetsvc.convert import progress_to_pb
 from offsetsvc.pb import offsets_pb2 as pb
 from parallax.domain.errors import UnknownTopicError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.progress import Progress
-from syncjob.asking import vector_to_pb
 
 _log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ def _tell(outside: Outside, group: GroupName, left: Mapping[TopicPartition, Prog
                 partition=item.partition,
                 target_topic_id=progress.topic_id,
                 resume_offset=progress.resume_offset,
-                progress=vector_to_pb(progress.positions),
+                progress=progress_to_pb(progress.positions),
             )
         )
     for (cluster, _topic), moves in by_place.items():

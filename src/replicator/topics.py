@@ -11,6 +11,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from parallax.adapters.kafka.admin_link import AdminLink
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.errors import translated
 from parallax.adapters.kafka.settings import client_settings
@@ -90,6 +91,9 @@ class TopicAdmin(KafkaCluster):
 
     def __init__(self, cluster: ClusterName, settings: Cluster, *, timeout_ms: int) -> None:
         super().__init__(cluster, settings, timeout_ms=timeout_ms)
+        self._link = AdminLink(
+            client_settings(settings, client_id=f"parallax-{cluster}"), timeout_s=timeout_ms / 1_000
+        )
         self._replication_factor = settings.replication_factor
         self._settings = settings
 
@@ -166,8 +170,11 @@ class TopicAdmin(KafkaCluster):
         answers = self._link.client.describe_configs(resources, request_timeout=self._link.timeout_s())
         for resource, future in answers.items():
             try:
-                entries = self._result(future, f"reading the settings of {resource.name!r}")
-            except UnknownTopicError:
+                entries = future.result(timeout=self._link.longest_s + 1)
+            except (KafkaException, TimeoutError) as error:
+                problem = translated(error, self.cluster, f"reading the settings of {resource.name!r}")
+                if not isinstance(problem, UnknownTopicError):
+                    raise problem from error
                 continue
             yield (
                 resource.name,

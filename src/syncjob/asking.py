@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from offsetsvc.client import OffsetClient, at_cluster
+from offsetsvc.convert import outcome_from_pb, progress_from_pb
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.ids import (
-    GroupName,
-    RegionName,
-    SourceId,
-    SourceOffset,
-    TargetOffset,
-    TopicId,
-    TopicName,
-    TopicPartition,
-)
-from parallax.domain.outcome import Outcome
-from parallax.domain.progress import SourcePosition
+from parallax.domain.ids import GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.skips import SkipRange
 from syncjob.facts import Answer, Pair
 
@@ -39,7 +29,11 @@ def ask(
 
 
 def answer_from_pb(offset: pb.FailoverOffset) -> Answer:
-    """One partition's answer."""
+    """One partition's answer.
+
+    Raises:
+        InvalidNameError: its outcome is unknown; the service may be newer.
+    """
     origin, target = getattr(offset, "from"), offset.to
     return Answer(
         topic_partition=TopicPartition(TopicName(offset.topic), offset.partition),
@@ -48,39 +42,11 @@ def answer_from_pb(offset: pb.FailoverOffset) -> Answer:
         target_topic_id=TopicId(target.topic_id),
         low_watermark=target.low_watermark if target.HasField("low_watermark") else None,
         high_watermark=target.high_watermark if target.HasField("high_watermark") else None,
-        outcome=Outcome[pb.Outcome.Name(offset.outcome)],
-        notes=frozenset(Outcome[pb.Outcome.Name(note)] for note in offset.notes),
-        vector=vector_from_pb(offset.progress),
+        outcome=outcome_from_pb(offset.outcome),
+        notes=frozenset(map(outcome_from_pb, offset.notes)),
+        vector=progress_from_pb(offset.progress),
         skips=tuple(
             SkipRange(TargetOffset(item.start), TargetOffset(item.end)) for item in offset.skip_ranges
         ),
         complete_to=TargetOffset(offset.complete_to) if offset.HasField("complete_to") else None,
     )
-
-
-def vector_to_pb(vector: Mapping[SourceId, SourcePosition]) -> list[pb.SourceProgress]:
-    """The way back."""
-    return [
-        pb.SourceProgress(
-            region=source.region,
-            source_topic_id=source.topic_id,
-            source_next_offset=position.source_next,
-            source_leader_epoch=position.leader_epoch,
-            epoch_ends=[
-                pb.EpochEnd(leader_epoch=epoch, source_next_offset=end) for epoch, end in position.epoch_ends
-            ],
-        )
-        for source, position in vector.items()
-    ]
-
-
-def vector_from_pb(progress: Sequence[pb.SourceProgress]) -> Mapping[SourceId, SourcePosition]:
-    """How far each source is consumed; the order is kept."""
-    return {
-        SourceId(RegionName(item.region), TopicId(item.source_topic_id)): SourcePosition(
-            item.source_leader_epoch,
-            SourceOffset(item.source_next_offset),
-            tuple((end.leader_epoch, SourceOffset(end.source_next_offset)) for end in item.epoch_ends),
-        )
-        for item in progress
-    }

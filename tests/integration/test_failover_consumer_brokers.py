@@ -91,6 +91,12 @@ class RealWorld:
             assert time.monotonic() < deadline, f"{len(self.delivered)} of {count}: {self.delivered[-10:]}"
             self.poll(consumer)
 
+    def poll_until_told(self, consumer: FailoverConsumer, kind: EventKind) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while kind not in [event.kind for event in self.events]:
+            assert time.monotonic() < deadline, f"{kind} was not told: {self.events}"
+            self.poll(consumer)
+
     def poll_nothing(self, consumer: FailoverConsumer, seconds: float = 1.0) -> None:
         before = list(self.delivered)
         ends_at = time.monotonic() + seconds
@@ -136,9 +142,9 @@ def test_failover_from_a_killed_cluster_and_back(world: RealWorld) -> None:
     world.write("b", 0, [*of("a", 150, 320), *of("b", 50, 60)])
     everything = [*of("a", 320), *of("b", 60), *of("c", 100), *of("d", 100)]
     world.poll_until(consumer, len(everything))
+    world.poll_until_told(consumer, EventKind.PENDING_CLEARED)
     world.poll_nothing(consumer)
     once_each(world, everything)
-    assert EventKind.PENDING_CLEARED in [event.kind for event in world.events]
 
     world.stack.start("aggregate-a")
     world.known["a"].dead = False

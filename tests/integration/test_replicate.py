@@ -141,9 +141,7 @@ def test_epoch_borders_and_a_kill_in_mid_transaction_lose_and_duplicate_nothing(
                 "the third epoch",
             )
             border_s = reader.longest_gap_s(began_s, time.monotonic(), range(PARTITIONS))
-            poll_until(lambda: open_transaction(ends), 60, "an open transaction")
-            descendants = first.descendants()
-            first.kill_everything()
+            descendants = first.kill_in_transaction(ends)
             killed_s = time.monotonic()
             assert not still_running(descendants)
             assert open_transaction(ends), "the kill met no transaction"

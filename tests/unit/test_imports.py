@@ -33,9 +33,10 @@ LAYERS = {
 """What each layer may import besides itself."""
 
 CROSSINGS = {
-    "syncjob": {"offsetsvc.client", "offsetsvc.pb"},
+    "syncjob": {"offsetsvc.client", "offsetsvc.convert", "offsetsvc.pb"},
     "failover": {
         "offsetsvc.client",
+        "offsetsvc.convert",
         "offsetsvc.failover_consumer",
         "offsetsvc.lineages",
         "offsetsvc.pb",

@@ -13,8 +13,14 @@ from tests.support import poll_until
 
 from offsetsvc.asking import FailoverRequest
 from offsetsvc.convert import group_to_pb
+from offsetsvc.pb import offsets_pb2 as pb
 from parallax.decision_ports import Reach
-from parallax.domain.errors import InvariantError, StoreUnavailableError, UnknownTopicError
+from parallax.domain.errors import (
+    InvalidNameError,
+    InvariantError,
+    StoreUnavailableError,
+    UnknownTopicError,
+)
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -893,3 +899,8 @@ def test_groups_and_topics_are_chosen_by_configuration(bench: Callable[..., Benc
         GROUP: {internal: GroupCommit(TargetOffset(3), -1, "")},
     }
     assert it.cycle().decisions == ()
+
+
+def test_an_outcome_that_only_a_newer_service_knows_is_said_so() -> None:
+    with pytest.raises(InvalidNameError, match="outcome 99 is unknown; the server may be newer"):
+        answer_from_pb(pb.FailoverOffset(outcome=99))  # type: ignore[arg-type] # a number of a newer release

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
@@ -18,9 +18,8 @@ from kafka.protocol.producer import (
 
 from parallax.domain.ids import TopicPartition
 
-_READ_COMMITTED, _READ_UNCOMMITTED = 1, 0
+_READ_COMMITTED = 1
 _ALL_IN_SYNC = -1
-_LATEST = -1
 _TOPIC = 2
 _TRANSACTION = 1
 
@@ -83,23 +82,6 @@ def produce(
             for topic, parts in topics.items()
         ],
         max_version=12 if newest else 11,
-    )
-
-
-def list_ends(items: Iterable[TopicPartition], *, timeout_ms: int) -> Any:
-    """High watermarks."""
-    asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
-    return ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=_READ_UNCOMMITTED,
-        topics=[
-            ListOffsetsRequest.ListOffsetsTopic(
-                name=topic, partitions=[asked(partition_index=part, timestamp=_LATEST) for part in parts]
-            )
-            for topic, parts in _by_topic(items).items()
-        ],
-        timeout_ms=timeout_ms,
-        max_version=10,
     )
 
 

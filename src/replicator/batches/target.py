@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import structlog
 from kafka.errors import for_code
 
+from parallax.adapters.kafka.logs import LATEST, list_offsets
 from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
@@ -107,7 +108,7 @@ class BatchTarget:
         self._connections.learn_leaders(partitions, timeout_ms=_LEADERS_WITHIN_MS if patient else 0)
         found: dict[TopicPartition, TargetOffset] = {}
         for leader, items in self._connections.by_leader(partitions).items():
-            request = messages.list_ends(items, timeout_ms=self._timeout_ms)
+            request = list_offsets(items, LATEST, timeout_ms=self._timeout_ms)
             answer = self._connections.ask(leader, request, "reading the ends of partitions")
             for topic in answer.topics:
                 for part in topic.partitions:

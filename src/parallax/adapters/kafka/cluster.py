@@ -1,48 +1,22 @@
-"""`ClusterReader` and `ClusterWriter` of a real cluster: topics and logs by librdkafka, groups by `GroupLinks`."""
+"""`ClusterReader` and `ClusterWriter` of a real cluster."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
-from typing import TypeVar
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaException,
-    TopicCollection,
-)
-from confluent_kafka import (
-    TopicPartition as KafkaPartition,
-)
-from confluent_kafka.admin._listoffsets import OffsetSpec
-
-from parallax.adapters.kafka.admin_link import AdminLink
-from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.groups import GroupLinks
-from parallax.adapters.kafka.offsets import list_offsets
-from parallax.adapters.kafka.settings import client_settings
-from parallax.domain.errors import ClusterUnavailableError, NotFoundError
-from parallax.domain.ids import (
-    ClusterName,
-    GroupName,
-    TargetOffset,
-    TopicId,
-    TopicName,
-    TopicPartition,
-)
+from parallax.adapters.kafka.groups import describe_groups, list_groups, read_commits, write_commits
+from parallax.adapters.kafka.links import Links
+from parallax.adapters.kafka.logs import read_log_ranges, read_topics
+from parallax.domain.errors import ClusterUnavailableError
+from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.ports import GroupCommit, GroupState, TopicInfo
 from parallax.runtime.config import Cluster
 
-T = TypeVar("T")
-
 _OVERDUE = 3
 """While one caller asks for topics anew, the others go on with what is at most this many times as old."""
-
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
 
 
 def topic_id(uuid: object) -> TopicId:
@@ -71,10 +45,7 @@ class KafkaCluster:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._link = AdminLink(
-            client_settings(settings, client_id=f"parallax-{cluster}"), timeout_s=timeout_ms / 1_000
-        )
-        self._groups = GroupLinks(cluster, settings, self._link.timeout_s)
+        self._links = Links(cluster, settings, client_id=f"parallax-{cluster}", timeout_ms=timeout_ms)
         self._cache_s = cache_ms / 1_000
         self._clock = clock
         self._topics: tuple[float, Mapping[TopicName, TopicInfo]] | None = None
@@ -103,7 +74,7 @@ class KafkaCluster:
                 return self._topics[1]
             asked_at = self._clock()
             try:
-                topics = self._ask_for_topics()
+                topics = self._links.do(read_topics)
             except ClusterUnavailableError as error:
                 self._no_topics = (self._clock(), error)
                 raise
@@ -113,27 +84,6 @@ class KafkaCluster:
     def _known_topics(self, max_age_s: float) -> Mapping[TopicName, TopicInfo] | None:
         known = self._topics
         return known[1] if known is not None and self._clock() - known[0] < max_age_s else None
-
-    def _ask_for_topics(self) -> dict[TopicName, TopicInfo]:
-        admin, timeout_s = self._link.client, self._link.timeout_s()
-        try:
-            names = [
-                name for name in admin.list_topics(timeout=timeout_s).topics if not name.startswith("__")
-            ]
-        except KafkaException as error:
-            raise translated(error, self._cluster, "listing topics") from error
-        found: dict[TopicName, TopicInfo] = {}
-        if names:
-            answers = admin.describe_topics(TopicCollection(names), request_timeout=timeout_s)
-            for name, future in answers.items():
-                try:
-                    description = self._result(future, f"describing topic {name!r}")
-                except NotFoundError:
-                    continue  # deleted between the two calls
-                found[TopicName(name)] = TopicInfo(
-                    TopicName(name), topic_id(description.topic_id), len(description.partitions)
-                )
-        return found
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Log start and high watermark of the partitions; one that does not exist is left out."""
@@ -145,23 +95,14 @@ class KafkaCluster:
         missing = [partition for partition in partitions if partition not in known]
         if missing:
             asked_at = self._clock()
-            lows = self._offsets(missing, _EARLIEST)
-            highs = self._offsets(missing, _LATEST)
-            for partition in missing:
-                if partition in lows and partition in highs:
-                    found = LogRange(TargetOffset(lows[partition]), TargetOffset(highs[partition]))
-                    known[partition] = found
-                    self._ranges[partition] = (asked_at, found)
+            for partition, found in self._links.do(lambda link: read_log_ranges(link, missing)).items():
+                known[partition] = found
+                self._ranges[partition] = (asked_at, found)
         return known
 
     def groups(self) -> list[GroupState]:
         """Every consumer group with its state; members are counted for groups that have any."""
-        listed = self._result(
-            self._link.client.list_consumer_groups(request_timeout=self._link.timeout_s()),
-            "listing consumer groups",
-        )
-        names = [GroupName(item.group_id) for item in listed.valid]
-        return self._groups.describe(names)
+        return self._links.do(lambda link: describe_groups(link, list_groups(link)))
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         """Every committed offset of the group; empty for one that never committed.
@@ -170,7 +111,7 @@ class KafkaCluster:
             ConfigError: the group has offsets on a topic that this client may not see.
             ClusterUnavailableError: the cluster did not answer in time, or not for every partition.
         """
-        return self._groups.committed(group)
+        return self._links.do(lambda link: read_commits(link, group))
 
     def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Set committed offsets of a group without members.
@@ -180,36 +121,7 @@ class KafkaCluster:
             ClusterUnavailableError: the cluster did not answer in time; the offsets may or may not be written.
         """
         if commits:
-            self._groups.commit(group, commits)
-
-    def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        # Isolation level 0: "latest" is the high watermark. Level 1 would give the last stable offset, below
-        # which an open transaction of another source may already hold records.
-        request = {KafkaPartition(item.topic, item.partition): spec for item in partitions}
-        futures = list_offsets(
-            self._link.client,
-            request,
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=self._link.timeout_s(),
-        )
-        found = {}
-        for item, future in futures.items():
-            try:
-                answer = self._result(future, f"reading offsets of {item.topic}-{item.partition}")
-            except NotFoundError:
-                continue
-            found[TopicPartition(TopicName(item.topic), item.partition)] = answer.offset
-        return found
-
-    def _result(self, future: Future[T], doing: str) -> T:
-        """The future's result, its error translated.
-
-        The admin client bounds its requests itself; the extra second is for a future that it forgot.
-        """
-        try:
-            return future.result(timeout=self._link.longest_s + 1)
-        except (KafkaException, TimeoutError) as error:
-            raise translated(error, self._cluster, doing) from error
+            self._links.do(lambda link: write_commits(link, group, commits))
 
     def _fresh(self, asked_at: float) -> bool:
         return self._clock() - asked_at < self._cache_s

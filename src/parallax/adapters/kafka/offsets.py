@@ -1,4 +1,4 @@
-"""ListOffsets by an admin client that may have lived through a change of leaders."""
+"""ListOffsets by librdkafka's admin client, for the replicator; the services ask by `parallax.adapters.kafka.logs`."""
 
 from __future__ import annotations
 

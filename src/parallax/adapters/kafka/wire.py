@@ -3,7 +3,7 @@
 kafka-python's public clients open every batch. Its network layer (bootstrap, TLS, SASL, version negotiation) and
 its generated messages do not, but they are no public front door: the version is pinned, and nothing else imports
 it. Everything runs in the caller's thread, inside `EventLoop.turn`. The batch path speaks through it
-(docs/decisions/0007-copy-paths.md), and whoever asks a group's coordinator (docs/decisions/0010-group-questions.md).
+(docs/decisions/0007-copy-paths.md), and what the services ask brokers (docs/decisions/0010-admin-client.md).
 """
 
 from __future__ import annotations
@@ -52,7 +52,21 @@ class _Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no
 class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
     """Builds connections on that transport, but where TLS has one of its own."""
 
+    def __init__(self, net: Any, **config: Any) -> None:
+        super().__init__(net, **config)
+        self.refusals: dict[Any, bool] = {}
+        """By node: whether it refused the last connection, instead of being silent."""
+
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        try:
+            transport = await self._transport(node, timeout_at)
+        except BaseException as error:
+            self.refusals[node.node_id] = isinstance(error, kafka.errors.KafkaConnectionError | OSError)
+            raise
+        self.refusals[node.node_id] = False
+        return transport
+
+    async def _transport(self, node: Any, timeout_at: float | None) -> Any:
         if self.ssl_enabled:
             return await super()._build_transport(node, timeout_at=timeout_at)
         sock = await self._connected(node, timeout_at)
@@ -172,6 +186,11 @@ class Connections:
         if self._bootstrap.is_done and self._bootstrap.exception is None:
             return ""
         return str(self._refused() or self._bootstrap.exception or "no broker has answered yet")
+
+    @property
+    def refused(self) -> bool:
+        """Whether every node that was tried refused the last connection to it."""
+        return bool(self._manager.refusals) and all(self._manager.refusals.values())
 
     def _refused(self) -> Exception | None:
         """The error of brokers that refused the credentials."""

@@ -1,0 +1,88 @@
+"""Topics and the ends of their logs, asked of brokers and leaders."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from parallax.adapters.kafka.links import Link, MovedError
+from parallax.domain.errors import ClusterUnavailableError
+from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.resume import LogRange
+from parallax.ports import TopicInfo
+
+LATEST, EARLIEST = -1, -2
+_READ_UNCOMMITTED = 0
+_UNKNOWN_TOPIC = 3
+
+
+def read_topics(link: Link) -> dict[TopicName, TopicInfo]:
+    """Every topic but internal ones.
+
+    Raises:
+        ClusterUnavailableError: no answer in time.
+    """
+    found = {}
+    for topic in link.metadata(None, "listing topics").topics:
+        if topic.name.startswith("__") or topic.error_code == _UNKNOWN_TOPIC:
+            continue  # the latter was deleted just now
+        link.check(topic.error_code, f"describing topic {topic.name!r}")
+        name = TopicName(topic.name)
+        identity = urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
+        found[name] = TopicInfo(name, TopicId(identity), len(topic.partitions))
+    return found
+
+
+def read_log_ranges(link: Link, items: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+    """Log start and high watermark of the partitions; one that does not exist is left out.
+
+    Raises:
+        ClusterUnavailableError: no answer in time.
+    """
+    lows, highs = (_offsets(link, items, which) for which in (EARLIEST, LATEST))
+    return {
+        item: LogRange(TargetOffset(lows[item]), TargetOffset(highs[item]))
+        for item in items
+        if item in lows and item in highs
+    }
+
+
+def list_offsets(items: Iterable[TopicPartition], which: int, *, timeout_ms: int) -> Any:
+    """ListOffsets with isolation level 0, by which `LATEST` is the high watermark.
+
+    Level 1 would give the last stable offset, below which an open transaction of another source may already hold
+    records.
+    """
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    topics: dict[str, list[Any]] = {}
+    for item in items:
+        part = asked.ListOffsetsPartition(partition_index=item.partition, timestamp=which)
+        topics.setdefault(str(item.topic), []).append(part)
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=[asked(name=name, partitions=parts) for name, parts in topics.items()],
+        timeout_ms=timeout_ms,
+        max_version=10,
+    )
+
+
+def _offsets(link: Link, items: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
+    found = {}
+    for node, places in link.by_leader(items, "reading offsets").items():
+        left_ms = max(1, round(link.deadline.remaining_s * 1_000))
+        answer = link.ask(node, list_offsets(places, which, timeout_ms=left_ms), "reading offsets")
+        for topic in answer.topics:
+            for part in topic.partitions:
+                place = TopicPartition(TopicName(topic.name), part.partition_index)
+                doing = f"reading offsets of {place}"
+                if part.error_code == _UNKNOWN_TOPIC:
+                    raise MovedError(f"{link.cluster}: {doing}: its leader does not know it")
+                link.check(part.error_code, doing)
+                if part.offset < 0:
+                    raise ClusterUnavailableError(f"{link.cluster}: {doing}: an answer without an offset")
+                found[place] = part.offset
+    return found
