@@ -154,6 +154,15 @@ class Harness:
             producer.produce(topic or self.topic, value=value, key=value, partition=partition)
         assert producer.flush(PATIENCE_S) == 0
 
+    def wait_for_markers(self) -> None:
+        """Wait until no transaction is open at the source: a commit returns before its markers are written."""
+
+        def written() -> bool:
+            high = ends(self.source, self.topic)
+            return bool(high) and high == ends(self.source, self.topic, "read_committed")
+
+        poll_until(written, PATIENCE_S, f"the markers of {self.topic}")
+
     def copied(self, topic: str | None = None) -> dict[int, list[str]]:
         """The values on the target, by partition."""
         return {
@@ -217,25 +226,27 @@ def same_on_both_sides(harness: Harness, topic: str | None = None) -> int:
     return sum(map(len, there.values()))
 
 
-def ends(bootstrap: str, topic: str) -> list[int]:
-    """High watermarks of the topic's two partitions; 0 while they are not there."""
+def ends(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> list[int]:
+    """High watermarks of the topic's partitions, or last stable offsets; empty while they are not there."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "ends",
-            "isolation.level": "read_uncommitted",
+            "isolation.level": isolation,
             "log_level": 0,
         }
     )
     try:
-        if consumer.list_topics(topic, timeout=10).topics[topic].error is not None:
-            return [0, 0]
+        known = consumer.list_topics(topic, timeout=10).topics[topic]
+        if known.error is not None:
+            return []
         found = (
-            consumer.get_watermark_offsets(KafkaPartition(topic, number), timeout=10) for number in (0, 1)
+            consumer.get_watermark_offsets(KafkaPartition(topic, number), timeout=10)
+            for number in sorted(known.partitions)
         )
         return [0 if pair is None else pair[1] for pair in found]
     except KafkaException:  # a topic that was just created may have no leader yet
-        return [0, 0]
+        return []
     finally:
         consumer.close()
 

@@ -68,6 +68,7 @@ def test_every_kind_of_batch_arrives_as_it_was_read(harness: Harness) -> None:
     harness.copy_now()
     before = same_on_both_sides(harness)
     open_one.commit_transaction()
+    harness.wait_for_markers()
     harness.copy_now()
     assert same_on_both_sides(harness) == before + 20
     assert same_on_both_sides(harness, compacted) > 0

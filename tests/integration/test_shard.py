@@ -47,6 +47,7 @@ def produce_everything_there_is(harness: Harness) -> None:
             producer.abort_transaction()
         else:
             producer.commit_transaction()
+    harness.wait_for_markers()
 
 
 def test_records_arrive_as_they_are_and_the_run_log_maps_each(harness: Harness) -> None:
@@ -91,6 +92,7 @@ def test_an_open_source_transaction_is_not_copied_and_not_waited_for(harness: Ha
     harness.copy_now()
     assert harness.copied() == {0: ["before"]}
     producer.commit_transaction()
+    harness.wait_for_markers()
     harness.copy_now()
     assert harness.copied() == {0: ["before", "open", "behind"]}
 
