@@ -36,11 +36,11 @@ def still_running(processes: Collection[psutil.Process]) -> list[psutil.Process]
 
 
 def memory_bytes(pid: int) -> int:
-    """Resident memory of the process and every process below it."""
+    """Resident memory of the process and every process below it; what they share counts once."""
     total = 0
     for process in family(pid):
         try:
-            total += process.memory_info().rss
+            total += process.memory_full_info().pss
         except psutil.NoSuchProcess:
             continue
     return total
