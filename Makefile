@@ -19,6 +19,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; }
 	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python requirements/dev.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 lock: ## Resolve the dependencies anew into requirements/*.lock
