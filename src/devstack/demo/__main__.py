@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from devstack.demo.journal import Journal
+from devstack.workload.journal import Journal
 from devstack.demo.options import DemoOptions
 from devstack.demo.scenario import Scenario
 from devstack.demo.verdict import judge

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from devstack.demo.gauges import Gauges
 from devstack.demo.groups import FailoverGroup, PlainGroup
-from devstack.demo.journal import Journal
+from devstack.workload.journal import Journal
 from devstack.demo.options import DemoOptions
 from devstack.demo.verdict import Facts, Logs, missing_records, read_logs
 from devstack.demo.view import Stage, lag_of

@@ -1,4 +1,4 @@
-"""What the demonstration is doing, for whoever watches: steps with their times, and remarks."""
+"""What a play is doing, for whoever watches: steps with their times, and remarks."""
 
 from __future__ import annotations
 
