@@ -18,7 +18,6 @@ from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEve
 from parallax.domain.errors import ParallaxError
 from parallax.runtime.config import load
 
-
 _FOLLOWING = {"enable.auto.commit": True, "auto.commit.interval.ms": 500}
 """A move may begin at any time, and then the consumer itself commits before it leaves."""
 
