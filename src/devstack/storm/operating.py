@@ -31,16 +31,43 @@ class Commit(NamedTuple):
     metadata: str
 
 
+class Ended(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    error: str
+
+
+def parallax_command(config: Path) -> Callable[[Sequence[str]], Ended]:
+    """Runs `parallax` commands with a configuration file, for JSON.
+
+    They raise WorkerError if they don't end in time.
+    """
+
+    def run(arguments: Sequence[str]) -> Ended:
+        command = [*_PARALLAX, *arguments, "--config", str(config), "--json"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+        except subprocess.TimeoutExpired as error:
+            raise WorkerError(
+                f"`parallax {' '.join(arguments)}` has not ended within {_COMMAND_S:.0f} s"
+            ) from error
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
 class Operator:
     """Gives commands, the same one again where the runbook says so.
 
     Args:
-        config: the configuration file of the services.
-        remark: hears what came of each command.
+        run: runs one with its arguments.
+        remark: hears what came of each.
     """
 
-    def __init__(self, config: Path, remark: Callable[[str], None]) -> None:
-        self._config, self._remark = config, remark
+    def __init__(self, run: Callable[[Sequence[str]], Ended], remark: Callable[[str], None]) -> None:
+        self._run, self._remark = run, remark
 
     def set_primary(self, group: str, region: str) -> None:
         """Record where a group is primary.
@@ -84,16 +111,6 @@ class Operator:
             )
         missing = ", ".join(sorted(set(groups) - moved))
         raise WorkerError(f"`parallax {command}` did not move {missing} in {_ATTEMPTS} attempts: {problem}")
-
-    def _run(self, arguments: Sequence[str]) -> tuple[int, str, str]:
-        command = [*_PARALLAX, *arguments, "--config", str(self._config), "--json"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
-        except subprocess.TimeoutExpired as error:
-            raise WorkerError(
-                f"`parallax {' '.join(arguments)}` has not ended within {_COMMAND_S:.0f} s"
-            ) from error
-        return done.returncode, done.stdout, done.stderr
 
 
 def read_commits(bootstrap_servers: str, group: str, topic: str, partitions: int) -> dict[int, Commit]:

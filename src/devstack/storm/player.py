@@ -10,7 +10,7 @@ from devstack.layout import SPARK
 from devstack.oracle.once import Rewind
 from devstack.storm.facts import Happening
 from devstack.storm.members import StormGroup
-from devstack.storm.operating import Operator, read_commits, set_back
+from devstack.storm.operating import Operator, parallax_command, read_commits, set_back
 from devstack.storm.options import StormOptions
 from devstack.storm.schedule import CLUSTERS, Act, Kind, parts_of
 from devstack.workload.distance import NarrowLink, reader_of
@@ -52,7 +52,7 @@ class Player:
     ) -> None:
         self._options, self._stack, self._groups = options, stack, groups
         self._journal, self._until = journal, until
-        self._operator = Operator(stack.config_path, self._note)
+        self._operator = Operator(parallax_command(stack.config_path), self._note)
         self._down: set[str] = set()
         self._narrowed: dict[str, NarrowLink] = {}
         self.happened: list[Happening] = []
