@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from devstack.workload.worker import WorkerError, wait_until
+from devstack.workload.worker import WorkerError
 
 _PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 _COMMAND_S = 150.0
@@ -21,6 +21,7 @@ _COMMAND_S = 150.0
 _ATTEMPTS = 3
 _ANSWER_S = 10.0
 _EMPTY_S = 60.0
+_ASK_EVERY_S = 0.5
 _ENDED_WELL = {"moved", "already_there"}
 
 
@@ -113,60 +114,67 @@ class Operator:
         raise WorkerError(f"`parallax {command}` did not move {missing} in {_ATTEMPTS} attempts: {problem}")
 
 
-def read_commits(bootstrap_servers: str, group: str, topic: str, partitions: int) -> dict[int, Commit]:
-    """A group's commits on one cluster by partition; where there is none it is left out.
+class GroupOffsets:
+    """Groups' committed offsets on a topic, as any Kafka tool reads and resets them.
 
-    Raises:
-        WorkerError: the cluster did not answer.
+    Args:
+        bootstrap: bootstrap servers by cluster name.
+        topic: the topic.
+        partitions: how many it has.
     """
-    asked = [TopicPartition(topic, number) for number in range(partitions)]
-    with closing(_plain(bootstrap_servers, group)) as consumer:
-        try:
-            found = consumer.committed(asked, timeout=_ANSWER_S)
-        except KafkaException as error:
-            raise WorkerError(f"{bootstrap_servers}: no offsets of group {group}: {error}") from error
-    return {item.partition: Commit(item.offset, item.metadata or "") for item in found if item.offset >= 0}
 
+    def __init__(self, bootstrap: Callable[[str], str], topic: str, partitions: int) -> None:
+        self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
 
-def set_back(bootstrap_servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-    """Commit offsets for a group that has no members, as `kafka-consumer-groups --reset-offsets` does.
+    def read(self, cluster: str, group: str) -> dict[int, Commit]:
+        """A group's commits on one cluster by partition; where there is none it is left out.
 
-    Raises:
-        WorkerError: the cluster did not take them: it still lists members, or does not answer.
-    """
-    wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
-    problem = "nothing was tried"
+        Raises:
+            WorkerError: the cluster did not answer.
+        """
+        asked = [TopicPartition(self._topic, number) for number in range(self._partitions)]
+        with closing(self._plain(cluster, group)) as consumer:
+            try:
+                found = consumer.committed(asked, timeout=_ANSWER_S)
+            except KafkaException as error:
+                raise WorkerError(f"{cluster}: no offsets of group {group}: {error}") from error
+        return {
+            item.partition: Commit(item.offset, item.metadata or "") for item in found if item.offset >= 0
+        }
 
-    def taken() -> bool:
-        nonlocal problem
-        with closing(_plain(bootstrap_servers, group)) as consumer:
+    def set(self, cluster: str, group: str, offsets: Mapping[int, int]) -> None:
+        """Commit offsets for a group that has no members, as `kafka-consumer-groups --reset-offsets` does.
+
+        Raises:
+            WorkerError: the cluster did not take them: it still lists members, or does not answer.
+        """
+        wanted = [TopicPartition(self._topic, number, offset) for number, offset in offsets.items()]
+        give_up_at = time.monotonic() + _EMPTY_S
+        while (problem := self._refusal(cluster, group, wanted)) and time.monotonic() < give_up_at:
+            time.sleep(_ASK_EVERY_S)
+        if problem:
+            raise WorkerError(
+                f"{cluster}: the offsets of {group} could not be set within {_EMPTY_S:.0f} s: {problem}"
+            )
+
+    def _refusal(self, cluster: str, group: str, wanted: list[TopicPartition]) -> str:
+        """Why the cluster did not take the offsets; empty if it did."""
+        with closing(self._plain(cluster, group)) as consumer:
             try:
                 answers = consumer.commit(offsets=wanted, asynchronous=False) or []
             except KafkaException as error:
-                problem = str(error)
-                return False
-        problem = "; ".join(str(item.error) for item in answers if item.error is not None)
-        return not problem
+                return str(error)
+        return "; ".join(str(item.error) for item in answers if item.error is not None)
 
-    started = time.monotonic()
-    try:
-        wait_until(taken, _EMPTY_S, "")
-    except WorkerError as error:
-        waited_s = time.monotonic() - started
-        raise WorkerError(
-            f"{bootstrap_servers}: the offsets of {group} could not be set back in {waited_s:.0f} s: {problem}"
-        ) from error
-
-
-def _plain(bootstrap_servers: str, group: str) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "log_level": 3,
-        }
-    )
+    def _plain(self, cluster: str, group: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self._bootstrap(cluster),
+                "group.id": group,
+                "enable.auto.commit": False,
+                "log_level": 3,
+            }
+        )
 
 
 def _ending(result: Mapping[str, Any]) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from devstack.layout import SPARK
 from devstack.oracle.once import Rewind
 from devstack.storm.facts import Happening
 from devstack.storm.members import StormGroup
-from devstack.storm.operating import Operator, parallax_command, read_commits, set_back
+from devstack.storm.operating import Ended, GroupOffsets, Operator
 from devstack.storm.options import StormOptions
 from devstack.storm.schedule import CLUSTERS, Act, Kind, parts_of
 from devstack.workload.distance import NarrowLink, reader_of
@@ -38,6 +38,8 @@ class Player:
         options: sizes.
         stack: up, with topic, producers and groups at work.
         groups: by name.
+        offsets: of the groups.
+        run: runs a `parallax` command.
         journal: gets steps and remarks.
         until: how to wait.
     """
@@ -47,12 +49,14 @@ class Player:
         options: StormOptions,
         stack: Stack,
         groups: Mapping[str, StormGroup],
+        offsets: GroupOffsets,
+        run: Callable[[Sequence[str]], Ended],
         journal: Journal,
         until: Until,
     ) -> None:
         self._options, self._stack, self._groups = options, stack, groups
+        self._offsets, self._operator = offsets, Operator(run, self._note)
         self._journal, self._until = journal, until
-        self._operator = Operator(parallax_command(stack.config_path), self._note)
         self._down: set[str] = set()
         self._narrowed: dict[str, NarrowLink] = {}
         self.happened: list[Happening] = []
@@ -132,30 +136,19 @@ class Player:
         them, and records that it had consumed elsewhere would come again as well.
         """
         group, cluster = self._groups[act.group], f"aggregate-{act.region}"
-        bootstrap, topic, partitions = (
-            self._stack.bootstrap(cluster),
-            self._options.topic,
-            self._options.partitions,
-        )
         self._until(
             _now_and_then(
-                lambda: (
-                    not any(
-                        commit.metadata
-                        for commit in read_commits(bootstrap, act.group, topic, partitions).values()
-                    )
-                )
+                lambda: not any(commit.metadata for commit in self._offsets.read(cluster, act.group).values())
             ),
             _SETTLED_S,
             f"the commits of {act.group} in {cluster} still carry what its last move left",
         )
         group.stop()
         before = {
-            number: commit.next_offset
-            for number, commit in read_commits(bootstrap, act.group, topic, partitions).items()
+            number: commit.next_offset for number, commit in self._offsets.read(cluster, act.group).items()
         }
         wanted = {number: max(0, offset - act.records) for number, offset in before.items()}
-        set_back(bootstrap, act.group, topic, wanted)
+        self._offsets.set(cluster, act.group, wanted)
         at_ms = int(time.time() * 1_000)
         self.rewinds[act.group] += [
             Rewind(cluster, number, wanted[number], before[number], at_ms) for number in sorted(wanted)
@@ -166,7 +159,7 @@ class Player:
         started = time.monotonic()
 
         def repeated() -> bool:
-            now = read_commits(bootstrap, act.group, topic, partitions)
+            now = self._offsets.read(cluster, act.group)
             return all(
                 number in now and now[number].next_offset >= offset for number, offset in before.items()
             )

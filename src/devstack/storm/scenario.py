@@ -11,7 +11,7 @@ from devstack.oracle.logs import TopicLog, read_topic
 from devstack.process import ProcessState
 from devstack.storm.facts import Facts, Happening
 from devstack.storm.members import StormGroup
-from devstack.storm.operating import Operator, parallax_command
+from devstack.storm.operating import GroupOffsets, Operator, parallax_command
 from devstack.storm.options import GROUPS, StormOptions
 from devstack.storm.player import Player
 from devstack.storm.schedule import REGIONS, Schedule
@@ -46,7 +46,9 @@ class Storm:
         }
         self._producers = {region: self._producer(region) for region in REGIONS}
         self._producing = True
-        self._player = Player(options, stack, self._groups, journal, self._until)
+        self._run_command = parallax_command(stack.config_path)
+        offsets = GroupOffsets(stack.bootstrap, options.topic, options.partitions)
+        self._player = Player(options, stack, self._groups, offsets, self._run_command, journal, self._until)
 
     @property
     def happened(self) -> list[Happening]:
@@ -103,7 +105,7 @@ class Storm:
             create_topic(self._stack.bootstrap(f"regional-{region}"), options.topic, options.partitions)
         for worker in self._producers.values():
             worker.start()
-        operator = Operator(parallax_command(self._stack.config_path), self._journal.remark)
+        operator = Operator(self._run_command, self._journal.remark)
         with ThreadPoolExecutor(len(GROUPS)) as threads:
             recorded = [
                 threads.submit(operator.set_primary, name, plan.home) for name, plan in GROUPS.items()
