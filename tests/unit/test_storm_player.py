@@ -85,6 +85,9 @@ class Group:
         self._delivered += 100 if self._world.flows else 0
         return self._delivered
 
+    def limit(self, per_s: float | None) -> None:
+        self._world.log.append(f"limit {self._name} to {per_s}")
+
     def stop(self) -> None:
         self._world.log.append(f"stop members of {self._name}")
 
@@ -115,14 +118,18 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def lost(kind: Kind, part: str) -> Act:
-    return Act(kind, part=part, region="a", to="b", groups=("pair-a", "solo-a"), narrow_s=2.0)
+    return Act(kind, part=part, region="a", to="b", groups=("pair-a", "solo-a"), lag_s=2.0, narrow=True)
 
 
 def test_a_cluster_is_lost_behind_a_narrow_route_which_is_widened_at_once(world: World) -> None:
     assert world.play(lost(Kind.CLUSTER_LOST, "aggregate-a")) == [
+        "limit pair-a to 80.0",
+        "limit solo-a to 80.0",
         "narrow regional-a for parallax-b",
         "kill aggregate-a",
         "failover --region a --to b --disaster --execute",
+        "limit pair-a to None",
+        "limit solo-a to None",
         "widen regional-a for parallax-b",
     ]
 
@@ -151,6 +158,17 @@ def test_a_service_that_is_down_keeps_no_group_from_going_on(world: World) -> No
         world.play(Act(Kind.SERVICE_KILLED, part="offsetsvc-a"))
 
 
+def test_a_planned_move_has_the_whole_route_again(world: World) -> None:
+    act = Act(Kind.PLANNED, group="solo-b", region="b", to="a", groups=("solo-b",), lag_s=2.0, narrow=True)
+    assert world.play(act) == [
+        "limit solo-b to 80.0",
+        "narrow regional-b for parallax-a",
+        "widen regional-b for parallax-a",
+        "failover solo-b --to a --execute",
+        "limit solo-b to None",
+    ]
+
+
 @pytest.mark.parametrize(
     ("act", "done"),
     [
@@ -169,7 +187,7 @@ def test_a_service_that_is_down_keeps_no_group_from_going_on(world: World) -> No
     ],
 )
 def test_an_act_is_done_as_it_says(world: World, act: Act, done: list[str]) -> None:
-    assert world.play(act) == done
+    assert [entry for entry in world.play(act) if not entry.startswith("limit")] == done
     assert world.waited[-1].startswith("not every group")
 
 

@@ -27,13 +27,13 @@ def test_a_seed_means_one_schedule() -> None:
 
 def test_the_schedule_of_a_seed_stays_what_it_was() -> None:
     """A seed that was told to somebody means the same storm tomorrow."""
-    assert [act.told() for act in draw_schedule(3, HOMES, FAULT_COUNT).acts[:6]] == [
-        "failover solo-b --to a --disaster, though region b lives",
-        "a member of solo-b is stopped and started",
-        "regional-a is killed",
-        "regional-a is started",
-        "solo-b is set back by 1400 offsets",
-        "aggregate-a is killed, the route a->b held back 4.9 s before; failover --region a --to b --disaster (pair-a, solo-a, solo-b)",
+    assert [act.told() for act in draw_schedule(5, HOMES, FAULT_COUNT).acts[:6]] == [
+        "failover pair-a --to b --disaster, though all lives, after 3.1 s of lag, the route a->b held back",
+        "aggregate-b is killed after 2.7 s of lag, the route b->a held back; failover --region b --to a --disaster (pair-a, solo-b)",
+        "aggregate-b is started",
+        "region-a is killed after 4.3 s of lag, the route a->b held back; failover --region a --to b --disaster (pair-a, solo-a, solo-b)",
+        "region-a is started",
+        "pair-a is set back by 800 offsets",
     ]
 
 

@@ -72,6 +72,16 @@ class StormGroup:
         self._end(0)
         self._begin(0).wait_for("assigned", _ASSIGNED_S)
 
+    def limit(self, per_s: float | None) -> None:
+        """Hold the members to a rate, all together; None: as fast as they can. A new member has no limit.
+
+        Raises:
+            WorkerError: one is gone.
+        """
+        for worker in self._members:
+            if worker is not None:
+                worker.send("limit", per_s=None if per_s is None else per_s / self.size)
+
     def kill(self) -> None:
         """Make sure that nothing is left."""
         for worker in self._workers():

@@ -82,5 +82,5 @@ class StormOptions:
             flow = on_and_off(self.per_s_of("a"), busy_s=_BUSY_S, idle_s=_BUSY_S, stretches=stretches)
             return Plan((Phase(of_a), *flow), at_most_s=self.at_most_s)
         flow = (Phase(round(self.per_s_of("b") * self.at_most_s), self.at_most_s),)
-        transactions = Transactions(records=max(1, round(self.per_s_of("b") / 4)), abort_every=6)
+        transactions = Transactions(records=max(1, round(self.per_s_of("b") / 2)), abort_every=6)
         return Plan((Phase(self.records // 2 - of_a), *flow), transactions, at_most_s=self.at_most_s)

@@ -26,6 +26,8 @@ _BYTES_PER_RECORD = 210
 """A trip with its key and headers, as it travels uncompressed."""
 _NARROW_SHARE = 0.3
 """A route that is held back gets this share of what its region produces."""
+_SLOW_SHARE = 0.4
+"""A group that is slowed down gets this share of what all regions produce."""
 
 Until = Callable[[Callable[[], bool], float, str], None]
 """Waits for a condition at most so many seconds; the text says what is waited for."""
@@ -72,13 +74,20 @@ class Player:
         with self._journal.step(text), self._happening(act):
             match act.kind:
                 case Kind.PLANNED:
+                    self._fall_behind(act)
+                    self._widen()  # a move on purpose waits for what was consumed to arrive
                     self._move(act, "failover", act.group, "--to", act.to)
-                case Kind.ALARM:
-                    self._move(act, "failover", act.group, "--to", act.to, "--disaster")
                 case Kind.FAILBACK:
+                    self._fall_behind(act)
+                    self._widen()
                     self._move(act, "failback", "--region", act.to)
+                case Kind.ALARM:
+                    self._fall_behind(act)
+                    self._move(act, "failover", act.group, "--to", act.to, "--disaster")
                 case Kind.CLUSTER_LOST | Kind.REGION_LOST:
-                    self._lose(act)
+                    self._fall_behind(act)
+                    self._kill(act.part)
+                    self._move(act, "failover", "--region", act.region, "--to", act.to, "--disaster")
                 case Kind.AGGREGATE_KILLED:
                     self._kill(act.part)
                     self._calm(act.down_s)
@@ -107,18 +116,20 @@ class Player:
         self._down.difference_update(parts_of(part))
         self._note(f"{part} answers after {time.monotonic() - started:.1f} s")
 
-    def _move(self, act: Act, *arguments: str) -> None:
-        self._operator.move(arguments, act.groups)
-
-    def _lose(self, act: Act) -> None:
-        """The route to the survivor falls behind, the part dies, its groups move."""
-        if act.narrow_s:
+    def _fall_behind(self, act: Act) -> None:
+        """The groups leave records behind, and the route to where they go falls behind the others."""
+        for name in act.groups:
+            self._groups[name].limit(self._options.per_s * _SLOW_SHARE)
+        if act.narrow:
             link = NarrowLink(self._stack.bootstrap(f"regional-{act.region}"), reader_of(act.to))
             link.narrow(int(self._options.per_s_of(act.region) * _NARROW_SHARE * _BYTES_PER_RECORD))
             self._narrowed[act.region] = link
-            self._calm(act.narrow_s)
-        self._kill(act.part)
-        self._move(act, "failover", "--region", act.region, "--to", act.to, "--disaster")
+        self._calm(act.lag_s)
+
+    def _move(self, act: Act, *arguments: str) -> None:
+        self._operator.move(arguments, act.groups)
+        for name in act.groups:
+            self._groups[name].limit(None)
 
     def _restart(self, act: Act) -> None:
         if act.group:

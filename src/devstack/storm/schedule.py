@@ -63,7 +63,8 @@ class Act:
         to: the region to which groups go.
         groups: the groups that move.
         records: how far to set back in each partition, in offsets.
-        narrow_s: seconds for which the route from ``region`` to the other one is held back before the kill.
+        lag_s: seconds before a move for which its groups are slowed down, so that they leave records behind.
+        narrow: the route from ``region`` to ``to`` is held back as well meanwhile, so that it falls behind the others.
         down_s: seconds from the kill to the start, where both are one act.
         pause_s: seconds of calm before the act.
     """
@@ -75,24 +76,23 @@ class Act:
     to: str = ""
     groups: tuple[str, ...] = ()
     records: int = 0
-    narrow_s: float = 0.0
+    lag_s: float = 0.0
+    narrow: bool = False
     down_s: float = 0.0
     pause_s: float = 0.0
 
     def told(self) -> str:
         """The act in words."""
-        lag = (
-            f", the route {self.region}->{self.to} held back {self.narrow_s} s before"
-            if self.narrow_s
-            else ""
-        )
-        gone = f"{self.part} is killed{lag}; failover --region {self.region} --to {self.to} --disaster ({_listed(self.groups)})"
+        lag = f" after {self.lag_s} s of lag"
+        if self.narrow:
+            lag += f", the route {self.region}->{self.to} held back"
+        region_wide = f"failover --region {self.region} --to {self.to} --disaster ({_listed(self.groups)})"
         words = {
-            Kind.PLANNED: f"failover {self.group} --to {self.to}",
-            Kind.FAILBACK: f"failback --region {self.to} ({_listed(self.groups)})",
-            Kind.ALARM: f"failover {self.group} --to {self.to} --disaster, though region {self.region} lives",
-            Kind.CLUSTER_LOST: gone,
-            Kind.REGION_LOST: gone,
+            Kind.PLANNED: f"failover {self.group} --to {self.to}{lag}",
+            Kind.FAILBACK: f"failback --region {self.to} ({_listed(self.groups)}){lag}",
+            Kind.ALARM: f"failover {self.group} --to {self.to} --disaster, though all lives,{lag}",
+            Kind.CLUSTER_LOST: f"{self.part} is killed{lag}; {region_wide}",
+            Kind.REGION_LOST: f"{self.part} is killed{lag}; {region_wide}",
             Kind.AGGREGATE_KILLED: f"{self.part} is killed, and started {self.down_s} s later",
             Kind.REGIONAL_KILLED: f"{self.part} is killed",
             Kind.SPARK_KILLED: f"{self.part} is killed",
@@ -155,21 +155,20 @@ def needs(act: Act) -> tuple[str, ...]:
     One offset service is always up: a schedule never has both down. Moves on purpose and rewinds wait for all that was
     consumed to arrive elsewhere. Spark starts when every cluster answers, so nothing that it needs is killed with it.
     """
-    survivor = f"offsetsvc-{act.to}"
-    part = act.part
     if act.kind is Kind.RESTART:
-        return _needed_to_restart(part)
+        return _needed_to_restart(act.part)
+    disaster = (
+        *_AGGREGATES,
+        SPARK,
+        f"offsetsvc-{act.to}",
+        *((f"regional-{act.region}",) if act.narrow else ()),
+    )
     found: Mapping[Kind, tuple[str, ...]] = {
         Kind.PLANNED: (*CLUSTERS, SPARK),
         Kind.FAILBACK: (*CLUSTERS, SPARK),
         Kind.REWIND: (*CLUSTERS, SPARK),
-        Kind.ALARM: (*_AGGREGATES, SPARK, survivor),
-        Kind.CLUSTER_LOST: (
-            *_AGGREGATES,
-            SPARK,
-            survivor,
-            *((f"regional-{act.region}",) if act.narrow_s else ()),
-        ),
+        Kind.ALARM: disaster,
+        Kind.CLUSTER_LOST: disaster,
         Kind.REGION_LOST: (*CLUSTERS, SPARK, *SERVICES),
         Kind.AGGREGATE_KILLED: _AGGREGATES,
         Kind.REGIONAL_KILLED: (*_REGIONALS, SPARK),
@@ -243,16 +242,15 @@ class _Drawing:
         act = Act(kind, pause_s=pause_s)
         match kind:
             case Kind.PLANNED | Kind.ALARM:
-                act = replace(act, group=group, region=here, to=_OTHER[here], groups=(group,))
+                act = self._behind(replace(act, group=group, region=here, to=_OTHER[here], groups=(group,)))
             case Kind.FAILBACK:
                 to = draw.choice(sorted(set(self._left.values())))
                 back = tuple(sorted(name for name, left in self._left.items() if left == to))
-                act = replace(act, region=_OTHER[to], to=to, groups=back)
+                act = self._behind(replace(act, region=_OTHER[to], to=to, groups=back))
             case Kind.CLUSTER_LOST | Kind.REGION_LOST:
                 part = f"{'aggregate' if kind is Kind.CLUSTER_LOST else 'region'}-{here}"
                 moved = tuple(sorted(name for name, place in self._places.items() if place == here))
-                narrow_s = round(draw.uniform(2.0, 5.0), 1) if draw.random() < _NARROW_CHANCE else 0.0
-                act = replace(act, part=part, region=here, to=_OTHER[here], groups=moved, narrow_s=narrow_s)
+                act = self._behind(replace(act, part=part, region=here, to=_OTHER[here], groups=moved))
             case Kind.REWIND:
                 act = replace(act, group=group, region=here, records=draw.randrange(200, 2_001, 100))
             case Kind.RESTART:
@@ -263,6 +261,10 @@ class _Drawing:
             case _:
                 act = replace(act, part=draw.choice(_KILLED_ALONE[kind]))
         return act
+
+    def _behind(self, act: Act) -> Act:
+        lag_s = round(self._draw.uniform(2.0, 5.0), 1)
+        return replace(act, lag_s=lag_s, narrow=self._draw.random() < _NARROW_CHANCE)
 
     def _happened(self, act: Act) -> None:
         for group in act.groups:
