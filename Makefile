@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove bench bench-full test test-fast lint types format proto check lock clean
+.PHONY: help setup demo prove storm bench bench-full test test-fast lint types format proto check lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ demo: setup ## Kill an aggregate cluster under load and watch its consumers go o
 
 prove: setup ## Hold every record and the answer for every offset against the truth, after a kill -9
 	@$(BIN)/python -m devstack.prove $(if $(filter-out 0,$(KEEP)),--keep)
+
+storm: setup ## Play random faults over groups that move, and count every record: SEED=n (SCHEDULE_ONLY=1: only print them)
+	@$(BIN)/python -m devstack.storm --seed $(or $(SEED),1) $(if $(filter-out 0,$(SCHEDULE_ONLY)),--dry-run) $(if $(filter-out 0,$(KEEP)),--keep)
 
 bench: setup ## Measure against MirrorMaker 2 on this machine: the main set (SMOKE=1: tiny, only to try it)
 	@$(BIN)/python -m bench $(if $(filter-out 0,$(SMOKE)),--smoke)

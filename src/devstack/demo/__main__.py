@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
-from devstack.demo.journal import Journal
 from devstack.demo.options import DemoOptions
 from devstack.demo.scenario import Scenario
 from devstack.demo.verdict import judge
 from devstack.demo.view import Stage, live, show_report
 from devstack.spec import StackSpec
+from devstack.workload.journal import Journal, Lines
 from devstack.workload.playing import options_of, play
 from devstack.workload.running import running_stack
 
@@ -24,13 +23,16 @@ _LINE_EVERY_S = 5.0
 
 
 def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
+    def tell(line: str) -> None:
+        console.print(line, soft_wrap=True)
+
     journal = Journal(echo=(lambda _line: None) if console.is_terminal else console.print)
     stage = Stage(journal)
     with ExitStack() as clean_up:
         if console.is_terminal:
             clean_up.enter_context(live(stage, console))
         else:
-            clean_up.enter_context(_Lines(stage, console))
+            clean_up.enter_context(Lines(journal, stage.line, tell, _LINE_EVERY_S))
         with ExitStack() as stack_up:
             with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
                 stack = stack_up.enter_context(
@@ -59,27 +61,6 @@ def _tell_what_stays(options: DemoOptions, console: Console) -> None:
 def _shortest(path: Path) -> Path:
     """The path as one would type it here."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-class _Lines:
-    """A line of figures now and then, where no live view can be drawn."""
-
-    def __init__(self, stage: Stage, console: Console) -> None:
-        self._stage, self._console = stage, console
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._closing.wait(_LINE_EVERY_S):
-            if line := self._stage.line():
-                self._console.print(f"{self._stage.journal.clock()}   {line}", soft_wrap=True)
 
 
 def main() -> int:

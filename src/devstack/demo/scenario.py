@@ -9,12 +9,12 @@ from contextlib import ExitStack
 
 from devstack.demo.gauges import Gauges
 from devstack.demo.groups import FailoverGroup, PlainGroup
-from devstack.demo.journal import Journal
 from devstack.demo.options import DemoOptions
 from devstack.demo.verdict import Facts, Logs, missing_records, read_logs
 from devstack.demo.view import Stage, lag_of
 from devstack.oracle.logs import end_offsets
 from devstack.workload.distance import FAR_READER, NarrowLink
+from devstack.workload.journal import Journal
 from devstack.workload.running import Stack
 from devstack.workload.topics import create_topic, total, wait_for_topic
 from devstack.workload.worker import Worker, WorkerError, wait_until

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from devstack.demo.gauges import ClusterGauge, Gauges
 from devstack.demo.groups import DemoGroup
-from devstack.demo.journal import Journal
+from devstack.workload.journal import Journal
 from devstack.workload.topics import total
 
 _REFRESH_PER_S = 4

@@ -17,8 +17,14 @@ from parallax.domain.errors import ParallaxError
 from parallax.domain.ids import ClusterName
 from parallax.runtime.config import Cluster
 
-FAR_READER = "parallax-b"
-"""Client id of those who read a regional cluster for aggregate-b; at regional-a it is the route from a to b."""
+
+def reader_of(region: str) -> str:
+    """Client id of those who read regional clusters for a region's aggregate cluster: at each, one route."""
+    return f"parallax-{region}"
+
+
+FAR_READER = reader_of("b")
+"""At regional-a it is the route from a to b."""
 
 _QUOTA = "consumer_byte_rate"
 _TIMEOUT_MS = 30_000

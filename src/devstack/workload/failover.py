@@ -1,4 +1,4 @@
-"""The consuming process that moves between regions: a `FailoverConsumer`."""
+"""The consuming process that moves between regions: a `FailoverConsumer`, told by commands or by the recorded primary."""
 
 from __future__ import annotations
 
@@ -18,25 +18,33 @@ from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEve
 from parallax.domain.errors import ParallaxError
 from parallax.runtime.config import load
 
+_FOLLOWING = {"enable.auto.commit": True, "auto.commit.interval.ms": 500}
+"""A move may begin at any time, and then the consumer itself commits before it leaves."""
+
 
 class _Member:
-    """The group's only member: follows its consumer from region to region.
+    """A member of the group: follows its consumer from region to region.
 
     Args:
         config: the file that tells where clusters and offset services are.
         region: where to begin.
-        group: the consumer group.
+        group: the consumer group; without ``follow`` this is its only member.
         topic: what to subscribe to.
+        follow: go where the group is recorded as primary, instead of where commands say.
         channel: gets `assigned`, `moved` and whatever else the consumer tells.
     """
 
-    def __init__(self, config: Path, region: str, group: str, topic: str, channel: Channel) -> None:
+    def __init__(
+        self, config: Path, region: str, group: str, topic: str, *, follow: bool, channel: Channel
+    ) -> None:
         regions = load(config).regions
+        committing = _FOLLOWING if follow else {"enable.auto.commit": False}
+        self._follow = follow
         self._channel = channel
         self._region, self._stage = region, 0
         self._skipped = {0: 0}
         self.consumer = FailoverConsumer(
-            {"group.id": group, "client.id": f"{group}-member", "enable.auto.commit": False, "log_level": 3},
+            {"group.id": group, "client.id": f"{group}-member", "log_level": 3, **committing},
             clusters={
                 name: section.aggregate.bootstrap_servers
                 for name, section in regions.items()
@@ -49,6 +57,7 @@ class _Member:
                 if regions[name].offsetsvc is not None
             ],
             on_event=self._on_event,
+            follow_primary=follow,
         )
         self.consumer.subscribe([topic], on_assign=self._on_assign)
 
@@ -60,12 +69,13 @@ class _Member:
         return self._stage, f"aggregate-{self._region}"
 
     def commit(self, wait: bool) -> None:  # noqa: FBT001 - what a loop calls
-        """Commit what was delivered."""
-        self.consumer.commit(asynchronous=not wait)
+        """Commit what was delivered, where the consumer does not do that by itself."""
+        if not self._follow:
+            self.consumer.commit(asynchronous=not wait)
 
     def obey(self, command: Command) -> bool:
         """`move`: go to another region."""
-        if command["do"] != "move":
+        if command["do"] != "move" or self._follow:
             return False
         self.consumer.move_to(command["to"])
         return True
@@ -94,16 +104,24 @@ class _Member:
 
 
 def consume_with_failover(
-    *, config: Path, region: str, group: str, topic: str, log: Path, per_s: float | None, channel: Channel
+    *,
+    config: Path,
+    region: str,
+    group: str,
+    topic: str,
+    log: Path,
+    per_s: float | None,
+    follow: bool,
+    channel: Channel,
 ) -> None:
-    """Consume as the only member of a group; `move` commands take it to another region.
+    """Consume as a member of a group, which `move` commands or its recorded primary take to another region.
 
     Raises:
         ConsumeError: the consumer is broken for good.
     """
     # Standard output belongs to the parent.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    member = _Member(config, region, group, topic, channel)
+    member = _Member(config, region, group, topic, follow=follow, channel=channel)
     with DeliveredLog(log) as delivered:
         loop = ConsumeLoop(
             member.consumer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -29,6 +30,7 @@ class _Counts:
     sent: int = 0
     acked: int = 0
     aborted: int = 0
+    transactions: int = 0
     failed: list[str] = field(default_factory=list)
 
 
@@ -113,25 +115,52 @@ class TripProducer:
             count = min(transactions.records, phase.records - sent)
             if due - sent < count:
                 break
-            committed = (self._counts.sent - self._counts.aborted) // transactions.records
-            if transactions.aborts_before(committed):
+            if transactions.aborts_before(self._counts.transactions):
                 self._transaction(phase, sent, count, commit=False)
-            self._transaction(phase, sent, count, commit=True)
-            sent += count
+            if self._transaction(phase, sent, count, commit=True):
+                sent += count
+                self._counts.transactions += 1
             self._look_around()
         return sent
 
-    def _transaction(self, phase: Phase, sent: int, count: int, *, commit: bool) -> None:
-        self._producer.begin_transaction()
-        for number in range(sent, sent + count):
-            self._send(phase, number)
-        if commit:
-            self._producer.commit_transaction(_TRANSACTION_S)
-        else:
-            # Aborting drops what is still queued; the records shall lie in the log, below the abort marker.
-            self._flush()
-            self._producer.abort_transaction(_TRANSACTION_S)
-            self._counts.aborted += count
+    def _transaction(self, phase: Phase, sent: int, count: int, *, commit: bool) -> bool:
+        """Send one transaction; whether it was committed.
+
+        What can't be committed (the cluster was killed, and was away for longer than a transaction may take) is
+        aborted: the same work is sent again then, under new numbers.
+        """
+        acked = self._counts.acked
+        try:
+            self._producer.begin_transaction()
+            for number in range(sent, sent + count):
+                self._send(phase, number)
+            if commit:
+                self._insist(self._producer.commit_transaction)
+            else:
+                # Aborting drops what is still queued; the records shall lie in the log, below the abort marker.
+                self._producer.flush(_FLUSH_S)
+        except KafkaException as error:
+            if error.args[0].fatal():
+                raise
+            commit = False
+        if not commit:
+            self._insist(self._producer.abort_transaction)
+        self._producer.flush(_FLUSH_S)  # the queue is empty: what is left are delivery reports
+        if not commit:
+            self._counts.aborted += self._counts.acked - acked
+            self._counts.failed.clear()
+        return commit
+
+    def _insist(self, end: Callable[[float], None]) -> None:
+        """End a transaction, however long its cluster is away."""
+        while True:
+            try:
+                end(_TRANSACTION_S)
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > self._give_up_at:
+                    raise
+            else:
+                return
 
     def _send(self, phase: Phase, number: int) -> None:
         at_ms = phase.event_time_ms(number, int(time.time() * 1_000))

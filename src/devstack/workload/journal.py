@@ -1,4 +1,4 @@
-"""What the demonstration is doing, for whoever watches: steps with their times, and remarks."""
+"""What a play is doing, for whoever watches: steps with their times, and remarks."""
 
 from __future__ import annotations
 
@@ -61,3 +61,33 @@ class Journal:
     def clock(self) -> str:
         """Minutes and seconds since the beginning."""
         return f"{int(self.elapsed_s) // 60:02d}:{int(self.elapsed_s) % 60:02d}"
+
+
+class Lines:
+    """A line on how things stand now and then, from a thread of its own, where no live view can be drawn.
+
+    Args:
+        journal: its clock goes before each line.
+        line: how things stand; an empty one is left out.
+        tell: gets the lines.
+        every_s: seconds between two.
+    """
+
+    def __init__(
+        self, journal: Journal, line: Callable[[], str], tell: Callable[[str], None], every_s: float
+    ) -> None:
+        self._journal, self._line, self._tell, self._every_s = journal, line, tell, every_s
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._every_s):
+            if line := self._line():
+                self._tell(f"{self._journal.clock()}   {line}")
