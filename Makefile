@@ -49,8 +49,8 @@ test: setup ## Every test, on the real stack
 test-fast: setup ## The tests that need no stack
 	@$(BIN)/pytest $(TWO_WORKERS) -m "not stack"
 
-demo: setup ## Kill an aggregate cluster under load and watch its consumers go on (KEEP=1: leave the stack up)
-	@$(BIN)/python -m devstack.demo $(if $(filter-out 0,$(KEEP)),--keep)
+demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too)
+	@$(BIN)/python -m devstack.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies)
 
 prove: setup ## Hold every record and the answer for every offset against the truth, after a kill -9
 	@$(BIN)/python -m devstack.prove $(if $(filter-out 0,$(KEEP)),--keep)

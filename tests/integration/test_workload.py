@@ -8,7 +8,7 @@ from tests.support import Stack
 from devstack.oracle.copies import compare_copies
 from devstack.oracle.groups import judge_group
 from devstack.oracle.logs import read_topic
-from devstack.workload.delivered import read_group
+from devstack.workload.delivered import read_deliveries, read_group
 from devstack.workload.plan import Phase, Plan, Transactions
 from devstack.workload.worker import Worker, wait_until
 
@@ -24,9 +24,8 @@ def create_topic(bootstrap_servers: str, topic: str) -> None:
 def produce(infrastructure: Stack, topic: str, plan: Plan, folder: Path) -> dict[str, int]:
     bootstrap = infrastructure.bootstrap("regional-a")
     arguments = ["produce", "--bootstrap-servers", bootstrap, "--topic", topic]
-    worker = Worker(
-        "producer", [*arguments, "--region", "a", "--plan", plan.to_json()], folder / "producer.err"
-    )
+    arguments += ["--region", "a", "--plan", plan.to_json(), "--acked", str(folder / "acknowledged")]
+    worker = Worker("producer", arguments, folder / "producer.err")
     worker.start()
     try:
         figures = worker.wait_for("done", 60)
@@ -61,6 +60,13 @@ def test_aborted_transactions_are_sent_and_stay_invisible(
     assert len(log.records()) == 600
     assert {record.seq for record in log.records()} < set(range(750))
     assert compare_copies([log], log).faultless
+    # What it was told is written is where it was told; of the aborted ones, too, it was told so.
+    told = {
+        item.record: (item.partition, item.record_offset)
+        for item in read_deliveries(tmp_path / "acknowledged")
+    }
+    assert len(told) == 750
+    assert log.places().items() <= told.items()
 
 
 def test_a_group_of_two_processes_delivers_everything_once(

@@ -1,1 +1,1 @@
-"""The demonstration: an aggregate cluster dies under load and its consumers go on in the other region."""
+"""The demonstration: a region dies under load, and its consumers go on in the other one and come back."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
-from devstack.demo.options import DemoOptions
+from devstack.demo.commands import shortest
+from devstack.demo.options import ONE_MEMBER, PLAIN, THREE_MEMBERS, DemoOptions
 from devstack.demo.scenario import Scenario
 from devstack.demo.verdict import judge
 from devstack.demo.view import Stage, live, show_report
@@ -50,17 +51,19 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
 
 
 def _tell_what_stays(options: DemoOptions, console: Console) -> None:
-    parallax, folder = _shortest(Path(sys.executable).with_name("parallax")), options.directory / "stack"
+    parallax, folder = shortest(Path(sys.executable).with_name("parallax")), options.directory / "stack"
     config = f"--config {folder / 'parallax.yaml'}"
     console.print("The stack is still up. Look at it:")
-    for command in (f"stack status --dir {folder}", f"routes {config}", f"offsets plain --to b {config}"):
+    for command in (
+        f"stack status --dir {folder}",
+        f"routes {config}",
+        f"offsets {PLAIN} --to b {config}",
+        f"verify {ONE_MEMBER} --moves 2 --consumers failover {config}",
+    ):
         console.print(f"  {parallax} {command}", soft_wrap=True, highlight=False)
     console.print(f"Take it down: {parallax} stack down --dir {folder}", soft_wrap=True, highlight=False)
 
 
-def _shortest(path: Path) -> Path:
-    """The path as one would type it here."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def main() -> int:
@@ -72,7 +75,7 @@ def main() -> int:
         if options.keep:
             _tell_what_stays(options, console)
 
-    return play(options, ("failover", "plain"), _run, show)
+    return play(options, (ONE_MEMBER, THREE_MEMBERS, PLAIN, "producer-a"), _run, show)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from offsetsvc.pb import offsets_pb2 as pb
 from parallax.domain.errors import ParallaxError
 
 _EVERY_S = 0.5
-_ASK_EVERY_S = 1.0
+_ASK_EVERY_S = 2.0
 _RATE_OVER = 8
 _ANSWER_MS = 5_000
 
@@ -99,7 +99,7 @@ def rate(seen: deque[tuple[float, int]]) -> float:
 
 
 class Gauges:
-    """Measures clusters twice and asks once a second, in threads of its own, until closed.
+    """Measures clusters twice and asks every two seconds, in threads of its own, until closed.
 
     Args:
         stack: where the clusters and services are.

@@ -1,4 +1,4 @@
-"""The two consumer groups, each in processes of its own, and how an operator moves them."""
+"""The consumer groups, each in processes of its own, and what the move of a group asks of its operator."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devstack.demo.gauges import rate
-from devstack.workload.channel import Message
 from devstack.workload.running import Stack
-from devstack.workload.topics import committed_offsets
 from devstack.workload.worker import Worker, wait_until
 
 _READY_S = 60.0
 _MOVE_S = 60.0
-_LAST_WORD_S = 1.0
 _RATE_OVER = 40
 
 
@@ -49,11 +46,15 @@ class DemoGroup(ABC):
         """Start in region a."""
 
     @abstractmethod
-    def fail_over(self, to: str) -> None:
-        """Its cluster is gone: go on in the other region."""
+    def leave(self, *, cluster_lives: bool) -> None:
+        """What has to be done before the group is moved away from its cluster."""
 
     @abstractmethod
-    def await_move(self) -> None:
+    def arrive(self, at: str) -> None:
+        """What has to be done once it has been moved to a region."""
+
+    @abstractmethod
+    def await_arrival(self) -> None:
         """Wait until it has begun to read there."""
 
     def limit(self, per_s: float | None) -> None:
@@ -106,48 +107,52 @@ class DemoGroup(ABC):
 
 
 class FailoverGroup(DemoGroup):
-    """One `FailoverConsumer`, which lives through everything."""
+    """Members that are `FailoverConsumer`s: they live through everything, and nobody has to tell them anything."""
 
-    def __init__(self, name: str, stack: Stack, topic: str, folder: Path) -> None:
+    def __init__(self, name: str, stack: Stack, topic: str, folder: Path, *, members: int) -> None:
         super().__init__(name, stack, topic, folder)
-        arguments = ["failover", "--config", str(stack.config_path), "--region", self.region]
-        arguments += ["--topic", topic, "--group", name, "--log", str(folder / "member.log")]
-        self._worker = Worker(f"{name} (FailoverConsumer)", arguments, folder / "member.err")
+        common = ["failover", "--follow", "--config", str(stack.config_path), "--region", self.region]
+        common += ["--topic", topic, "--group", name]
+        self._workers = [
+            Worker(
+                f"{name}-{number} (FailoverConsumer)",
+                [*common, "--log", str(folder / f"member-{number}.log")],
+                folder / f"member-{number}.err",
+            )
+            for number in range(1, members + 1)
+        ]
 
     @property
     def workers(self) -> Sequence[Worker]:
-        """The one process."""
-        return (self._worker,)
+        """The members."""
+        return self._workers
 
     def start(self) -> None:
         """Start in region a."""
-        self._worker.start().wait_for("assigned", _READY_S)
+        for worker in self._workers:
+            worker.start()
+        for worker in self._workers:
+            worker.wait_for("assigned", _READY_S)
 
-    def fail_over(self, to: str) -> None:
-        """Tell it to move."""
-        self.stage, self.region = self.stage + 1, to
-        self._worker.send("move", to=to)
+    def leave(self, *, cluster_lives: bool) -> None:
+        """Nothing: they stop when they hear that their group is being moved."""
 
-    def await_move(self) -> None:
-        """Wait until it says that it has moved."""
+    def arrive(self, at: str) -> None:
+        """Nothing: they know by themselves."""
+        self.stage, self.region = self.stage + 1, at
+
+    def await_arrival(self) -> None:
+        """Wait until every member says that it reads there."""
         wait_until(
-            lambda: self._moved(self.stage) is not None,
+            lambda: all(worker.status.get("stage") == self.stage for worker in self._workers),
             _MOVE_S,
-            f"{self._worker.name} has not moved to region {self.region} in {_MOVE_S:.0f} s",
+            f"a member of {self.name} has not gone to region {self.region} in {_MOVE_S:.0f} s",
         )
 
     @property
     def skipped_records(self) -> int:
-        """Records that it dropped, having delivered them elsewhere."""
-        return int(self._worker.status.get("skipped", 0))
-
-    def pending_at_move(self, stage: int) -> int:
-        """Records that it had consumed and that had not arrived where it went, at its move of that number."""
-        event = self._moved(stage)
-        return int(event["pending_records"]) if event is not None else 0
-
-    def _moved(self, stage: int) -> Message | None:
-        return next((event for event in self._worker.events("moved") if event["stage"] == stage), None)
+        """Records that its members dropped, because the group had consumed them elsewhere."""
+        return sum(int(worker.status.get("skipped", 0)) for worker in self._workers)
 
 
 class PlainGroup(DemoGroup):
@@ -165,48 +170,36 @@ class PlainGroup(DemoGroup):
     def start(self) -> None:
         """Start in region a, at the log start: the group is new."""
         self._begin("earliest")
-        self.await_move()
+        self.await_arrival()
 
-    def fail_over(self, to: str) -> None:
-        """Replace its processes by new ones that know only the other cluster."""
-        for worker in self._workers:
-            worker.stop(within_s=_LAST_WORD_S)
-        self._go(to)
+    def leave(self, *, cluster_lives: bool) -> None:
+        """End its processes, which know no other cluster. To a dead one they could neither commit nor say good-bye."""
+        if cluster_lives:
+            self.stop()
+        else:
+            self.kill()
 
-    def go_back(self, to: str) -> None:
-        """Start at the cluster to which it returns; `stop` came before."""
-        self._go(to)
+    def arrive(self, at: str) -> None:
+        """Start processes that know only that region's cluster."""
+        self._delivered_before = self.delivered
+        self.stage, self.region = self.stage + 1, at
+        # From here on a partition without a committed offset would start at the end, and lose records.
+        self._begin("latest")
 
-    def await_move(self) -> None:
+    def await_arrival(self) -> None:
         """Wait until every process has partitions."""
         for worker in self._workers:
             worker.wait_for("assigned", _READY_S)
 
-    def published(self, region: str, partitions: int) -> dict[int, int]:
-        """The group's committed offsets in a region's aggregate cluster."""
-        bootstrap = self._stack.bootstrap(f"aggregate-{region}")
-        return committed_offsets(bootstrap, self.name, self._topic, range(partitions))
-
-    def _go(self, to: str) -> None:
-        self._delivered_before = self.delivered
-        self.stage, self.region = self.stage + 1, to
-        # From here on a partition without a published offset would start at the end, and lose records.
-        self._begin("latest")
-
     def _begin(self, offset_reset: str) -> None:
         cluster = f"aggregate-{self.region}"
+        common = ["consume", "--bootstrap-servers", self._stack.bootstrap(cluster), "--cluster", cluster]
+        common += ["--topic", self._topic, "--group", self.name, "--stage", str(self.stage)]
+        common += ["--offset-reset", offset_reset]
+        if (share := self._share(2)) is not None:
+            common += ["--per-s", str(share)]
         self._workers = []
         for number in (1, 2):
             name = f"{self.name}-{self.region}{self.stage}-{number}"
-            arguments = [
-                "consume",
-                "--bootstrap-servers",
-                self._stack.bootstrap(cluster),
-                "--cluster",
-                cluster,
-            ]
-            arguments += ["--topic", self._topic, "--group", self.name, "--stage", str(self.stage)]
-            arguments += ["--offset-reset", offset_reset, "--log", str(self.folder / f"{name}.log")]
-            if (share := self._share(2)) is not None:
-                arguments += ["--per-s", str(share)]
+            arguments = [*common, "--log", str(self.folder / f"{name}.log")]
             self._workers.append(Worker(name, arguments, self.folder / f"{name}.err").start())

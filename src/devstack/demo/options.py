@@ -10,6 +10,11 @@ from devstack.workload.plan import Phase, Plan, on_and_off
 FAILOVER_BOUND_MS = 10_000
 """A failover slower than this fails the demonstration."""
 
+ONE_MEMBER, THREE_MEMBERS, PLAIN = "failover", "failover_three_members", "plain"
+"""The groups."""
+FOLLOWERS = (ONE_MEMBER, THREE_MEMBERS)
+"""Those of `FailoverConsumer`s: they read nothing twice."""
+
 _RATIO = 5
 _FLOW_AT_MOST_S = 400.0
 
@@ -27,15 +32,17 @@ class DemoOptions:
         partitions: of the topic.
         directory: reports, logs and the stack's folder go here.
         keep: leave the stack running.
+        replicator_dies: kill the replicator in the same instant as the region.
     """
 
     records: int = 220_000
-    per_s: float = 900.0
+    per_s: float = 600.0
     busy_s: float = 10.0
     partitions: int = 3
     topic: str = "trips"
     directory: Path = field(default_factory=lambda: Path("build/demo"))
     keep: bool = False
+    replicator_dies: bool = False
 
     @property
     def backlog_records(self) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
 
+from devstack.demo.commands import Commands, shortest
 from devstack.demo.gauges import Gauges
 from devstack.demo.groups import FailoverGroup, PlainGroup
-from devstack.demo.options import DemoOptions
+from devstack.demo.options import ONE_MEMBER, PLAIN, THREE_MEMBERS, DemoOptions
+from devstack.demo.outage import Outage
 from devstack.demo.verdict import Facts, Logs, missing_records, read_logs
 from devstack.demo.view import Stage, lag_of
 from devstack.oracle.logs import end_offsets
@@ -18,29 +21,45 @@ from devstack.workload.journal import Journal
 from devstack.workload.running import Stack
 from devstack.workload.topics import create_topic, total, wait_for_topic
 from devstack.workload.worker import Worker, WorkerError, wait_until
-from parallax.domain.errors import ParallaxError
 
 _TOPIC_S = 60.0
 _BACKLOG_S = 120.0
 _BEHIND_S = 90.0
-_IN_B_S = 15.0
+_FLOW_S = 150.0
+_IN_B_S = 8.0
 _CAUGHT_UP_S = 90.0
-_PUBLISHED_S = 60.0
 _DRAINED_S = 60.0
 _QUIET_S = 2.0
 _LOOK_EVERY_S = 0.1
 """Between two looks at something that only time brings."""
-_LOOKS_BEFORE_ALARM = 3
 
 _BYTES_PER_RECORD = 210
 """A trip with its key and headers, as it travels uncompressed."""
-_NARROW_SHARE = 0.3
-"""The far route gets this share of region a's rate in its busy stretches."""
-_SLOW_SHARE = 0.85
-"""The groups are held to this share of the flow in busy stretches, so that they have a lag."""
 _LEAST_PENDING_S = 3.0
 """The kill waits until so many seconds' worth of region a's busy rate is pending: it must not have come by then."""
-_LEAST_LAG_OFFSETS = 200
+
+
+class _Squeeze(NamedTuple):
+    """How routes and groups are held back before the kill.
+
+    Attributes:
+        far_share: the far route gets this share of region a's rate in its busy stretches.
+        group_share: a group is held to this share of the flow in busy stretches, so that it has a lag.
+        least_lag_s: the kill waits until each group has so many seconds' worth to read.
+    """
+
+    far_share: float
+    group_share: float
+    least_lag_s: float
+
+
+_USUAL = _Squeeze(far_share=0.3, group_share=0.85, least_lag_s=0.3)
+_WITHOUT_REPLICATOR = _Squeeze(far_share=0.2, group_share=0.6, least_lag_s=10.0)
+"""Nothing new comes to region b until the replicator is back, so that groups that move need something to read there:
+more than their consumers have fetched and deliver until they hear of the move."""
+
+_FAILOVER = ("failover", "--region", "a", "--to", "b", "--execute", "--disaster")
+_FAILBACK = ("failback", "--region", "a", "--execute")
 
 
 class Scenario:
@@ -55,12 +74,16 @@ class Scenario:
 
     def __init__(self, options: DemoOptions, stack: Stack, journal: Journal, stage: Stage) -> None:
         self._options, self._stack, self._journal, self._stage = options, stack, journal, stage
-        self._failover = FailoverGroup("failover", stack, options.topic, options.directory / "failover")
-        self._plain = PlainGroup("plain", stack, options.topic, options.directory / "plain")
-        self._groups = (self._failover, self._plain)
+        topic, folder = options.topic, options.directory
+        self._followers = tuple(
+            FailoverGroup(name, stack, topic, folder / name, members=members)
+            for name, members in ((ONE_MEMBER, 1), (THREE_MEMBERS, 3))
+        )
+        self._groups = (*self._followers, PlainGroup(PLAIN, stack, topic, folder / PLAIN))
         self._producers = [self._producer(region) for region in ("a", "b")]
         self._link = NarrowLink(stack.bootstrap("regional-a"), FAR_READER)
-        self._moved_at_ms: dict[str, list[int]] = {group.name: [] for group in self._groups}
+        self._commands = Commands(stack.config_path, folder / "commands.err")
+        self._commanded_at_ms: list[int] = []
 
     def run(self) -> tuple[Facts, Logs]:
         """Play it; returns what the verdict needs.
@@ -68,63 +91,76 @@ class Scenario:
         Raises:
             WorkerError, DevstackError: something that the demonstration needs did not work.
         """
-        options = self._options
+        options, step = self._options, self._journal.step
         with ExitStack() as clean_up:
             for worker in self._producers:
                 clean_up.callback(worker.kill)
             for group in self._groups:
                 clean_up.callback(group.kill)
-            gauges = clean_up.enter_context(
-                Gauges(
+            names = tuple(group.name for group in self._groups)
+            gauges = clean_up.enter_context(Gauges(self._stack, options.topic, options.partitions, names))
+            outage = clean_up.enter_context(
+                Outage(
                     self._stack,
-                    options.topic,
-                    options.partitions,
-                    tuple(group.name for group in self._groups),
+                    region="a",
+                    other="b",
+                    topic=options.topic,
+                    partitions=options.partitions,
+                    replicator_dies=options.replicator_dies,
                 )
             )
-            with self._journal.step(
-                f"a backlog of {options.backlog_records:,} trips arrives in regions a and b"
-            ):
+            with step(f"a backlog of {options.backlog_records:,} trips arrives in regions a and b"):
                 self._begin(gauges)
-            with self._journal.step("two groups read aggregate-a"):
+            with step("three groups read aggregate-a"):
                 self._read_backlog(gauges)
-            with self._journal.step("trips go on, and the route from a to b falls behind"):
+            with step("trips go on, and the route from a to b falls behind"):
                 self._fall_behind(gauges)
-            with self._journal.step("aggregate-a is killed; both groups go on in region b"):
-                lag_at_kill, ends = self._fail_over(gauges)
-            with self._journal.step(f"they read in region b for {_IN_B_S:.0f} s"):
-                self._watch(_IN_B_S / 2)
-                self._link.widen()
-                self._watch(_IN_B_S / 2)
-            with self._journal.step("aggregate-a returns and catches up"):
-                self._return(gauges)
-            with self._journal.step("both groups go back to region a"):
-                self._fail_back(gauges)
-            with self._journal.step("producers stop, everybody drains"):
+            lag_at_kill = {
+                group.name: lag_of(group, gauges.clusters["aggregate-a"]) for group in self._groups
+            }
+            with step(f"SIGKILL for region a: {outage.victims}"):
+                self._lose_region(outage, gauges)
+            with step(f"parallax {' '.join(_FAILOVER)}"):
+                ends = self._ends_of_b()
+                self._move(_FAILOVER, to="b", cluster_lives=False)
+            outage.restart_replicator()
+            with step(self._reading_in_b):
+                self._read_in_b(gauges)
+            with step("region a returns and catches up"):
+                self._return(gauges, outage)
+            with step(f"parallax {' '.join(_FAILBACK)}"):
+                self._move(_FAILBACK, to="a", cluster_lives=True)
+                gauges.face("b")
+            with step("producers stop, everybody drains"):
                 acked, logs = self._drain()
             facts = Facts(
                 acked_records=acked,
                 folders={group.name: group.folder for group in self._groups},
-                moved_at_ms=self._moved_at_ms,
+                acknowledged=self._acknowledged,
+                commanded_at_ms=self._commanded_at_ms,
                 ends_at_failover=ends,
+                ends_at_return=outage.ends_at_return,
+                returned_at_ms=outage.returned_at_ms,
+                uncertain=outage.uncertain,
                 lag_at_kill=lag_at_kill,
-                skipped_records=self._failover.skipped_records,
-                pending_records=self._failover.pending_at_move(1),
+                skipped_records=sum(group.skipped_records for group in self._followers),
             )
             return facts, logs
 
     def _producer(self, region: str) -> Worker:
         options = self._options
         arguments = ["produce", "--bootstrap-servers", self._stack.bootstrap(f"regional-{region}")]
-        arguments += [
-            "--topic",
-            options.topic,
-            "--region",
-            region,
-            "--plan",
-            options.plan_of(region).to_json(),
-        ]
+        arguments += ["--topic", options.topic, "--region", region]
+        arguments += ["--plan", options.plan_of(region).to_json()]
+        if region == "a":
+            arguments += ["--acked", str(self._acknowledged)]
         return Worker(f"producer-{region}", arguments, options.directory / f"producer-{region}.err")
+
+    @property
+    def _acknowledged(self) -> Path:
+        return self._options.directory / "producer-a" / "acknowledged.log"
+
+    # --- the steps ----------------------------------------------------------------------------------------
 
     def _begin(self, gauges: Gauges) -> None:
         options = self._options
@@ -153,93 +189,93 @@ class Scenario:
         )
 
     def _fall_behind(self, gauges: Gauges) -> None:
-        busy_per_s_of_a = 2 * self._options.per_s_of_a
-        self._link.narrow(int(busy_per_s_of_a * _NARROW_SHARE * _BYTES_PER_RECORD))
-        flow = busy_per_s_of_a + self._options.per_s - self._options.per_s_of_a
+        options = self._options
+        busy_per_s_of_a = 2 * options.per_s_of_a
+        squeeze = _WITHOUT_REPLICATOR if options.replicator_dies else _USUAL
+        self._link.narrow(int(busy_per_s_of_a * squeeze.far_share * _BYTES_PER_RECORD))
+        flow = busy_per_s_of_a + options.per_s - options.per_s_of_a
+        per_s = flow * squeeze.group_share
         for group in self._groups:
-            group.limit(flow * _SLOW_SHARE)
+            group.limit(per_s)
 
         def behind() -> bool:
             lags = [lag_of(group, gauges.clusters["aggregate-a"]) for group in self._groups]
             pending = [gauges.groups[group.name].pending_records for group in self._groups]
-            return min(lags) >= _LEAST_LAG_OFFSETS and min(pending) >= busy_per_s_of_a * _LEAST_PENDING_S
+            return (
+                min(lags) >= per_s * squeeze.least_lag_s
+                and min(pending) >= busy_per_s_of_a * _LEAST_PENDING_S
+            )
 
         self._until(behind, _BEHIND_S, f"the far route did not fall behind in {_BEHIND_S:.0f} s")
 
-    def _fail_over(self, gauges: Gauges) -> tuple[dict[str, int], dict[int, int]]:
-        aggregate_a = gauges.clusters["aggregate-a"]
-        lags = {group.name: lag_of(group, aggregate_a) for group in self._groups}
+    def _lose_region(self, outage: Outage, gauges: Gauges) -> None:
         pending = {group.name: gauges.groups[group.name].pending_records for group in self._groups}
-        self._note_move()
-        self._stack.kill("aggregate-a")
-        self._journal.remark(f"SIGKILL; lags {lags}, consumed but not in b yet {pending}")
-        self._await_death()
-        self._journal.remark("the operator sees that aggregate-a is gone, and orders the failover")
+        outage.strike()
+        self._journal.remark(f"consumed but not in b yet: {_listed(pending)}")
+        outage.await_alarm()
+        self._journal.remark("the operator sees that region a is gone")
+
+    def _ends_of_b(self) -> Mapping[int, int]:
+        return end_offsets("aggregate-b", self._stack.bootstrap("aggregate-b"), self._options.topic)
+
+    def _move(self, command: tuple[str, ...], *, to: str, cluster_lives: bool) -> None:
+        """Move all groups by a command, doing for them what each needs of its operator."""
         for group in self._groups:
-            group.fail_over("b")
-        bootstrap = self._stack.bootstrap("aggregate-b")
-        ends = end_offsets("aggregate-b", bootstrap, self._options.topic)
+            group.leave(cluster_lives=cluster_lives)
+        self._journal.remark(f"with PARALLAX_CONFIG={shortest(self._stack.config_path)}")
+        self._commanded_at_ms.append(int(time.time() * 1_000))
+        for result in self._commands.run(*command):
+            plan = result["plan"] or {}
+            self._journal.remark(
+                f"{result['group']}: {result['ending']} in {result['took_ms'] / 1_000:.1f} s; pending "
+                f"{plan.get('pending_records', 0):,}; a plain client reads {plan.get('redelivery_records', 0):,} again"
+            )
         for group in self._groups:
-            group.await_move()
-            self._journal.remark(f"{group.name} reads in region b")
+            group.arrive(to)
+        for group in self._groups:
+            group.await_arrival()
+            self._journal.remark(f"{group.name} reads in region {to}")
+
+    @property
+    def _reading_in_b(self) -> str:
+        if self._options.replicator_dies:
+            return "the replicator is started again, without region a; the groups read in region b"
+        return f"the groups read in region b for {_IN_B_S:.0f} s"
+
+    def _read_in_b(self, gauges: Gauges) -> None:
         gauges.face("a")
-        return lags, ends
-
-    def _await_death(self) -> None:
-        """What an operator's monitor does: look a few times before it raises the alarm."""
-        host, port = self._stack.bootstrap("aggregate-a").split(",")[0].rsplit(":", 1)
-        failed = 0
-        while failed < _LOOKS_BEFORE_ALARM:
-            try:
-                socket.create_connection((host, int(port)), timeout=1).close()
-                failed = 0
-            except OSError:
-                failed += 1
-            time.sleep(_LOOK_EVERY_S)
-
-    def _return(self, gauges: Gauges) -> None:
-        self._stack.start("aggregate-a")
         for group in self._groups:
             group.limit(None)
+        ends = total(self._ends_of_b())
+        self._until(
+            lambda: total(gauges.clusters["aggregate-b"].ends) > ends,
+            _FLOW_S,
+            f"nothing new came to aggregate-b in {_FLOW_S:.0f} s",
+        )
+        delivered = [group.delivered for group in self._groups]
+        self._until(
+            lambda: all(
+                group.delivered > before for group, before in zip(self._groups, delivered, strict=True)
+            ),
+            _FLOW_S,
+            f"a group got nothing of what came to aggregate-b in {_FLOW_S:.0f} s",
+        )
+        until = time.monotonic() + _IN_B_S
+        self._until(lambda: time.monotonic() >= until, 2 * _IN_B_S, "time stood still")
+
+    def _return(self, gauges: Gauges, outage: Outage) -> None:
+        outage.end()
+        self._link.widen()
+        outage.await_replicator()
 
         def caught_up() -> bool:
             answers = [gauges.groups[group.name] for group in self._groups]
-            return all(gauge.answer is not None and not gauge.pending_records for gauge in answers)
+            return all(
+                gauge.answer is not None and not gauge.problem and not gauge.pending_records
+                for gauge in answers
+            )
 
         self._until(caught_up, _CAUGHT_UP_S, f"aggregate-a has not caught up in {_CAUGHT_UP_S:.0f} s")
-
-    def _fail_back(self, gauges: Gauges) -> None:
-        self._note_move("failover")
-        self._failover.fail_over("a")
-        self._failover.await_move()
-        self._journal.remark("failover reads in region a")
-        self._note_move("plain")
-        self._plain.stop()
-        took_s = self._await_published(gauges)
-        self._plain.go_back("a")
-        self._plain.await_move()
-        self._journal.remark(
-            f"plain reads in region a; its offsets were published {took_s:.1f} s after it stopped"
-        )
-        gauges.face("b")
-
-    def _await_published(self, gauges: Gauges) -> float:
-        """Wait until the stopped group's committed offsets in a are what the offset service answers, or better."""
-        due: dict[int, int] = {}
-
-        def published() -> bool:
-            if not due:
-                try:
-                    answer = gauges.ask(self._plain.name, origin="b", to="a")
-                except ParallaxError:
-                    return False
-                due.update({item.partition: item.resume_offset for item in answer.offsets})
-            found = self._plain.published("a", self._options.partitions)
-            return bool(due) and all(found.get(number, -1) >= offset for number, offset in due.items())
-
-        return wait_until(
-            published, _PUBLISHED_S, f"the plain group's offsets were not published in {_PUBLISHED_S:.0f} s"
-        )
 
     def _drain(self) -> tuple[int, Logs]:
         acked = 0
@@ -262,6 +298,8 @@ class Scenario:
             group.stop()
         return acked, logs
 
+    # --- waiting ------------------------------------------------------------------------------------------
+
     def _until_quiet(self, give_up_at: float) -> None:
         """Wait until no consumer has delivered anything for a while."""
         seen, since = -1, time.monotonic()
@@ -271,12 +309,6 @@ class Scenario:
                 seen, since = now, time.monotonic()
             for group in self._groups:
                 group.check()
-            time.sleep(_LOOK_EVERY_S)
-
-    def _watch(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self._check()
             time.sleep(_LOOK_EVERY_S)
 
     def _until(self, reached: Callable[[], bool], within_s: float, otherwise: str) -> None:
@@ -294,7 +326,6 @@ class Scenario:
         for group in self._groups:
             group.check()
 
-    def _note_move(self, *groups: str) -> None:
-        now_ms = int(time.time() * 1_000)
-        for group in groups or tuple(self._moved_at_ms):
-            self._moved_at_ms[group].append(now_ms)
+
+def _listed(figures: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {figure:,}" for name, figure in figures.items())

@@ -26,6 +26,7 @@ def _arguments() -> argparse.Namespace:
     producing.add_argument("--bootstrap-servers", required=True)
     producing.add_argument("--region", required=True)
     producing.add_argument("--plan", required=True, type=Plan.from_json)
+    producing.add_argument("--acked", type=Path)
     reading = argparse.ArgumentParser(add_help=False)
     reading.add_argument("--group", required=True)
     reading.add_argument("--log", required=True, type=Path)
@@ -56,6 +57,7 @@ def main() -> int:
                 region=arguments.region,
                 plan=arguments.plan,
                 channel=channel,
+                acked=arguments.acked,
             )
         elif arguments.role == "consume":
             consume_plainly(

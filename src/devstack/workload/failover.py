@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEve
 from parallax.domain.errors import ParallaxError
 from parallax.runtime.config import load
 
+_BACK_AGAIN = {"reconnect.backoff.max.ms": 1_000}
+"""A cluster that was away is found a second after its return, not ten."""
 _FOLLOWING = {"enable.auto.commit": True, "auto.commit.interval.ms": 500}
 """A move may begin at any time, and then the consumer itself commits before it leaves."""
 
@@ -29,14 +31,11 @@ class _Member:
         config: the file that tells where clusters and offset services are.
         region: where to begin.
         group: the consumer group; without ``follow`` this is its only member.
-        topic: what to subscribe to.
         follow: go where the group is recorded as primary, instead of where commands say.
         channel: gets `assigned`, `moved` and whatever else the consumer tells.
     """
 
-    def __init__(
-        self, config: Path, region: str, group: str, topic: str, *, follow: bool, channel: Channel
-    ) -> None:
+    def __init__(self, config: Path, region: str, group: str, *, follow: bool, channel: Channel) -> None:
         regions = load(config).regions
         committing = _FOLLOWING if follow else {"enable.auto.commit": False}
         self._follow = follow
@@ -44,7 +43,7 @@ class _Member:
         self._region, self._stage = region, 0
         self._skipped = {0: 0}
         self.consumer = FailoverConsumer(
-            {"group.id": group, "client.id": f"{group}-member", "log_level": 3, **committing},
+            {"group.id": group, "client.id": f"{group}-member", "log_level": 3, **_BACK_AGAIN, **committing},
             clusters={
                 name: section.aggregate.bootstrap_servers
                 for name, section in regions.items()
@@ -59,7 +58,12 @@ class _Member:
             on_event=self._on_event,
             follow_primary=follow,
         )
-        self.consumer.subscribe([topic], on_assign=self._on_assign)
+
+    def subscribe(self, topic: str, revoked: Callable[[], None]) -> None:
+        """Join the group; ``revoked`` is called when partitions go to other members, or the group to another region."""
+        self.consumer.subscribe(
+            [topic], on_assign=self._on_assign, on_revoke=lambda _consumer, _partitions: revoked()
+        )
 
     def where(self) -> tuple[int, str]:
         """How many moves were made, and which cluster is read."""
@@ -121,7 +125,7 @@ def consume_with_failover(
     """
     # Standard output belongs to the parent.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    member = _Member(config, region, group, topic, follow=follow, channel=channel)
+    member = _Member(config, region, group, follow=follow, channel=channel)
     with DeliveredLog(log) as delivered:
         loop = ConsumeLoop(
             member.consumer,
@@ -133,6 +137,7 @@ def consume_with_failover(
             obey=member.obey,
             also=member.also,
         )
+        member.subscribe(topic, loop.forget_positions)
         try:
             loop.run()
         except ParallaxError as error:

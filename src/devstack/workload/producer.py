@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
 from devstack.workload.channel import Channel
-from devstack.workload.events import trip_event
+from devstack.workload.delivered import DeliveredLog
+from devstack.workload.events import RecordId, record_id, trip_event
 from devstack.workload.plan import Phase, Plan
 
 _PAUSE_S = 0.01
@@ -43,12 +46,23 @@ class TripProducer:
         region: goes into every record.
         channel: hears `stop`, gets the counts.
         seed: makes places and fares repeatable.
+        acked: gets each acknowledged record, with its place and the time at which the producer was told.
     """
 
     def __init__(
-        self, *, bootstrap_servers: str, topic: str, region: str, plan: Plan, channel: Channel, seed: int = 1
+        self,
+        *,
+        bootstrap_servers: str,
+        topic: str,
+        region: str,
+        plan: Plan,
+        channel: Channel,
+        seed: int = 1,
+        acked: DeliveredLog | None = None,
     ) -> None:
         self._topic, self._region, self._plan, self._channel = topic, region, plan, channel
+        self._acked = acked
+        self._told: list[tuple[RecordId, int, int]] = []  # acknowledged, and not written down yet
         self._draw = Random(seed)  # noqa: S311 - places and fares, not secrets
         self._counts = _Counts()
         self._seq = plan.first_seq
@@ -59,6 +73,8 @@ class TripProducer:
             "client.id": f"trips-{region}",
             "enable.idempotence": True,
             "linger.ms": 20,
+            # A cluster that was away is used again a second after its return, not ten.
+            "reconnect.backoff.max.ms": 1_000,
             # Small batches, as the Java producer sends them: a broker that holds a reader back by a quota can.
             "batch.size": 16_384,
             "log_level": 3,
@@ -177,14 +193,22 @@ class TripProducer:
                 break
         self._counts.sent += 1
 
-    def _on_delivery(self, error: Any, _message: Any) -> None:
-        if error is None:
-            self._counts.acked += 1
-        else:
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
             self._counts.failed.append(str(error))
+            return
+        self._counts.acked += 1
+        if self._acked is not None:
+            self._told.append((record_id(message.value()), message.partition(), message.offset()))
+
+    def _write_acked(self) -> None:
+        if self._acked is not None and self._told:
+            self._acked.write(0, f"regional-{self._region}", self._told)
+            self._told.clear()
 
     def _look_around(self) -> None:
         self._producer.poll(0)
+        self._write_acked()
         if self._counts.failed:
             raise ProduceError(
                 f"{len(self._counts.failed)} records were not acknowledged, first: {self._counts.failed[0]}"
@@ -198,6 +222,7 @@ class TripProducer:
 
     def _flush(self) -> None:
         left = self._producer.flush(_FLUSH_S)
+        self._write_acked()
         if left or self._counts.failed:
             raise ProduceError(
                 f"{left} records are unacknowledged, {len(self._counts.failed)} failed: {self._counts.failed[:1]}"
@@ -213,15 +238,29 @@ class TripProducer:
         }
 
 
-def produce(*, bootstrap_servers: str, topic: str, region: str, plan: Plan, channel: Channel) -> None:
-    """Send a plan's records.
+def produce(
+    *,
+    bootstrap_servers: str,
+    topic: str,
+    region: str,
+    plan: Plan,
+    channel: Channel,
+    acked: Path | None = None,
+) -> None:
+    """Send a plan's records; ``acked``: a file that tells which ones were acknowledged, and when.
 
     Raises:
         ProduceError: records were not acknowledged.
     """
     try:
-        TripProducer(
-            bootstrap_servers=bootstrap_servers, topic=topic, region=region, plan=plan, channel=channel
-        ).run()
+        with ExitStack() as files:
+            TripProducer(
+                bootstrap_servers=bootstrap_servers,
+                topic=topic,
+                region=region,
+                plan=plan,
+                channel=channel,
+                acked=None if acked is None else files.enter_context(DeliveredLog(acked)),
+            ).run()
     except KafkaException as error:
         raise ProduceError(f"{bootstrap_servers}: {error}") from error
