@@ -20,6 +20,7 @@ from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.pb import primaries_pb2
 from offsetsvc.primary_convert import primaries_to_pb, primary_to_pb
 from offsetsvc.service import OffsetService
+from offsetsvc.timestamp_convert import policy_from_pb
 from parallax.adapters.memory.operations import MemoryOperationJournal
 from parallax.domain.errors import ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
@@ -53,6 +54,7 @@ class DirectClient:
         origin: pb.Place,
         positions: Sequence[pb.PartitionPosition] = (),
         topics: Sequence[str] = (),
+        by_timestamp: pb.TimestampPolicy | None = None,
     ) -> pb.GetGroupFailoverOffsetsResponse:
         self._begin("offsets")
         own = {
@@ -66,6 +68,7 @@ class DirectClient:
             ClusterName(to.cluster),
             positions={**older, **own},
             topics=tuple(TopicName(topic) for topic in topics),
+            by_timestamp=policy_from_pb(pb.GetGroupFailoverOffsetsRequest(by_timestamp=by_timestamp)),
         )
         return group_to_pb(self.service.failover_offsets(request, Deadline.after_ms(_BUDGET_MS)))
 

@@ -230,6 +230,8 @@ class FakeService:
         self.closed = False
         self.topic_ids: dict[str, str] = {}
         self.primary: primaries_pb2.Primary | None = None
+        self.knows_rows = True
+        """False: the index is empty, so that every answer is the log start."""
 
     def get_primary(self, group: str, *, timeout_ms: float | None = None) -> primaries_pb2.Primary:
         assert timeout_ms is not None
@@ -263,7 +265,7 @@ class FakeService:
         return pb.GetGroupFailoverOffsetsResponse(offsets=offsets, outcome=pb.OK)
 
     def _answer(self, group: str, origin: str, to: str, key: Key, commit: int) -> pb.FailoverOffset:
-        vector = self.consumed(origin, key, commit)
+        vector = self.consumed(origin, key, commit) if self.knows_rows else {}
         log = list(self.clusters[to].logs[key])
         resume = next((offset for offset, record in enumerate(log) if is_new(record, vector)), len(log))
         there = vector_of(log)
@@ -277,6 +279,8 @@ class FakeService:
             pending_records=pending,
             progress=[pb.SourceProgress(region=r, source_next_offset=n) for r, n in sorted(vector.items())],
         )
+        if not self.knows_rows:
+            answer.outcome = pb.EARLIEST_FALLBACK
         answer.to.topic_id = f"{to}-id"
         answer.to.high_watermark = len(log)
         side: pb.ClusterPosition = getattr(answer, "from")

@@ -30,7 +30,15 @@ from parallax.domain.ids import (
 )
 from parallax.domain.resume import LogRange
 from parallax.domain.run import LostRange, Run, watermark
-from parallax.ports import GroupCommit, GroupState, LineageRecord, RowBatch, RowPage, TopicInfo
+from parallax.ports import (
+    GroupCommit,
+    GroupState,
+    LineageRecord,
+    PositionTime,
+    RowBatch,
+    RowPage,
+    TopicInfo,
+)
 from parallax.runtime.config import Config
 
 TOPIC = TopicName("trips")
@@ -41,14 +49,19 @@ Record = tuple[RegionName, int]
 """Source region and source record offset."""
 
 
+class Control(int):
+    """The time of a control record, which ends a transaction: the broker's, when it wrote it."""
+
+
 @dataclass
 class FakeCluster:
-    """A `ClusterReader` whose answers tests set; it may be away."""
+    """A `ClusterReader` whose answers tests set; it may be away. ``times`` are the records'."""
 
     cluster: ClusterName
     infos: dict[TopicName, TopicInfo] = field(default_factory=dict)
     ranges: dict[TopicPartition, LogRange] = field(default_factory=dict)
     commits: dict[GroupName, dict[TopicPartition, GroupCommit]] = field(default_factory=dict)
+    times: dict[TopicPartition, Sequence[int]] = field(default_factory=dict)
     away: bool = False
     asked: int = 0
 
@@ -64,6 +77,31 @@ class FakeCluster:
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         self._answer()
         return {item: self.ranges[item] for item in partitions if item in self.ranges}
+
+    def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
+        self._answer()
+        log = self.ranges.get(partition)
+        if log is None or not log.low_watermark <= position <= log.high_watermark:
+            return None
+        times = [None if isinstance(at_ms, Control) else at_ms for at_ms in self.times[partition]]
+        above = [at_ms for at_ms in times[position:] if at_ms is not None]
+        below = [at_ms for at_ms in times[log.low_watermark : position] if at_ms is not None]
+        return PositionTime(above[0] if above else below[-1], not above) if above or below else None
+
+    def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> TargetOffset | None:
+        self._answer()
+        log = self.ranges.get(partition)
+        if log is None:
+            return None
+        for offset in range(log.low_watermark, log.high_watermark):
+            if self.times[partition][offset] >= timestamp_ms:  # brokers count control records, too
+                return TargetOffset(offset)
+        return log.high_watermark
+
+    def lay(self, partition: TopicPartition, times: Sequence[int], low: int = 0) -> None:
+        """A log of records of these times, of which retention took those below ``low``."""
+        self.times[partition] = times
+        self.ranges[partition] = LogRange(TargetOffset(low), TargetOffset(len(times)))
 
     def groups(self) -> Sequence[GroupState]:
         self._answer()

@@ -16,6 +16,7 @@ from parallax.domain.ids import (
     TopicPartition,
     region_of,
 )
+from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment
 from syncjob.asking import answer_from_pb
 from syncjob.facts import Answer
@@ -73,6 +74,9 @@ class PartitionFacts:
         origin_indexed_to: the index tells of all records of the origin below; None: some source has no row.
         origin_answers: whether the origin's cluster told its log's end.
         skips_cut: more skip ranges exist than the answer holds.
+        redelivery_records: what a plain client reads again; None: record timestamps decided, so that it can't be known.
+        redelivery_at_most_offsets: then, the most of what the target holds now.
+        timestamp_problem: why record timestamps, though asked for, could not decide; empty otherwise.
     """
 
     answer: Answer
@@ -81,11 +85,13 @@ class PartitionFacts:
     origin_indexed_to: int | None
     origin_answers: bool
     pending_records: int
-    redelivery_records: int
+    redelivery_records: int | None
     freshness_ms: int | None
     lost: tuple[LostSource, ...] = ()
     skips_cut: bool = False
     explanation: str = ""
+    redelivery_at_most_offsets: int | None = None
+    timestamp_problem: str = ""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -94,9 +100,12 @@ class PartitionFacts:
 
     @property
     def settled(self) -> bool:
-        """Whether asking again later can't give a better answer: all that was consumed is at the target."""
+        """Whether asking again later can't give a better answer: all that was consumed is at the target.
+
+        Where record timestamps decided, the operator has chosen not to wait for rows.
+        """
         position = self.answer.origin_next_offset
-        if position is None:
+        if position is None or Outcome.BY_TIMESTAMP in self.answer.notes:
             return True
         indexed = self.origin_indexed_to is not None and self.origin_indexed_to >= position
         return indexed and self.pending_records == 0
@@ -138,7 +147,7 @@ def origin_positions(partitions: Iterable[PartitionFacts]) -> dict[TopicPartitio
 
 
 def _fact(offset: pb.FailoverOffset) -> PartitionFacts:
-    origin = getattr(offset, "from")
+    origin, by_time = getattr(offset, "from"), offset.by_timestamp
     return PartitionFacts(
         answer=answer_from_pb(offset),
         basis=origin.basis,
@@ -146,7 +155,7 @@ def _fact(offset: pb.FailoverOffset) -> PartitionFacts:
         origin_indexed_to=origin.indexed_to if origin.HasField("indexed_to") else None,
         origin_answers=origin.HasField("high_watermark"),
         pending_records=offset.pending_records,
-        redelivery_records=offset.redelivery_records,
+        redelivery_records=offset.redelivery_records if offset.HasField("redelivery_records") else None,
         freshness_ms=offset.freshness_ms if offset.HasField("freshness_ms") else None,
         lost=tuple(
             LostSource(RegionName(source.region), gap.start, gap.end)
@@ -155,4 +164,8 @@ def _fact(offset: pb.FailoverOffset) -> PartitionFacts:
         ),
         skips_cut=offset.HasField("skip_ranges_continue_at"),
         explanation=offset.explanation,
+        redelivery_at_most_offsets=by_time.redelivery_at_most_offsets
+        if by_time.HasField("redelivery_at_most_offsets")
+        else None,
+        timestamp_problem=by_time.problem,
     )

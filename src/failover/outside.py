@@ -50,6 +50,7 @@ class Outside:
         wait: waits so many seconds.
         clock: a monotonic clock, in seconds.
         stop: set to end moves before their next step.
+        by_timestamp: the operator's choice where no row proves anything; None: the log start.
     """
 
     client: OffsetClient
@@ -60,6 +61,7 @@ class Outside:
     wait: Callable[[float], object] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: threading.Event = field(default_factory=threading.Event)
+    by_timestamp: pb.TimestampPolicy | None = None
     _members: dict[ClusterName, Membership] = field(default_factory=dict)
     _away: dict[ClusterName, float] = field(default_factory=dict)
 
@@ -153,6 +155,7 @@ class Outside:
             move.group,
             origin=at_cluster(move.origin),
             to=at_cluster(move.target),
+            by_timestamp=self.by_timestamp,
         )
         own = [
             pb.PartitionPosition(topic=item.topic, partition=item.partition, next_offset=next_offset)

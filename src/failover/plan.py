@@ -24,7 +24,8 @@ class PartitionPlan:
         resume_offset: where it goes on at the target.
         skip_ranges, skip_records: consumed records above it; a FailoverConsumer passes them over.
         pending_records: consumed, and not at the target yet.
-        redelivery_records: what a plain client reads again.
+        redelivery_records: what a plain client reads again; None: can't be known.
+        redelivery_at_most_offsets: then, the most of what the target holds now.
         settled: waiting gives no better answer.
         gaps: what would never be delivered, one sentence each.
         unknown: what can't be known, one sentence each.
@@ -38,11 +39,12 @@ class PartitionPlan:
     skip_ranges: int
     skip_records: int
     pending_records: int
-    redelivery_records: int
+    redelivery_records: int | None
     freshness_ms: int | None
     settled: bool
     gaps: tuple[str, ...]
     unknown: tuple[str, ...]
+    redelivery_at_most_offsets: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,11 @@ class MovePlan:
         return sum(item.pending_records for item in self.partitions)
 
     @property
-    def redelivery_records(self) -> int:
-        """Over all partitions, for plain clients."""
-        return sum(item.redelivery_records for item in self.partitions)
+    def redelivery_records(self) -> int | None:
+        """Over all partitions, for plain clients; None if that of some partition can't be known."""
+        counts = [item.redelivery_records for item in self.partitions]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     @property
     def freshness_ms(self) -> int | None:
@@ -161,6 +165,7 @@ def _partition(facts: MoveFacts, item: PartitionFacts) -> PartitionPlan:
         settled=item.settled,
         gaps=tuple(_gaps(facts, item)),
         unknown=tuple(_unknown(facts, item)),
+        redelivery_at_most_offsets=item.redelivery_at_most_offsets,
     )
 
 
@@ -213,6 +218,10 @@ def _unknown(facts: MoveFacts, item: PartitionFacts) -> Iterable[str]:
         )
     if item.freshness_ms is None:
         yield f"{name}: some source has no row at {facts.move.target}: how fresh the answer is can't be known"
+    if item.redelivery_at_most_offsets is not None:
+        yield f"{name}: {item.explanation}"
+    if item.timestamp_problem:
+        yield f"{name}: record timestamps could not decide: {item.timestamp_problem}"
     if item.skips_cut:
         yield f"{name}: there are more skip ranges than one answer holds"
     if item.basis == "policy":

@@ -10,6 +10,7 @@ from failover.facts import Kind, Move
 from failover.outside import Outside
 from failover.verify import Verifier
 from offsetsvc.client import OffsetClient
+from offsetsvc.pb import offsets_pb2 as pb
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain.errors import ConfigError
@@ -65,6 +66,7 @@ def open_outside(
     target: RegionName | None = None,
     origin: RegionName | None = None,
     lost: Collection[RegionName] = (),
+    by_timestamp: pb.TimestampPolicy | None = None,
 ) -> Iterator[Outside]:
     """Services, clusters and store by the configuration; each is asked only when it is needed.
 
@@ -73,13 +75,14 @@ def open_outside(
         target: the region whose service is asked first: after a disaster the one that lives.
         origin: the region whose service is asked last.
         lost: regions whose services are not asked.
+        by_timestamp: the operator's choice where no row proves anything; None: the log start.
 
     Raises:
         ConfigError: no service is configured, or a certificate can't be read.
     """
     client = _client(config, service_targets(config, first=target, last=origin, lost=lost))
     with CassandraStores(config.cassandra, config.index) as stores, client:
-        yield Outside(client, _writers(config), stores.groups, stores.operations)
+        yield Outside(client, _writers(config), stores.groups, stores.operations, by_timestamp=by_timestamp)
 
 
 @contextmanager

@@ -38,6 +38,49 @@ class Basis(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class TimestampPolicy:
+    """Where a source has no usable row, go by record timestamps instead of the log start.
+
+    Attributes:
+        margin_ms: how much older than the group's position an unconsumed record may be; None: as configured.
+        timestamp_ms: the time to go by instead of that of the group's position, milliseconds since the Unix epoch.
+    """
+
+    margin_ms: int | None = None
+    timestamp_ms: int | None = None
+
+
+class TimeBasis(Enum):
+    """Where the time came from by which a resume offset was looked for."""
+
+    CALLER = "caller"
+    POSITION = "position"
+    """The record at the group's position in the origin, or the first of its batch."""
+    BELOW = "below"
+    """The last record below the position: the origin holds nothing at or above it."""
+    NONE = "none"
+    """No time could be had, or none can be gone by: the log start holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByTimestamp:
+    """What became of a caller's wish for record timestamps where no row proves anything.
+
+    Attributes:
+        timestamp_ms: the time that was found, milliseconds since the Unix epoch; None with `TimeBasis.NONE`.
+        problem: with `TimeBasis.NONE`, why; empty otherwise.
+        redelivery_at_most_offsets: what of the records that the destination holds now can be read again at most: all from
+            the resume offset to its end. How many it will be can't be known. None with `TimeBasis.NONE`.
+    """
+
+    basis: TimeBasis
+    margin_ms: int
+    timestamp_ms: int | None = None
+    problem: str = ""
+    redelivery_at_most_offsets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """Where a group stands at the origin.
 
@@ -84,14 +127,15 @@ class SourceView:
     Attributes:
         proof: the origin's row that proves what was consumed; None: an earlier move, or nothing does.
         place: the destination's row that proves the position; None: none does, or it holds nothing back.
-        redelivery_records: consumed records above the resume offset, those still to arrive included.
+        redelivery_records: consumed records above the resume offset, those still to arrive included; None: timestamps
+            decided, so that it can't be known.
         freshness_ms: age of the source's newest row at the destination; None without one.
     """
 
     answer: SourceAnswer
     proof: Run | None
     place: Run | None
-    redelivery_records: int
+    redelivery_records: int | None
     freshness_ms: int | None
 
     @property
@@ -112,6 +156,7 @@ class FailoverAnswer:
         skip_ranges_continue_at: set when a limit cut them short.
         progress: the vector that the move leaves behind.
         nearest_checkpoint_offset: what the nearest-checkpoint rule would have said; None without rows.
+        by_timestamp: set where the caller asked for timestamps and a source has no usable row.
     """
 
     group: GroupName
@@ -127,6 +172,7 @@ class FailoverAnswer:
     skip_ranges_continue_at: TargetOffset | None
     progress: Mapping[SourceId, SourcePosition]
     nearest_checkpoint_offset: TargetOffset | None
+    by_timestamp: ByTimestamp | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -134,9 +180,11 @@ class FailoverAnswer:
         return gravest(self.notes)
 
     @property
-    def redelivery_records(self) -> int:
-        """Over all sources."""
-        return sum(view.redelivery_records for view in self.sources)
+    def redelivery_records(self) -> int | None:
+        """Over all sources; None if that of one can't be known."""
+        counts = [view.redelivery_records for view in self.sources]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     @property
     def pending_records(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsetsvc.answers import Basis, Commit
+from offsetsvc.answers import Basis, Commit, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.commits import Commits
 from offsetsvc.lineages import RouteTopic, TopicLineages, lineages_that_count, read_route
@@ -40,6 +40,7 @@ class FailoverRequest:
         positions: the caller's own next offsets at the origin.
         topics: only these; empty: all with a position.
         only: only this partition, which outweighs ``topics``.
+        by_timestamp: None: never.
     """
 
     group: GroupName
@@ -48,6 +49,7 @@ class FailoverRequest:
     positions: Mapping[TopicPartition, TargetOffset] = field(default_factory=dict)
     topics: tuple[TopicName, ...] = ()
     only: TopicPartition | None = None
+    by_timestamp: TimestampPolicy | None = None
 
 
 class Asking:
@@ -65,18 +67,18 @@ class Asking:
         self._index = index
         self._groups = groups
         self._request = request
-        self._origin = clusters.view(request.origin)
-        self._destination = clusters.view(request.destination)
+        self.origin = clusters.view(request.origin)
+        self.destination = clusters.view(request.destination)
         self._routes_in = config.routes_into(region_of(request.origin))
         self._routes_out = config.routes_into(region_of(request.destination))
-        self._commits = Commits(request.group, self._origin, request.destination, groups, request.positions)
+        self._commits = Commits(request.group, self.origin, request.destination, groups, request.positions)
         self._indexed: dict[tuple[Route, TopicName], RouteTopic] = {}
         self._progress: dict[TopicName, Mapping[int, Progress]] = {}
         self._logs: dict[ClusterName, Mapping[TopicPartition, LogRange]] = {}
 
     def of_clusters(self) -> list[Callable[[], object]]:
         """Reads that depend on nothing else; the views and `Commits` remember them."""
-        reads: list[Callable[[], object]] = [self._origin.topics, self._destination.topics]
+        reads: list[Callable[[], object]] = [self.origin.topics, self.destination.topics]
         only = self._request.only
         if only is None or only not in self._request.positions:
             reads.append(self._commits.read)
@@ -108,7 +110,7 @@ class Asking:
         """Reads about the partitions that are wanted."""
         partitions = [item for items in wanted.values() for item in items]
         reads: list[Callable[[], object]] = []
-        for view in (self._origin, self._destination):
+        for view in (self.origin, self.destination):
 
             def read_logs(view: ClusterView = view) -> None:
                 self._logs[view.cluster] = view.log_ranges(partitions)
@@ -135,8 +137,8 @@ class Asking:
             sides = [
                 (view, self._lineages(view, routes, topic))
                 for view, routes in (
-                    (self._origin, self._routes_in),
-                    (self._destination, self._routes_out),
+                    (self.origin, self._routes_in),
+                    (self.destination, self._routes_out),
                 )
             ]
             for partition in partitions:
@@ -159,7 +161,7 @@ class Asking:
         commit = self._commits.of(partition, origin.topic_id or None)
         if not destination.reachable and not destination.lineages.of(partition.partition):
             raise ClusterUnavailableError(
-                f"{self._destination.failure}; and the index knows nothing of {partition} there, so that it "
+                f"{self.destination.failure}; and the index knows nothing of {partition} there, so that it "
                 "can't answer in the cluster's place"
             )
         holds = (
@@ -214,9 +216,9 @@ class Asking:
 
     def _partition_count(self, topic: TopicName) -> int:
         """The larger count of both clusters; that of the index where neither can be asked."""
-        infos = [view.topics().get(topic) for view in (self._origin, self._destination)]
+        infos = [view.topics().get(topic) for view in (self.origin, self.destination)]
         counts = [info.partitions for info in infos if info is not None]
-        if self._origin.reachable and self._destination.reachable and counts:
+        if self.origin.reachable and self.destination.reachable and counts:
             return max(counts)
         routes = {*self._routes_in, *self._routes_out}
         indexed = [
@@ -229,12 +231,12 @@ class Asking:
         return max([*counts, *indexed])
 
     def _unknown_topic(self, topic: TopicName) -> str:
-        known = sorted({*self._origin.topics(), *self._destination.topics()})
-        away = [view.failure for view in (self._origin, self._destination) if view.failure is not None]
+        known = sorted({*self.origin.topics(), *self.destination.topics()})
+        away = [view.failure for view in (self.origin, self.destination) if view.failure is not None]
         listed = ", ".join(known[:_NAMED_TOPICS]) or "none"
         more = ", ..." if len(known) > _NAMED_TOPICS else ""
         unknown = (
-            f"topic {topic!r} is known neither to {self._origin.cluster} nor to {self._destination.cluster} "
+            f"topic {topic!r} is known neither to {self.origin.cluster} nor to {self.destination.cluster} "
             f"nor to the index; topics there: {listed}{more}"
         )
         return "; ".join([unknown, *away])

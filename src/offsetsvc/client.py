@@ -91,6 +91,7 @@ class OffsetClient(PrimaryCalls):
         origin: pb.Place | None = None,
         next_offset: int | None = None,
         leader_epoch: int | None = None,
+        by_timestamp: pb.TimestampPolicy | None = None,
         timeout_ms: float | None = None,
     ) -> pb.FailoverOffset:
         """Where one partition of a group resumes.
@@ -103,6 +104,7 @@ class OffsetClient(PrimaryCalls):
             origin: where it comes from; None: the only other aggregate cluster.
             next_offset: the caller's own position there; None: the group's committed offset.
             leader_epoch: what goes with ``next_offset``, where known.
+            by_timestamp: go by record timestamps instead of the log start where no row proves anything; None: never.
             timeout_ms: budget of the call with its retries.
         """
         request = pb.GetFailoverOffsetRequest(
@@ -112,6 +114,7 @@ class OffsetClient(PrimaryCalls):
             to=to,
             next_offset=next_offset,
             leader_epoch=leader_epoch,
+            by_timestamp=by_timestamp,
             **_from(origin),
         )
         return self._call("GetFailoverOffset", request, pb.FailoverOffset, timeout_ms)
@@ -125,6 +128,7 @@ class OffsetClient(PrimaryCalls):
         positions: Iterable[pb.PartitionPosition] = (),
         topics: Iterable[str] = (),
         record_move: bool = False,
+        by_timestamp: pb.TimestampPolicy | None = None,
         timeout_ms: float | None = None,
     ) -> pb.GetGroupFailoverOffsetsResponse:
         """Where every partition of a group resumes.
@@ -136,6 +140,7 @@ class OffsetClient(PrimaryCalls):
             positions: the caller's own positions there; other partitions use the group's committed offsets.
             topics: only these; none: all that the group committed on or that ``positions`` name.
             record_move: remember the answers as the group's progress at ``to``: it moves now.
+            by_timestamp: as in `get_failover_offset`.
             timeout_ms: budget of the call with its retries.
         """
         request = pb.GetGroupFailoverOffsetsRequest(
@@ -144,6 +149,7 @@ class OffsetClient(PrimaryCalls):
             positions=positions,
             topics=topics,
             record_move=record_move,
+            by_timestamp=by_timestamp,
             **_from(origin),
         )
         return self._call("GetGroupFailoverOffsets", request, pb.GetGroupFailoverOffsetsResponse, timeout_ms)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from parallax.domain.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
-from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
-from parallax.ports import ClusterReader, GroupCommit, TopicInfo
+from parallax.ports import ClusterReader, GroupCommit, PositionTime, TopicInfo
 
 T = TypeVar("T")
 
@@ -126,6 +126,14 @@ class ClusterView:
             if item.topic in topics and item.partition < topics[item.topic].partitions
         ]
         return self._ask(lambda reader: reader.log_ranges(present), {}) if present else {}
+
+    def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
+        """When a position is; None also if the cluster could not be asked."""
+        return self._ask(lambda reader: reader.time_at(partition, position), None)
+
+    def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> TargetOffset | None:
+        """The first offset of that time or later; None also if the cluster could not be asked."""
+        return self._ask(lambda reader: reader.offset_at(partition, timestamp_ms), None)
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         """The group's committed offsets."""

@@ -18,6 +18,7 @@ from offsetsvc.answers import (
     Translation,
 )
 from offsetsvc.pb import offsets_pb2 as pb
+from offsetsvc.timestamp_convert import by_timestamp_to_pb
 from parallax.domain.errors import InvalidNameError, InvalidOffsetError, UnknownPartitionError
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
@@ -171,6 +172,7 @@ def failover_to_pb(answer: FailoverAnswer) -> pb.FailoverOffset:
         freshness_ms=answer.freshness_ms,
         progress=progress_to_pb(answer.progress),
         nearest_checkpoint_offset=answer.nearest_checkpoint_offset,
+        by_timestamp=by_timestamp_to_pb(answer.by_timestamp),
         **sides,
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from offsetsvc.answers import Basis, FailoverAnswer
+from offsetsvc.answers import Basis, FailoverAnswer, TimeBasis
 from parallax.domain.outcome import Outcome
+from parallax.domain.resume import Via
 
 
 def explain(answer: FailoverAnswer) -> FailoverAnswer:
@@ -76,8 +77,26 @@ def _stale(answer: FailoverAnswer) -> str:
     )
 
 
+_FROM = {
+    TimeBasis.CALLER: "the caller's time",
+    TimeBasis.POSITION: "the time of the group's position in {origin}",
+    TimeBasis.BELOW: "the time of the last record in {origin}, all of which the group has consumed",
+}
+
+
 def _by_timestamp(answer: FailoverAnswer) -> str:
-    return f"No mapping exists for {answer.topic_partition}; record timestamps decided."
+    found = answer.by_timestamp
+    if found is None or found.timestamp_ms is None:
+        return "Record timestamps decided."
+    by_time = [view.answer.source.region for view in answer.sources if view.answer.via is Via.TIMESTAMP]
+    basis = _FROM[found.basis].format(origin=answer.origin.cluster)
+    return (
+        f"No usable row for {_list(by_time)} in {answer.destination.cluster}, so record timestamps decided, as asked: "
+        f"the first record there of {found.timestamp_ms - found.margin_ms} ms or later ({basis}, "
+        f"{found.timestamp_ms} ms, less a margin of {found.margin_ms} ms). Nothing is left out if no unconsumed record "
+        "is older than that; how many records are read again can't be known, of those there now at most "
+        f"{found.redelivery_at_most_offsets}."
+    )
 
 
 def _no_commit(answer: FailoverAnswer) -> str:
@@ -102,9 +121,11 @@ def _lineage_changed(answer: FailoverAnswer) -> str:
 
 
 def _earliest(answer: FailoverAnswer) -> str:
-    missing = [view.answer.source.region for view in answer.sources if view.answer.via.value == "log_start"]
+    missing = [view.answer.source.region for view in answer.sources if view.answer.via is Via.LOG_START]
     named = _list(missing) or "some source"
-    return f"No usable row for {named} in {answer.destination.cluster}: it counts from the log start."
+    asked = answer.by_timestamp
+    why = "" if asked is None else f" Record timestamps, as asked, can't be gone by: {asked.problem}."
+    return f"No usable row for {named} in {answer.destination.cluster}: it counts from the log start.{why}"
 
 
 def _trimmed(answer: FailoverAnswer) -> str:

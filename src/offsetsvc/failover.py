@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 
 from offsetsvc.answers import FailoverAnswer
 from offsetsvc.asking import Asking, FailoverRequest
+from offsetsvc.by_timestamp import Times
 from offsetsvc.clusters import Clusters
 from offsetsvc.concurrently import Concurrently
 from offsetsvc.partition_answer import answer_partition
@@ -70,11 +71,21 @@ class Failover:
         deadline.check("reading the index")
         tails = self._tails.read([view for question in questions for view in question.views])
         now_ms = self._now_ms()
-        return together.map(
+        answers = together.map(
             lambda question: answer_partition(self._index, tails, question, now_ms),
             questions,
             "reading the index",
         )
+        if request.by_timestamp is None:
+            return answers
+        margin_ms = request.by_timestamp.margin_ms
+        times = Times(
+            asking.origin,
+            asking.destination,
+            margin_ms=self._config.service.by_timestamp_margin_ms if margin_ms is None else margin_ms,
+            timestamp_ms=request.by_timestamp.timestamp_ms,
+        )
+        return together.map(times.instead_of_log_start, answers, "reading record timestamps")
 
 
 def _check_positions(positions: Mapping[TopicPartition, TargetOffset]) -> None:

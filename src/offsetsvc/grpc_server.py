@@ -21,6 +21,7 @@ from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.pb import offsets_pb2_grpc, primaries_pb2_grpc
 from offsetsvc.places import group_named
 from offsetsvc.service import OffsetService
+from offsetsvc.timestamp_convert import policy_from_pb
 from offsetsvc.watching import WatchRequest
 from parallax.domain.errors import ConfigError
 from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicId, TopicName
@@ -124,7 +125,14 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
             partition = convert.partition_from(request.topic, request.partition)
             origin, destination = self._move(request)
             own = {partition: TargetOffset(request.next_offset)} if request.HasField("next_offset") else {}
-            asked = FailoverRequest(group_named(request.group), origin, destination, own, only=partition)
+            asked = FailoverRequest(
+                group_named(request.group),
+                origin,
+                destination,
+                own,
+                only=partition,
+                by_timestamp=policy_from_pb(request),
+            )
             found = self._service.failover_offsets(asked, deadline)
             self._metrics.answered(found)
             return convert.failover_to_pb(found[0])
@@ -145,6 +153,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
                 destination,
                 {item.topic_partition: item.next_offset for item in positions},
                 tuple(dict.fromkeys(TopicName(topic) for topic in request.topics)),
+                by_timestamp=policy_from_pb(request),
             )
             found = self._service.failover_offsets(asked, deadline, record_move=request.record_move)
             self._metrics.answered(found)

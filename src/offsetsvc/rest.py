@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from offsetsvc import convert
+from offsetsvc.answers import TimestampPolicy
 from offsetsvc.asking import FailoverRequest
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb
@@ -21,6 +22,7 @@ from offsetsvc.rest_primaries import primaries_router
 from offsetsvc.rest_views import POSITIONS_SCHEMA, WATERMARKS_SCHEMA, positions_json, watermark_json
 from offsetsvc.service import OffsetService
 from offsetsvc.status import status_of
+from offsetsvc.timestamp_convert import timestamp_policy
 from parallax.domain.errors import InvalidNameError, NotFoundError, ParallaxError
 from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicName
 from parallax.runtime.deadline import Deadline
@@ -59,6 +61,30 @@ OriginText = Annotated[
     str | None,
     Query(alias="from", description="Where it comes from; absent: the only other aggregate cluster."),
 ]
+
+
+def _policy_of(
+    *,
+    by_timestamp: Annotated[
+        bool,
+        Query(
+            description="Where a source has no usable row, go by record timestamps instead of the log start."
+        ),
+    ] = False,
+    margin_ms: Annotated[
+        int | None,
+        Query(description="With by_timestamp: how much older than the position an unconsumed record may be."),
+    ] = None,
+    timestamp_ms: Annotated[
+        int | None,
+        Query(description="With by_timestamp: go by this time (Unix epoch) instead of the position's."),
+    ] = None,
+) -> TimestampPolicy | None:
+    """The caller's choice of record timestamps."""
+    return timestamp_policy(chosen=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms)
+
+
+ByTimestamp = Annotated[TimestampPolicy | None, Depends(_policy_of)]
 
 
 def create_app(service: OffsetService, metrics: ServiceMetrics) -> FastAPI:
@@ -104,12 +130,15 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         to: PlaceText,
         origin: OriginText = None,
         topic: Annotated[list[str] | None, Query(description="Only these topics; may be repeated.")] = None,
+        by_timestamp: ByTimestamp = None,
     ) -> Response:
         """Where every partition of a group resumes, with explanation."""
         with metrics.request("rest", "GetGroupFailoverOffsets"):
             source, destination = move(origin, to)
             topics = tuple(dict.fromkeys(TopicName(name) for name in topic or ()))
-            asked = FailoverRequest(group_named(group), source, destination, topics=topics)
+            asked = FailoverRequest(
+                group_named(group), source, destination, topics=topics, by_timestamp=by_timestamp
+            )
             found = service.failover_offsets(asked, deadline())
             metrics.answered(found)
             return json_answer(convert.group_to_pb(found))
@@ -127,13 +156,16 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         next_offset: Annotated[
             int | None, Query(description="The position to go by; absent: the group's committed offset.")
         ] = None,
+        by_timestamp: ByTimestamp = None,
     ) -> Response:
         """Where one partition of a group resumes, with explanation."""
         with metrics.request("rest", "GetFailoverOffset"):
             source, destination = move(origin, to)
             item = convert.partition_from(topic, partition)
             own = {} if next_offset is None else {item: TargetOffset(next_offset)}
-            asked = FailoverRequest(group_named(group), source, destination, own, only=item)
+            asked = FailoverRequest(
+                group_named(group), source, destination, own, only=item, by_timestamp=by_timestamp
+            )
             found = service.failover_offsets(asked, deadline())
             metrics.answered(found)
             return json_answer(convert.failover_to_pb(found[0]))

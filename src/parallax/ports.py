@@ -285,6 +285,19 @@ class GroupState:
     assigned: frozenset[TopicName] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class PositionTime:
+    """The timestamp of a position: that of the record there, or of the first record of its batch.
+
+    Attributes:
+        timestamp_ms: milliseconds since the Unix epoch.
+        below: no record lies at or above the position; the last one below it was taken.
+    """
+
+    timestamp_ms: int
+    below: bool
+
+
 class ClusterReader(Protocol):
     """What the services ask of one Kafka cluster; each call is bounded by the adapter's time-out."""
 
@@ -297,6 +310,15 @@ class ClusterReader(Protocol):
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Log start and **high watermark** (isolation level 0, never the last stable offset)."""
+
+    def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
+        """When the position is; None: it lies outside of the log, or no record there bears a timestamp."""
+
+    def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> TargetOffset | None:
+        """The first offset whose record is of that time or later, in the order of offsets; control records count.
+
+        The high watermark, as it was before the search, where there is none; None: there is no such partition.
+        """
 
     def groups(self) -> Sequence[GroupState]:
         """Every consumer group."""

@@ -33,6 +33,7 @@ from parallax.domain.errors import (
     UnknownRouteError,
     UnknownTopicError,
 )
+from parallax.domain.ids import TopicPartition
 from parallax.domain.outcome import Outcome
 
 CLOSED_PORT = "127.0.0.1:1"
@@ -81,6 +82,30 @@ def test_a_partition_is_answered(client: OffsetClient) -> None:
     assert not answer.HasField("complete_to")
     assert {part.region: part.consumed_next_offset for part in answer.sources} == {"a": 6, "b": 6}
     assert {run.cluster for run in answer.sources[0].runs} == {"aggregate-a", "aggregate-b"}
+
+
+def test_timestamps_decide_where_the_caller_chose_them() -> None:
+    world = World()
+    for region in ("a", "b"):
+        world.cluster(region).lay(TopicPartition(TOPIC, 0), [1_000, 2_000, 3_000])
+    world.commit("a", 2)
+    policy, to = pb.TimestampPolicy(margin_ms=1_000), at_region("b")
+    with serving(world) as served, served.client() as client:
+        answers = [
+            client.get_failover_offset(GROUP, TOPIC, 0, to=to, by_timestamp=policy),
+            *client.get_group_failover_offsets(GROUP, to=to, by_timestamp=policy).offsets,
+        ]
+        unasked = client.get_failover_offset(GROUP, TOPIC, 0, to=to)
+        negative = pb.TimestampPolicy(margin_ms=-1)
+        with pytest.raises(InvalidOffsetError, match="margin_ms -1"):
+            client.get_failover_offset(GROUP, TOPIC, 0, to=to, by_timestamp=negative)
+
+    for answer in answers:
+        assert (answer.outcome, answer.resume_offset) == (pb.BY_TIMESTAMP, 1)
+        assert not answer.HasField("redelivery_records")
+        assert answer.by_timestamp.redelivery_at_most_offsets == 2
+    assert (unasked.outcome, unasked.resume_offset) == (pb.EARLIEST_FALLBACK, 0)
+    assert not unasked.HasField("by_timestamp")
 
 
 def test_the_origin_may_be_left_out_where_there_is_one(client: OffsetClient) -> None:

@@ -12,6 +12,7 @@ from tests.offset_world import GROUP, TOPIC, World
 
 from offsetsvc.pb import offsets_pb2 as pb
 from parallax.domain.errors import StoreUnavailableError
+from parallax.domain.ids import TopicPartition
 
 PARTITION = f"/topics/{TOPIC}/partitions/0"
 
@@ -53,6 +54,35 @@ def test_failover_offset_by_a_position(http: httpx.Client) -> None:
     answer = _json(http.get(f"/v1/groups/{GROUP}{PARTITION}/failover-offset", params=params))
 
     assert (answer["resume_offset"], answer["from"]["basis"]) == (4, "caller")
+
+
+def test_failover_offset_by_timestamp() -> None:
+    made = World()
+    for name, region in (("a", made.cluster("a")), ("b", made.cluster("b"))):
+        region.lay(TopicPartition(TOPIC, 0), [1_000, 2_000, 3_000] if name == "a" else [1_000, 1_800, 3_000])
+    made.commit("a", 1)
+    one = f"/v1/groups/{GROUP}{PARTITION}/failover-offset"
+    params = {"to": "b", "by_timestamp": True, "margin_ms": 200}
+    with serving(made) as served, served.http() as client:
+        plain = _json(client.get(one, params={"to": "b"}))
+        answers = [
+            _json(client.get(one, params=params)),
+            *_json(client.get(f"/v1/groups/{GROUP}/failover-offsets", params=params))["offsets"],
+        ]
+        refused = client.get(one, params={"to": "b", "margin_ms": 200})
+
+    assert (plain["outcome"], plain["by_timestamp"]) == ("EARLIEST_FALLBACK", None)
+    for answer in answers:
+        assert (answer["outcome"], answer["resume_offset"]) == ("BY_TIMESTAMP", 1)
+        assert answer["redelivery_records"] is None
+        assert answer["by_timestamp"] == {
+            "basis": "position",
+            "margin_ms": 200,
+            "timestamp_ms": 2_000,
+            "problem": "",
+            "redelivery_at_most_offsets": 2,
+        }
+    assert (refused.status_code, refused.json()["code"]) == (400, "INVALID_NAME")
 
 
 def test_failover_offsets_of_a_group(http: httpx.Client) -> None:

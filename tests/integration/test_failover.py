@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
 from tests.live import Live, Member, Record, Traffic, judge, live_world, record_of, wait_for_all
 from tests.support import Stack, poll_until, unique_name
 
+from devstack.workload.topics import create_topic
 from offsetsvc.pb import primaries_pb2 as pb
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.kafka.cluster import KafkaCluster
@@ -172,6 +176,41 @@ def test_a_plain_group_reads_again_what_the_plan_foretold(live: Live) -> None:
     assert counts.total() - len(counts) == foretold
 
 
+def test_a_topic_that_nobody_has_mapped_is_moved_by_timestamp_where_the_operator_says_so(live: Live) -> None:
+    """Both clusters hold its records, in orders of their own, and half a second apart from being sorted by time."""
+    group, topic = live.group("unmapped"), unique_name("unmapped")
+    begun_ms = time.time_ns() // 1_000_000 - 3_600_000
+    numbers = list(range(60))
+    for region, order in (("a", numbers), ("b", [number ^ 1 for number in numbers])):
+        create_topic(live.bootstrap(region), topic, 1)
+        producer = Producer({"bootstrap.servers": live.bootstrap(region), "batch.num.messages": 1})
+        for number in order:
+            producer.produce(topic, f"{number}", partition=0, timestamp=begun_ms + number * 500)
+        assert producer.flush(30) == 0
+    commit_at(live, group, {ids.TopicPartition(ids.TopicName(topic), 0): 41})
+    move = ("failover", group, "--from", "a", "--to", "b")
+
+    (plain,) = live.parallax(*move)["partitions"]
+    moved = live.parallax(*move, "--by-timestamp", "--margin-ms", "1000", "--execute")
+
+    assert (plain["outcome"], plain["resume_offset"]) == ("EARLIEST_FALLBACK", 0)
+    (item,) = moved["plan"]["partitions"]
+    # 41 less a second is 39, which b has before 38.
+    assert (moved["ending"], item["outcome"], item["resume_offset"]) == ("moved", "BY_TIMESTAMP", 38)
+    assert (item["redelivery_records"], item["redelivery_at_most_offsets"]) == (None, 22)
+    settings = {"bootstrap.servers": live.bootstrap("b"), "group.id": group, "auto.offset.reset": "error"}
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([KafkaPartition(topic, 0)])
+        found: list[int] = []
+
+        def all_unconsumed() -> bool:
+            found.extend(int(message.value() or b"") for message in consumer.consume(100, 0.2))
+            return set(numbers[41:]) <= set(found)
+
+        poll_until(all_unconsumed, 60, "the records that were not consumed")
+    assert sorted(found) == numbers[38:]
+
+
 def plain_records(live: Live, group: str, region: str, count: int) -> list[Record]:
     """What a plain consumer reads, which then commits and leaves."""
     if region == "a":
@@ -193,8 +232,16 @@ def plain_records(live: Live, group: str, region: str, count: int) -> list[Recor
 
 def at_start(live: Live, group: str) -> None:
     """Commit the beginning of every partition."""
+    topic = ids.TopicName(live.topic)
+    commit_at(live, group, {ids.TopicPartition(topic, number): 0 for number in range(PARTITIONS)})
+
+
+def commit_at(live: Live, group: str, positions: Mapping[ids.TopicPartition, int]) -> None:
+    """Commit for a group without members in a's aggregate cluster."""
     name = ids.ClusterName(f"aggregate-{live.names['a']}")
     writer = KafkaCluster(name, live.config.cluster(name), timeout_ms=20_000)
-    beginning = GroupCommit(ids.TargetOffset(0), ids.UNKNOWN_EPOCH, "")
-    partitions = [ids.TopicPartition(ids.TopicName(live.topic), number) for number in range(PARTITIONS)]
-    writer.commit_for(ids.GroupName(group), dict.fromkeys(partitions, beginning))
+    commits = {
+        item: GroupCommit(ids.TargetOffset(next_offset), ids.UNKNOWN_EPOCH, "")
+        for item, next_offset in positions.items()
+    }
+    writer.commit_for(ids.GroupName(group), commits)

@@ -89,7 +89,7 @@ class Group:
         self.region = step.target
         self.moves += 1
 
-    def _check(self, target: str, foretold: int, pending: int, missing: int) -> None:
+    def _check(self, target: str, foretold: int | None, pending: int, missing: int) -> None:
         resume = self.bench.commit(target)
         assert resume is not None
         log = self.log(target)

@@ -456,6 +456,16 @@ def test_of_two_owners_the_one_that_has_come_further_counts(world: Following) ->
     assert world.poll_records(1) == [B[2]]
 
 
+def test_an_offset_that_was_chosen_by_time_outweighs_the_log_start(world: Following) -> None:
+    """The consumer's own question goes without timestamps: whoever moves the group decides about them."""
+    number = fenced(world)
+    world.service.knows_rows = False
+    world.put_offset("b", 7, {}, fence=number)
+    world.service.decide("b")
+    world.settled("b")
+    assert world.poll_records(1) == [B[2]]
+
+
 def test_commits_that_tell_nothing_of_a_move_are_somebodys_progress(world: Following) -> None:
     fenced(world)
     world.clusters["b"].committed[TOPIC, 0] = (7, "")

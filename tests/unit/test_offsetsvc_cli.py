@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.cli.offset_options import connect, place, targets_of
+from parallax.cli.offset_options import connect, place, targets_of, timestamp_policy
 from parallax.cli.offset_story import number, outcome_text, tell
-from parallax.domain.errors import ConfigError
+from parallax.domain.errors import ConfigError, InvalidNameError
 from parallax.runtime.config import Config
 
 
@@ -50,6 +50,32 @@ def test_an_authority_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_a_place_is_a_region_or_a_cluster(text: str, expected: pb.Place) -> None:
     assert place(text) == expected
     assert place(None) is None
+
+
+def test_timestamps_are_never_chosen_by_naming_a_margin() -> None:
+    assert timestamp_policy(by_timestamp=False, margin_ms=None, timestamp_ms=None) is None
+    assert timestamp_policy(by_timestamp=True, margin_ms=5, timestamp_ms=None) == pb.TimestampPolicy(
+        margin_ms=5
+    )
+    with pytest.raises(InvalidNameError, match="go with --by-timestamp"):
+        timestamp_policy(by_timestamp=False, margin_ms=None, timestamp_ms=1)
+
+
+def test_what_is_read_again_by_time_is_a_bound_and_no_number() -> None:
+    by_time = pb.SourcePart(region="a", position=4, via="timestamp")
+    answer = pb.FailoverOffset(
+        to=pb.ClusterPosition(cluster="aggregate-b", low_watermark=0, high_watermark=20),
+        resume_offset=4,
+        outcome=pb.BY_TIMESTAMP,
+        sources=[by_time],
+        by_timestamp=pb.ByTimestamp(basis="position", redelivery_at_most_offsets=16),
+    )
+    text = io.StringIO()
+
+    tell(answer, Console(file=text, width=160))
+
+    assert "an unknown number of records (of those there now at most 16)" in text.getvalue()
+    assert "by record timestamps" in text.getvalue()
 
 
 def test_unknown_is_not_zero() -> None:

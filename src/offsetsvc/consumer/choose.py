@@ -217,6 +217,8 @@ def _stands(commit: TopicPartition, fence: int, answer: Start) -> bool:
         return False
     if told is None or told.fencing_number != fence or told.floor != commit.offset:
         return False
+    if answer.from_log_start and told.floor > answer.offset:
+        return False  # whoever moved the group knew better, or chose record timestamps
     known = () if answer.skipping is None else answer.skipping.progress
     own = {(item.region, item.source_topic_id): item.source_next_offset for item in known}
     return all(

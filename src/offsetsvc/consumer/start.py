@@ -43,6 +43,7 @@ class Start:
         offset: the first offset to read.
         skipping: what a move left; None: every record from there on is unconsumed.
         committed: the group has this offset committed already.
+        from_log_start: no row proves anything better for some source.
     """
 
     offset: int
@@ -50,6 +51,7 @@ class Start:
     outcome: Outcome | None = None
     pending_records: int = 0
     committed: bool = False
+    from_log_start: bool = False
 
     def gate(self) -> Gate:
         """The delivery gate of a partition that begins here."""
@@ -101,6 +103,7 @@ def start_of(answer: pb.FailoverOffset) -> Start:
         ),
         outcome=Outcome(answer.outcome) if answer.outcome else None,
         pending_records=answer.pending_records,
+        from_log_start=pb.EARLIEST_FALLBACK in (answer.outcome, *answer.notes),
     )
 
 

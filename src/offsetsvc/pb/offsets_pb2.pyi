@@ -52,8 +52,16 @@ class Place(_message.Message):
     cluster: str
     def __init__(self, region: _Optional[str] = ..., cluster: _Optional[str] = ...) -> None: ...
 
+class TimestampPolicy(_message.Message):
+    __slots__ = ("margin_ms", "timestamp_ms")
+    MARGIN_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    margin_ms: int
+    timestamp_ms: int
+    def __init__(self, margin_ms: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+
 class GetFailoverOffsetRequest(_message.Message):
-    __slots__ = ("group", "topic", "partition", "to", "next_offset", "leader_epoch")
+    __slots__ = ("group", "topic", "partition", "to", "next_offset", "leader_epoch", "by_timestamp")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -61,13 +69,15 @@ class GetFailoverOffsetRequest(_message.Message):
     TO_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     partition: int
     to: Place
     next_offset: int
     leader_epoch: int
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., **kwargs) -> None: ...
+    by_timestamp: TimestampPolicy
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., **kwargs) -> None: ...
 
 class PartitionPosition(_message.Message):
     __slots__ = ("topic", "partition", "next_offset", "leader_epoch")
@@ -82,19 +92,21 @@ class PartitionPosition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class GetGroupFailoverOffsetsRequest(_message.Message):
-    __slots__ = ("group", "to", "positions", "topics", "record_move")
+    __slots__ = ("group", "to", "positions", "topics", "record_move", "by_timestamp")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     RECORD_MOVE_FIELD_NUMBER: _ClassVar[int]
+    BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     group: str
     to: Place
     positions: _containers.RepeatedCompositeFieldContainer[PartitionPosition]
     topics: _containers.RepeatedScalarFieldContainer[str]
     record_move: bool
-    def __init__(self, group: _Optional[str] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., record_move: _Optional[bool] = ..., **kwargs) -> None: ...
+    by_timestamp: TimestampPolicy
+    def __init__(self, group: _Optional[str] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., record_move: _Optional[bool] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., **kwargs) -> None: ...
 
 class GetGroupFailoverOffsetsResponse(_message.Message):
     __slots__ = ("offsets", "outcome")
@@ -203,7 +215,7 @@ class EpochEnd(_message.Message):
     def __init__(self, leader_epoch: _Optional[int] = ..., source_next_offset: _Optional[int] = ...) -> None: ...
 
 class FailoverOffset(_message.Message):
-    __slots__ = ("group", "topic", "partition", "to", "resume_offset", "outcome", "notes", "explanation", "sources", "skip_ranges", "complete_to", "skip_ranges_continue_at", "redelivery_records", "pending_records", "freshness_ms", "progress", "origin_complete_to", "nearest_checkpoint_offset")
+    __slots__ = ("group", "topic", "partition", "to", "resume_offset", "outcome", "notes", "explanation", "sources", "skip_ranges", "complete_to", "skip_ranges_continue_at", "redelivery_records", "pending_records", "freshness_ms", "progress", "origin_complete_to", "nearest_checkpoint_offset", "by_timestamp")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +235,7 @@ class FailoverOffset(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_COMPLETE_TO_FIELD_NUMBER: _ClassVar[int]
     NEAREST_CHECKPOINT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     partition: int
@@ -241,7 +254,22 @@ class FailoverOffset(_message.Message):
     progress: _containers.RepeatedCompositeFieldContainer[SourceProgress]
     origin_complete_to: int
     nearest_checkpoint_offset: int
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[ClusterPosition, _Mapping]] = ..., resume_offset: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., notes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., explanation: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourcePart, _Mapping]]] = ..., skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., skip_ranges_continue_at: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., pending_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ..., origin_complete_to: _Optional[int] = ..., nearest_checkpoint_offset: _Optional[int] = ..., **kwargs) -> None: ...
+    by_timestamp: ByTimestamp
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[ClusterPosition, _Mapping]] = ..., resume_offset: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., notes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., explanation: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourcePart, _Mapping]]] = ..., skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., skip_ranges_continue_at: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., pending_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ..., origin_complete_to: _Optional[int] = ..., nearest_checkpoint_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[ByTimestamp, _Mapping]] = ..., **kwargs) -> None: ...
+
+class ByTimestamp(_message.Message):
+    __slots__ = ("basis", "margin_ms", "timestamp_ms", "problem", "redelivery_at_most_offsets")
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    MARGIN_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERY_AT_MOST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    basis: str
+    margin_ms: int
+    timestamp_ms: int
+    problem: str
+    redelivery_at_most_offsets: int
+    def __init__(self, basis: _Optional[str] = ..., margin_ms: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., problem: _Optional[str] = ..., redelivery_at_most_offsets: _Optional[int] = ...) -> None: ...
 
 class WatchSkipsRequest(_message.Message):
     __slots__ = ("topic", "partition", "at", "target_topic_id", "progress", "start")

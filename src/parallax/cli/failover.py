@@ -22,6 +22,7 @@ from failover.plan import MovePlan, make_plan
 from failover.results import Ending, Limits, Result
 from failover.rollback import plan_rollback, roll_back
 from failover.run import lost_regions, open_outside, without
+from offsetsvc.pb import offsets_pb2 as pb
 from parallax.cli.failover_options import (
     AT_ONCE,
     WAIT_S,
@@ -46,6 +47,7 @@ from parallax.cli.failover_story import (
     show_results,
     show_rollback,
 )
+from parallax.cli.offset_options import ByTimestampOption, MarginOption, TimestampOption, timestamp_policy
 from parallax.cli.offset_story import console
 from parallax.cli.stopping import stopping
 from parallax.domain.errors import InvalidNameError
@@ -94,6 +96,9 @@ def move(
     at_once: AtOnceOption = AT_ONCE,
     drain_timeout_s: DrainOption = WAIT_S,
     catch_up_timeout_s: CatchUpOption = WAIT_S,
+    by_timestamp: ByTimestampOption = False,
+    margin_ms: MarginOption = None,
+    timestamp_ms: TimestampOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how a group (or a region's groups) would move; with --execute move it. The default command.
@@ -122,6 +127,7 @@ def move(
         drain_timeout_s,
         catch_up_timeout_s,
         as_json,
+        timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms),
     )
     target = to if to is not None else region_of_name(to_cluster)
     command.run(moves, target=target, origin=region, many=region is not None, disaster=disaster)
@@ -224,6 +230,7 @@ class _Command:
         drain_s: float,
         catch_up_s: float,
         as_json: bool,
+        by_timestamp: pb.TimestampPolicy | None = None,
     ) -> None:
         if execute and dry_run:
             raise InvalidNameError("--execute and --dry-run contradict each other")
@@ -236,6 +243,7 @@ class _Command:
         self._first = [GroupName(name) for name in first]
         self._at_once = at_once
         self._as_json = as_json
+        self._by_timestamp = by_timestamp
 
     def run(
         self,
@@ -250,7 +258,9 @@ class _Command:
         near = None if target is None else RegionName(target)
         far = None if origin is None else RegionName(origin)
         lost = frozenset() if far is None or not disaster else frozenset({far})
-        with open_outside(self._config, target=near, origin=far, lost=lost) as everything:
+        with open_outside(
+            self._config, target=near, origin=far, lost=lost, by_timestamp=self._by_timestamp
+        ) as everything:
             found = moves(everything, self._config.groups.chosen)
             groups = in_order(found, self._first)
             with without(self._config, everything, lost_regions(found.values()), first=near) as outside:

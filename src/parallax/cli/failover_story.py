@@ -56,6 +56,7 @@ def _partition_values(item: PartitionPlan) -> dict[str, Any]:
         "skip_records": item.skip_records,
         "pending_records": item.pending_records,
         "redelivery_records": item.redelivery_records,
+        "redelivery_at_most_offsets": item.redelivery_at_most_offsets,
         "freshness_ms": item.freshness_ms,
         "settled": item.settled,
     }
@@ -107,7 +108,7 @@ def show_plan(plan: MovePlan, out: Console, *, accept_gaps: bool) -> None:
             str(item.skip_ranges),
             str(item.skip_records),
             str(item.pending_records),
-            str(item.redelivery_records),
+            _known(item.redelivery_records),
             _known(item.freshness_ms),
         )
     out.print(table)
@@ -118,15 +119,13 @@ def show_plan(plan: MovePlan, out: Console, *, accept_gaps: bool) -> None:
 
 
 def _foretold(plan: MovePlan) -> str:
+    again = "an unknown number of" if plan.redelivery_records is None else plan.redelivery_records
     if plan.move.kind is Kind.PLANNED and plan.pending_records:
         return (
             "a FailoverConsumer reads nothing twice; a plain client what stands under 'read again', of which "
             f"the {plan.pending_records} pending record(s) are waited for"
         )
-    return (
-        f"a FailoverConsumer passes over what it has had; a plain client reads {plan.redelivery_records} "
-        "record(s) again"
-    )
+    return f"a FailoverConsumer passes over what it has had; a plain client reads {again} record(s) again"
 
 
 def show_plans(plans: Iterable[MovePlan], out: Console, *, accept_gaps: bool) -> None:
@@ -142,7 +141,7 @@ def show_plans(plans: Iterable[MovePlan], out: Console, *, accept_gaps: bool) ->
             plan.move.group,
             str(len(plan.partitions)),
             str(plan.pending_records),
-            str(plan.redelivery_records),
+            _known(plan.redelivery_records),
             _known(plan.freshness_ms),
             "there already" if plan.arrived else _outcome(plan.outcome),
             "" if plan.arrived else escape("; ".join(refusals)),
@@ -158,7 +157,7 @@ def show_results(results: Sequence[Result], out: Console) -> None:
     table.add_column("why", overflow="fold")
     for result in results:
         good = result.ending in {Ending.MOVED, Ending.ALREADY_THERE}
-        again = "-" if result.plan is None or not good else str(result.plan.redelivery_records)
+        again = "-" if result.plan is None or not good else _known(result.plan.redelivery_records)
         table.add_row(
             result.move.group,
             f"[{'green' if good else 'red'}]{result.ending.value.replace('_', ' ')}[/]",

@@ -10,7 +10,7 @@ import typer
 
 from offsetsvc.client import OffsetClient, at_cluster, at_region
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.errors import ConfigError
+from parallax.domain.errors import ConfigError, InvalidNameError
 from parallax.runtime.config import Config, OffsetService, load
 
 ConfigOption = Annotated[
@@ -33,6 +33,46 @@ TimeoutOption = Annotated[
     int, typer.Option("--timeout-ms", min=1, help="For each question, with its retries.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+ByTimestampOption = Annotated[
+    bool,
+    typer.Option(
+        "--by-timestamp",
+        help="Where no row proves anything, go by record timestamps instead of the log start (docs/failover.md).",
+    ),
+]
+MarginOption = Annotated[
+    int | None,
+    typer.Option(
+        "--margin-ms",
+        min=0,
+        help="With --by-timestamp: how much older than the group's position an unconsumed record may be. "
+        "Default: service.by_timestamp_margin_ms.",
+    ),
+]
+TimestampOption = Annotated[
+    int | None,
+    typer.Option(
+        "--timestamp-ms",
+        min=0,
+        help="With --by-timestamp: go by this time (Unix epoch) instead of that of the group's position.",
+    ),
+]
+
+
+def timestamp_policy(
+    *, by_timestamp: bool, margin_ms: int | None, timestamp_ms: int | None
+) -> pb.TimestampPolicy | None:
+    """The operator's choice of record timestamps; None: it was not made.
+
+    Raises:
+        InvalidNameError: it was not made, but a margin or a time is named.
+    """
+    if by_timestamp:
+        return pb.TimestampPolicy(margin_ms=margin_ms, timestamp_ms=timestamp_ms)
+    if margin_ms is not None or timestamp_ms is not None:
+        raise InvalidNameError("--margin-ms and --timestamp-ms go with --by-timestamp")
+    return None
 
 
 def connect(

@@ -21,6 +21,7 @@ _VIA = {
     "after": "behind the last row that is wholly consumed",
     "before": "before the first row that is not, nothing lying between",
     "consumed": "all of it was consumed: it holds nothing back",
+    "timestamp": "by record timestamps, for no row proves anything",
     "log_start": "no row proves anything better than the log start",
 }
 
@@ -161,12 +162,20 @@ def _row(run: Any, cluster: str) -> str:
     return f"run: source {source} = {cluster} {target}, leader epoch {run.source_leader_epoch}"
 
 
+def _again(answer: pb.FailoverOffset) -> str:
+    """How many records are read again; what can't be known is no number."""
+    if answer.HasField("redelivery_records"):
+        return f"{answer.redelivery_records} records"
+    at_most = answer.by_timestamp.redelivery_at_most_offsets
+    return f"an unknown number of records (of those there now at most {at_most})"
+
+
 def _print_rest(answer: pb.FailoverOffset, out: Console) -> None:
     skipped = sum(item.end - item.start for item in answer.skip_ranges)
     complete = f"below {answer.complete_to}" if answer.HasField("complete_to") else "wholly"
     out.print(
         f"skip ranges: {len(answer.skip_ranges)} with {skipped} records, known {complete}; "
-        f"without skipping {answer.redelivery_records} records are read again",
+        f"without skipping {_again(answer)} are read again",
         highlight=False,
     )
     if answer.HasField("nearest_checkpoint_offset"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -15,12 +16,16 @@ from offsetsvc.json_form import to_json
 from offsetsvc.pb import offsets_pb2 as pb
 from parallax.cli.offset_options import (
     AuthorityOption,
+    ByTimestampOption,
     ConfigOption,
     JsonOption,
+    MarginOption,
     ServiceOption,
     TimeoutOption,
+    TimestampOption,
     connect,
     place,
+    timestamp_policy,
 )
 from parallax.cli.offset_story import console, number, outcome_text, tell
 from parallax.domain.errors import UnknownGroupError
@@ -46,6 +51,9 @@ def offsets(
     ] = None,
     origin: From = None,
     topic: Annotated[list[str] | None, typer.Option("--topic", help="Only these topics.")] = None,
+    by_timestamp: ByTimestampOption = False,
+    margin_ms: MarginOption = None,
+    timestamp_ms: TimestampOption = None,
     config: ConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
@@ -53,8 +61,9 @@ def offsets(
     as_json: JsonOption = False,
 ) -> None:
     """Show where every partition of a group would resume."""
+    policy = timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms)
     with connect(config, service, tls_ca, timeout_ms) as client:
-        answers = list(_answers(client, group, to, origin, topic or []))
+        answers = list(_answers(client, group, to, origin, topic or [], policy))
     if as_json:
         _print_json([to_json(answer) for answer in answers] if to is None else to_json(answers[0]))
         return
@@ -66,12 +75,18 @@ def offsets(
 
 
 def _answers(
-    client: OffsetClient, group: str, to: str | None, origin: str | None, topics: list[str]
+    client: OffsetClient,
+    group: str,
+    to: str | None,
+    origin: str | None,
+    topics: list[str],
+    policy: pb.TimestampPolicy | None,
 ) -> Iterator[pb.GetGroupFailoverOffsetsResponse]:
     """The answer for the move named, or for every move between aggregate clusters that the group can make."""
+    ask = partial(client.get_group_failover_offsets, group, topics=topics, by_timestamp=policy)
     destination = place(to)
     if destination is not None:
-        yield client.get_group_failover_offsets(group, to=destination, origin=place(origin), topics=topics)
+        yield ask(to=destination, origin=place(origin))
         return
     clusters = list(dict.fromkeys(route.target_cluster for route in client.list_routes().routes))
     origins = [place(origin)] if origin is not None else [at_cluster(name) for name in clusters]
@@ -82,9 +97,7 @@ def _answers(
             if source is None or name in {source.cluster, f"aggregate-{source.region}"}:
                 continue
             try:
-                yield client.get_group_failover_offsets(
-                    group, to=at_cluster(name), origin=source, topics=topics
-                )
+                yield ask(to=at_cluster(name), origin=source)
                 found += 1
             except UnknownGroupError as error:  # it may be known where it consumes
                 unknown.append(error)
@@ -101,6 +114,9 @@ def explain(
     next_offset: Annotated[
         int | None, typer.Option("--next-offset", help="Go by this position. Default: the group's commit.")
     ] = None,
+    by_timestamp: ByTimestampOption = False,
+    margin_ms: MarginOption = None,
+    timestamp_ms: TimestampOption = None,
     config: ConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
@@ -110,7 +126,15 @@ def explain(
     """Tell why one partition of a group resumes where it does, source by source."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.get_failover_offset(
-            group, topic, partition, to=place(to) or pb.Place(), origin=place(origin), next_offset=next_offset
+            group,
+            topic,
+            partition,
+            to=place(to) or pb.Place(),
+            origin=place(origin),
+            next_offset=next_offset,
+            by_timestamp=timestamp_policy(
+                by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms
+            ),
         )
     if as_json:
         _print_json(to_json(answer))
@@ -208,7 +232,7 @@ def _print_offsets(answer: pb.GetGroupFailoverOffsetsResponse) -> None:
             outcome_text(item),
             str(item.pending_records),
             str(sum(skip.end - skip.start for skip in item.skip_ranges)),
-            str(item.redelivery_records),
+            number(item, "redelivery_records"),
             number(item, "freshness_ms"),
             number(item.to, "lag_offsets"),
         )

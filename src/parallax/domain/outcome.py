@@ -23,7 +23,7 @@ class Outcome(Enum):
     STALE = 5
     """The newest row of some source is older than the configured bound: the answer is early, never late."""
     BY_TIMESTAMP = 6
-    """No mapping exists; the offset was found by record timestamps."""
+    """Some source has no usable row, and the caller asked for record timestamps instead of the log start."""
     NO_COMMIT = 7
     """The group never committed on the partition: its policy was applied."""
     REWOUND = 8

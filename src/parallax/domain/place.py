@@ -31,6 +31,8 @@ class Via(Enum):
     """The start of the first row that is not, nothing lying between."""
     CONSUMED = "consumed"
     """A lineage that has ended and was consumed to its end: it holds nothing back."""
+    TIMESTAMP = "timestamp"
+    """No row proves anything; the caller asked for record timestamps (docs/decisions/0011-by-timestamp.md)."""
     LOG_START = "log_start"
     """No row proves anything better."""
 

@@ -154,6 +154,9 @@ class Service(_Section):
 
     stale_after_ms: Annotated[int, Field(ge=100)] = 10_000
     """A source whose newest row is older makes the outcome STALE."""
+    by_timestamp_margin_ms: Annotated[int, Field(ge=0)] = 600_000
+    """Where a caller asks for record timestamps: how much older than the group's position an unconsumed record may be.
+    It must cover what clocks differ by and how far any route into the group's cluster was behind."""
     cluster_timeout_ms: Annotated[int, Field(ge=100)] = 3_000
     deadline_ms: Annotated[int, Field(ge=100)] = 10_000
     """For calls that bring none of their own."""

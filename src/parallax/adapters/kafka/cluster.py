@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 
 from parallax.adapters.kafka.groups import describe_groups, list_groups, read_commits, write_commits
 from parallax.adapters.kafka.links import Links
-from parallax.adapters.kafka.logs import read_log_ranges, read_topics
+from parallax.adapters.kafka.logs import read_log_ranges, read_offset_at, read_topics
+from parallax.adapters.kafka.times import read_time_at
 from parallax.domain.errors import ClusterUnavailableError
-from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
-from parallax.ports import GroupCommit, GroupState, TopicInfo
+from parallax.ports import GroupCommit, GroupState, PositionTime, TopicInfo
 from parallax.runtime.config import Cluster
 
 _OVERDUE = 3
@@ -99,6 +100,23 @@ class KafkaCluster:
                 known[partition] = found
                 self._ranges[partition] = (asked_at, found)
         return known
+
+    def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
+        """When the position is; None: it lies outside of the log, or no record there bears a timestamp.
+
+        Raises:
+            ConfigError: this client may not read the topic.
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        return self._links.do(lambda link: read_time_at(link, partition, position))
+
+    def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> TargetOffset | None:
+        """The first offset whose record is of that time or later; without one, the end as it was before the search.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        return self._links.do(lambda link: read_offset_at(link, partition, timestamp_ms))
 
     def groups(self) -> list[GroupState]:
         """Every consumer group with its state; members are counted for groups that have any."""

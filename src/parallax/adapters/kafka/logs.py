@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
@@ -50,8 +51,20 @@ def read_log_ranges(link: Link, items: Collection[TopicPartition]) -> Mapping[To
     }
 
 
+def read_offset_at(link: Link, place: TopicPartition, timestamp_ms: int) -> TargetOffset | None:
+    """The first offset whose record is of that time or later; without one, the end as it was before the search.
+
+    Raises:
+        ClusterUnavailableError: no answer in time.
+    """
+    # In this order: what is appended between the two questions lies at or above the end.
+    end = _offsets(link, [place], LATEST)
+    found = _offsets(link, [place], timestamp_ms, otherwise=end).get(place)
+    return None if found is None else TargetOffset(found)
+
+
 def list_offsets(items: Iterable[TopicPartition], which: int, *, timeout_ms: int) -> Any:
-    """ListOffsets with isolation level 0, by which `LATEST` is the high watermark.
+    """ListOffsets with isolation level 0, by which `LATEST` is the high watermark. ``which`` may be a timestamp, too.
 
     Level 1 would give the last stable offset, below which an open transaction of another source may already hold
     records.
@@ -70,7 +83,13 @@ def list_offsets(items: Iterable[TopicPartition], which: int, *, timeout_ms: int
     )
 
 
-def _offsets(link: Link, items: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
+def _offsets(
+    link: Link,
+    items: Collection[TopicPartition],
+    which: int,
+    otherwise: Mapping[TopicPartition, int] = MappingProxyType({}),
+) -> dict[TopicPartition, int]:
+    """Offsets by partition; ``otherwise`` has those of partitions without a record of that time."""
     found = {}
     for node, places in link.by_leader(items, "reading offsets").items():
         left_ms = max(1, round(link.deadline.remaining_s * 1_000))
@@ -82,7 +101,8 @@ def _offsets(link: Link, items: Collection[TopicPartition], which: int) -> dict[
                 if part.error_code == _UNKNOWN_TOPIC:
                     raise MovedError(f"{link.cluster}: {doing}: its leader does not know it")
                 link.check(part.error_code, doing)
-                if part.offset < 0:
+                offset = part.offset if part.offset >= 0 else otherwise.get(place, -1)
+                if offset < 0:
                     raise ClusterUnavailableError(f"{link.cluster}: {doing}: an answer without an offset")
-                found[place] = part.offset
+                found[place] = offset
     return found
