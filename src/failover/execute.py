@@ -153,7 +153,7 @@ class Mover:
         move, begun = facts.move, self._interrupted(facts.move)
         if begun is not None:
             return self._outside.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
-        snapshot = self._outside.snapshot(move, self._outside.assignment(move.group))
+        snapshot = self._outside.snapshot(move, facts.assignment)
         return self._outside.begin(move, snapshot, facts.assigned)
 
     def _close_open_record(self, move: Move, fencing_number: int) -> None:
