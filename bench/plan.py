@@ -8,6 +8,7 @@ from bench.rows import Row
 from bench.rows.answers import AnswersRow
 from bench.rows.catch_up import JSON_4K, JSON_128K, CatchUpRow
 from bench.rows.freshness import FreshnessRow
+from bench.rows.many_groups import ManyGroupsRow
 from bench.rows.moves import MoveRow
 from bench.rows.start import StartRow
 from bench.rows.steady import SteadyRow
@@ -45,6 +46,7 @@ FULL: Mapping[str, Row] = {
     "moves-1-idle": MoveRow(
         "a group moves, one of two sources idle", {"a": 10_000, "b": 100}, {"a": 0.1, "b": 1.0}, idle=("b",)
     ),
+    "many-groups": ManyGroupsRow("50 groups of 10 partitions move"),
     "start": StartRow("start of the process to first record", sides=WITH_EXACTLY_ONCE),
     "freshness": FreshnessRow("a commit's way to the other cluster"),
     **{

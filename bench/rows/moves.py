@@ -21,6 +21,7 @@ from bench.rows import Place, Play, Row
 from bench.sides import BOTH, Copier, CopierOptions
 from bench.sides.parallax import service_spec
 from bench.stage import Stage, await_true
+from devstack.process import ManagedProcess
 from devstack.workload.topics import EndOffsets, committed_offsets
 from offsetsvc.failover_consumer import FailoverConsumer
 
@@ -149,16 +150,21 @@ def _moves(row: MoveRow, play: Play) -> dict[str, Moved]:
     return found
 
 
-def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> None:
+def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> dict[str, ManagedProcess]:
     """Start the offset services of both regions with a copier's configuration; ``clean_up`` stops them.
+
+    Returns:
+        The services by region.
 
     Raises:
         DevstackError: one did not come up.
     """
+    services = {}
     for region in ("a", "b"):
-        service = stage.process(service_spec(stage.stack, copier.config, region))
+        service = services[region] = stage.process(service_spec(stage.stack, copier.config, region))
         clean_up.callback(service.stop)
         service.start()
+    return services
 
 
 def _move_with_parallax(play: Play, row: MoveRow, topic: str) -> Moved:

@@ -98,10 +98,7 @@ class TestWhichGroups:
 
         assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [FRAUD]
 
-
-    def test_groups_are_asked_about_side_by_side(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_groups_are_asked_about_side_by_side(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         published = bench.world.groups.published
         together = threading.Barrier(3)
 
