@@ -9,10 +9,10 @@ from parallax.domain.ids import TargetOffset, TopicId
 from parallax.domain.metadata import CommittedMetadata, encode
 
 
-@pytest.mark.parametrize(("fencing_number", "moved"), [(0, False), (1, True), (7, True)])
-def test_only_a_move_writes_its_fencing_number(fencing_number: int, moved: bool) -> None:
+@pytest.mark.parametrize("fencing_number", [0, 1, 7])
+def test_only_a_move_writes_its_fencing_number(fencing_number: int) -> None:
     text = encode(CommittedMetadata(fencing_number, TopicId("there"), TargetOffset(3), {}))
-    assert moved_there(text) is moved
+    assert moved_there(text) is (fencing_number > 0)
 
 
 @pytest.mark.parametrize("text", ["", "a note of the application", "plx1.damaged"])
