@@ -11,8 +11,11 @@ from parallax.domain.progress import SourceHistory, SourcePosition, agreed, wide
 from parallax.domain.resume import Via, position_of
 from parallax.domain.skips import SkipRange, beyond, skip_ranges
 
+_FIRST_PAGE_ROWS = 128
+"""Mostly the clusters' orders differ by no more, and what is read beyond that was read in vain."""
+
 _PAGE_ROWS = 2_000
-"""Rows of one read: large enough that a read's round trip does not count, small beside `service.max_rows`."""
+"""Rows of one further read: so many that its round trip does not count, few beside `service.max_rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,10 @@ def _fetch(
     proven = via is Via.EXACT or (via is Via.AFTER and row is not None and row.source_end == bound)
     if bound == 0 or (proven and place is not None and place <= start):
         return None  # every consumed record lies below
+    size = _FIRST_PAGE_ROWS
     while budget > 0:
-        found, complete_to = rows.page(start, min(budget, _PAGE_ROWS))
+        found, complete_to = rows.page(start, min(budget, size))
+        size = _PAGE_ROWS
         if any(item.source_start >= bound for item in found):
             return None
         if complete_to >= newest.row.target_end or complete_to <= start:
