@@ -34,7 +34,7 @@ FORGET_AFTER_S = 60.0
 
 _PAGE_ROWS = 2_000
 _MOST_STRETCHES = 200
-_NEAR = 20
+_NEAR = 8
 """Two look-ups are near to each other if so many times as far apart as the rows reach that one of them gave."""
 
 _Key = tuple[RoutePartition, Lineage]

@@ -12,10 +12,10 @@ from parallax.domain.resume import Via, position_of
 from parallax.domain.skips import SkipRange, beyond, skip_ranges
 
 _FIRST_PAGE_ROWS = 128
-"""Mostly the clusters' orders differ by no more, and what is read beyond that was read in vain."""
+"""What is read beyond the last consumed record was read in vain, and mostly that is not far."""
 
 _PAGE_ROWS = 2_000
-"""Rows of one further read: so many that its round trip does not count, few beside `service.max_rows`."""
+"""Rows of one read at most: so many that its round trip does not count, few beside `service.max_rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _fetch(
     size = _FIRST_PAGE_ROWS
     while budget > 0:
         found, complete_to = rows.page(start, min(budget, size))
-        size = _PAGE_ROWS
+        size = min(4 * size, _PAGE_ROWS)
         if any(item.source_start >= bound for item in found):
             return None
         if complete_to >= newest.row.target_end or complete_to <= start:

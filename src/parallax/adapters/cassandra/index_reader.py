@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS
-from parallax.adapters.cassandra.codec import RowFields, fields_of, run_of, unpack, unpack_fields
+from parallax.adapters.cassandra.codec import RowFields, fields_of, run_of, unpack_fields
 from parallax.adapters.cassandra.connection import CassandraConnection, Request
 from parallax.adapters.cassandra.index_rows import (
     FIELDS_BY_TARGET,
     TAIL_BATCHES,
+    last_fields,
     lineage_record,
     lost_ranges,
     may_lack_a_row,
@@ -20,7 +21,7 @@ from parallax.adapters.cassandra.index_rows import (
 )
 from parallax.adapters.cassandra.index_writer import LineageKey, lineage_key
 from parallax.adapters.cassandra.ways import Order, Way, WayMemory
-from parallax.adapters.row_order import AFTER, BEFORE, ordered
+from parallax.adapters.row_order import AFTER, BEFORE
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -33,15 +34,18 @@ from parallax.domain.ids import (
 from parallax.domain.run import LostRange, Run
 from parallax.ports import LineageRecord, LineageTail, RowPage, StampedRow
 
-_NEIGHBOURS = 4
+_NEIGHBOURS = 2
+_OVERLAPPING = 4
+"""So many groups of rows may begin below an offset before none of them reaches it: replays group anew."""
 _MORE_NEIGHBOURS = 128
 _LEAST_COARSE_ROWS = 16
-_LEAST_BATCHES = 8
+_LEAST_BATCHES = 6
 _MOST_BATCHES = 512
 
 _YOUNG_HOUR_MS = 60_000
 """An hour that began less than this ago may hold less than a tail."""
 _FIELD_OF: Mapping[Order, Callable[[RowFields], int]] = {"source": itemgetter(0), "target": itemgetter(1)}
+_TARGET_START = 1
 
 _KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
 _DESCENDING = {
@@ -244,33 +248,37 @@ class IndexReader:
         key = lineage_key(partition, lineage)
         way = self._way(key, "target", start)
         coarse, coarse_to = self._coarse_from(key, way, start, max(limit // 4, _LEAST_COARSE_ROWS))
-        hours = {*way.hours, *(item.committed_at_ms // HOUR_MS for item in coarse)}
+        hours = {*way.hours, *(at_ms // HOUR_MS for at_ms, _ in coarse)}
         if coarse_to is None and (newest := way.newest or self._newest_row(key)) is not None:
             hours.add(newest.committed_at_ms // HOUR_MS)
         fine, fine_to = self._fine_from(key, sorted(hours), way, start, limit)
-        rows = ordered([*way.rows, *(item.row for item in coarse), *fine])
+        beyond = {
+            row
+            for row in (*map(fields_of, way.rows), *(row for _, row in coarse), *fine)
+            if _end(row) > start
+        }
         ends = [end for end in (coarse_to, fine_to) if end is not None]
         if ends:
             complete_to = min(ends)
-            rows = [row for row in rows if row.target_start < complete_to]
+            beyond = {row for row in beyond if row[_TARGET_START] < complete_to}
         else:
-            complete_to = max((row.target_end for row in rows), default=start)
-        beyond = tuple(row for row in rows if row.target_end > start)
-        return RowPage(beyond, TargetOffset(max(complete_to, start)))
+            complete_to = max(map(_end, beyond), default=int(start))
+        rows = tuple(map(run_of, sorted(beyond, key=FIELDS_BY_TARGET)))
+        return RowPage(rows, TargetOffset(max(complete_to, start)))
 
     def _coarse_from(
         self, key: LineageKey, way: Way, start: int, limit: int
-    ) -> tuple[list[StampedRow], int | None]:
-        """Coarse rows from the floor on, and the offset below which they are all there (None: at the end)."""
+    ) -> tuple[list[tuple[int, RowFields]], int | None]:
+        """Coarse rows from the floor on, each with its commit's time, and the offset below which they are all there (None: at the end)."""
         select = self._connection.prepare(self._coarse_page_cql)
         first_day = way.floor.committed_at_ms // DAY_MS if way.floor is not None else 0
         days = [day for day in self._days(key) if day >= first_day]
-        found: list[StampedRow] = []
+        found: list[tuple[int, RowFields]] = []
         for day in days:
             while True:
                 rows = self._connection.run_all([(select, (*key, day, way.lowest_target, limit))])[0]
-                here = [stamped(row[0]) for row in rows]
-                last = here[-1].row.target_start if here else 0
+                here = [last_fields(row[0]) for row in rows]
+                last = here[-1][1][_TARGET_START] if here else 0
                 if len(rows) < limit or last > start:
                     break
                 limit *= 2  # more rows than that begin at or below the start
@@ -281,33 +289,43 @@ class IndexReader:
 
     def _fine_from(
         self, key: LineageKey, hours: Sequence[int], way: Way, start: int, limit: int
-    ) -> tuple[list[Run], int | None]:
+    ) -> tuple[list[RowFields], int | None]:
         """Fine rows from the floor on, and the offset below which they are all there (None: at the end)."""
         first = self._first_batch_for(key, way, start)
         select = self._connection.prepare(self._fine_page_cql)
-        found: list[Run] = []
+        found: list[RowFields] = []
         beyond = 0
         for hour in hours:
-            cursor, batches = first, min(max(limit // 8, _LEAST_BATCHES), _MOST_BATCHES)
+            cursor, batches = first, min(max(limit // 16, _LEAST_BATCHES), _MOST_BATCHES)
             while True:
                 rows = self._connection.run_all([(select, (*key, hour, cursor, batches))])[0]
-                here = [row for item in rows for row in unpack(item[0]).rows]
+                here = [row for item in rows for row in unpack_fields(item[0])[1]]
                 found += here
-                beyond += sum(row.target_end > start for row in here)
+                beyond += sum(_end(row) > start for row in here)
                 last = int(rows[-1][1]) if rows else cursor
                 ended = len(rows) < batches
                 if beyond >= limit and last > start and not (ended and hour == hours[-1]):
                     return found, last
                 if ended:
                     break
-                if batches < _MOST_BATCHES or last == cursor:
-                    batches *= 2  # rows are short, or more than one read holds begin at the same offset
+                if last == cursor:
+                    batches *= 2  # more rows than one read holds begin at the same offset
+                else:
+                    left = (limit - beyond) * len(rows) // len(here) + 2  # by how many rows a batch held
+                    batches = min(max(left, _LEAST_BATCHES), _MOST_BATCHES)
                 cursor = last
         return found, None
 
     def _first_batch_for(self, key: LineageKey, way: Way, start: int) -> int:
         """Where to begin so that no fine row is missed that holds ``start``."""
         select = self._connection.prepare(self._fine_floor_cql["target"])
-        answers = self._connection.run_all([(select, (*key, hour, start, _NEIGHBOURS)) for hour in way.hours])
+        answers = self._connection.run_all(
+            [(select, (*key, hour, start, _OVERLAPPING)) for hour in way.hours]
+        )
         starts = sorted((int(item[1]) for answer in answers for item in answer), reverse=True)
-        return starts[:_NEIGHBOURS][-1] if starts else way.lowest_target
+        return starts[:_OVERLAPPING][-1] if starts else way.lowest_target
+
+
+def _end(row: RowFields) -> int:
+    """The target's next offset after the row."""
+    return row[_TARGET_START] + row[2]

@@ -58,10 +58,16 @@ def lost_ranges(rows: Sequence[Row]) -> list[LostRange]:
     return [LostRange(SourceOffset(row[0]), SourceOffset(row[1]), TargetOffset(row[2])) for row in rows]
 
 
+def last_fields(blob: bytes) -> tuple[int, RowFields]:
+    """When the rows of a blob were committed, and the last of them as numbers."""
+    committed_at_ms, rows = unpack_fields(blob)
+    return committed_at_ms, max(rows, key=FIELDS_BY_TARGET)
+
+
 def stamped(blob: bytes) -> StampedRow:
     """The last row of a blob, and when it was committed."""
-    committed_at_ms, rows = unpack_fields(blob)
-    return StampedRow(run_of(max(rows, key=FIELDS_BY_TARGET)), committed_at_ms)
+    committed_at_ms, fields = last_fields(blob)
+    return StampedRow(run_of(fields), committed_at_ms)
 
 
 def lineage_record(partition: RoutePartition, lineage: str, body: str) -> LineageRecord:
