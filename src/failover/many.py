@@ -47,12 +47,12 @@ def groups_on(
     except ClusterUnavailableError:
         pass  # what the store remembers has to do: a dead cluster is what this command is for
     # What each was seen at is several questions of its own.
-    found = side_by_side(
+    there = side_by_side(
         [group for group in sorted(listed) if chosen(group)],
         lambda group: _is_there(outside, group, cluster, to, recorded.get(group), topic_ids),
         at_once=ASKED_AT_ONCE,
     )
-    return [group for group, is_there in found.items() if is_there]
+    return [group for group, is_there in there.items() if is_there]
 
 
 def _is_there(
