@@ -9,7 +9,7 @@ from offsetsvc.rows import LineageRows
 from parallax.domain.ids import SourceId, TargetOffset
 from parallax.domain.progress import SourceHistory, SourcePosition, agreed, widened
 from parallax.domain.resume import Via, position_of
-from parallax.domain.skips import SkipRange, beyond, skip_ranges
+from parallax.domain.skips import SkipRange, beyond, merged, skip_ranges
 
 _FIRST_PAGE_ROWS = 128
 """What is read beyond the last consumed record was read in vain, and mostly that is not far."""
@@ -66,20 +66,20 @@ def collect_skips(
     cut_at = min((end for end in ends if end is not None), default=None)
     end = cut_at if cut_at is not None else _beyond_all(concerned, start)
     histories = [rows.history() for rows in concerned]
-
-    def ranges_of(
-        chosen: Mapping[SourceId, SourcePosition], since: TargetOffset, until: TargetOffset
-    ) -> list[SkipRange]:
-        return skip_ranges(positions=chosen, origin=origin, destination=histories, start=since, end=until)
-
-    ranges = ranges_of(positions, start, end)
+    of_source = {
+        source: skip_ranges(
+            positions={source: position}, origin=origin, destination=histories, start=start, end=end
+        )
+        for source, position in positions.items()
+    }
+    ranges = merged(item for items in of_source.values() for item in items)
     if len(ranges) > limits.skip_ranges:
         cut_at = end = ranges[limits.skip_ranges].start
         ranges = ranges[: limits.skip_ranges]
     first_new = beyond(start, ranges)
     by_source = {
-        source: sum(item.count for item in ranges_of({source: position}, first_new, end))
-        for source, position in positions.items()
+        source: sum(max(0, min(item.end, end) - max(item.start, first_new)) for item in items)
+        for source, items in of_source.items()
     }
     return Skips(tuple(ranges), first_new, by_source, cut_at)
 
