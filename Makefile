@@ -17,7 +17,7 @@ setup: $(STAMP) ## Create .venv from the locked dependencies
 $(STAMP): requirements/dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; choose one with PYTHON=...")'
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; }
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements/dev.lock
+	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python requirements/dev.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
