@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from bench.budget import Budget
 from bench.report import LEAST_MIRRORMAKER_RECORDS_PER_S, Round, RoundStore, is_void, machine, rows_of
 from bench.rows import Play, Row, Settings
 from bench.rows.catch_up import JSON_128K, CatchUpRow
@@ -17,6 +18,8 @@ from bench.stage import Stage
 from devstack.versions import load_versions
 
 _GIT_TIMEOUT_S = 10.0
+_BROKERS = "brokers and Cassandra"
+_BROKERS_S = 45.0
 _CHECK = CatchUpRow("machine", sides=("mirrormaker2",))
 """Tells whether the machine is busy, for rows that don't measure the first data set anyway."""
 
@@ -37,6 +40,9 @@ def play(
         ParallaxError: something did not work. Rounds played are kept.
     """
     commit, begun, here = _commit(), time.monotonic(), machine()
+    budget = _budget(rows, settings)
+    for line in budget.lines() if budget.planned else ():
+        tell(f"planned: {line}")
 
     def store_of(row: Row, *, keep: bool = True) -> RoundStore:
         definition = {"row": asdict(row), "settings": asdict(settings), "commit": commit}
@@ -52,12 +58,19 @@ def play(
         for place in sorted(places, key=lambda place: (place.far, -len(place.regions))):
             if stage is None or not stage.narrow(place.regions, far=place.far):
                 opened.close()
-                stage = opened.enter_context(Stage(directory / "stage", place.regions, tell, far=place.far))
+                with budget.step(_BROKERS):
+                    stage = opened.enter_context(
+                        Stage(directory / "stage", place.regions, tell, far=place.far)
+                    )
             for row in rows:
                 if row.place == place:
-                    row.play(Play(stage, settings, stores[row.name], tell))
+                    row.play(Play(stage, settings, stores[row.name], tell, budget))
             if check is not None and not check.rounds:
-                _CHECK.play(Play(stage, replace(settings, rounds=1), check, tell))
+                _CHECK.play(Play(stage, replace(settings, rounds=1), check, tell, budget))
+        with budget.step("stopping everything"):
+            opened.close()
+    for line in budget.lines():
+        tell(line)
     rounds = [item for store in stores.values() for item in store.rounds]
     rates = first_data_rates([*rounds, *(check.rounds if check else [])])
     void = bool(rates) and is_void(rates)
@@ -72,9 +85,18 @@ def play(
         },
         "smoke": settings.smoke,
         "took_s": time.monotonic() - begun,
+        "steps": budget.values(),
         "commit": commit,
         "kafka": load_versions().kafka.version,
     }
+
+
+def _budget(rows: Sequence[Row], settings: Settings) -> Budget:
+    """What the rows are given; nothing where nobody has planned all of them."""
+    planned = [{} if settings.smoke else row.steps(settings) for row in rows]
+    if not all(planned):
+        return Budget()
+    return Budget({_BROKERS: _BROKERS_S} | {name: s for steps in planned for name, s in steps.items()})
 
 
 def first_data_rates(rounds: Sequence[Round]) -> list[float]:

@@ -223,7 +223,9 @@ class Stage:
         proxy.start()
 
 
-def await_true(condition: Callable[[], bool], within_s: float, problem: str) -> None:
+def await_true(
+    condition: Callable[[], bool], within_s: float, problem: str, look_every_s: float = _POLL_S
+) -> None:
     """Wait until something is so.
 
     Raises:
@@ -233,4 +235,4 @@ def await_true(condition: Callable[[], bool], within_s: float, problem: str) -> 
     while not condition():
         if time.monotonic() > deadline:
             raise BenchError(f"{problem} within {within_s:.0f} s")
-        time.sleep(_POLL_S)
+        time.sleep(look_every_s)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.budget import Budget, Steps
 from bench.report import RoundStore
 from bench.stage import Stage
 
@@ -47,12 +48,14 @@ class Play:
         settings: of the whole run.
         store: has the rounds that were played before, and gets the further ones.
         tell: gets a line now and then.
+        budget: gets the time that each step takes.
     """
 
     stage: Stage
     settings: Settings
     store: RoundStore
     tell: Callable[[str], None]
+    budget: Budget
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ class Row(ABC):
     def tells_machine(self) -> bool:
         """Whether it measures MirrorMaker 2 on the first data set, and so tells whether the machine was busy."""
         return False
+
+    def steps(self, settings: Settings) -> Steps:
+        """The time that its steps are given, from what they took in earlier runs; empty: nobody has planned it."""
+        _ = settings
+        return {}
 
     @abstractmethod
     def play(self, play: Play) -> None:

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 
 from bench.data.batches import PreparedBatch, mean_batch
 from bench.data.loading import Segment, fill
+from bench.rows.watch import WarmRules
 from bench.sides import Side, is_parallax
 from bench.stage import Stage
 
 _SPARE_S = 2.0
 _MUCH_TOO_LONG = 2.5
+"""Copying the rest before the next data set then takes longer than filling anew."""
 _MOST_BYTES = 6 * 2**30
 _LEAST_BATCHES = 20
-_PARALLAX_OF_BEST = 0.4
-_MIRRORMAKER_OF_BEST = 0.2
+_PARALLAX_OF_LIMIT = 0.85
+_PARALLAX_OF_BEST = 0.25
+_MIRRORMAKER_OF_BEST = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,13 @@ class Need:
 
     Attributes:
         seconds: how long copying shall take, warming up included.
+        least_seconds: how long it must take for the round to count.
         partitions: of the topic.
         batch_records, batch_bytes: means of the data set's batches (bytes as sent).
     """
 
     seconds: float
+    least_seconds: float
     partitions: int
     batch_records: float
     batch_bytes: float
@@ -42,12 +47,16 @@ class Need:
 
     def fits(self, records: int, records_per_s: float) -> bool:
         """Whether so many records per partition, as they lie there, are enough at that speed, and not far too many."""
-        least = min(self.records(records_per_s), records_per_s * self.seconds / self.partitions)
-        return least <= records <= _MUCH_TOO_LONG * max(least, _LEAST_BATCHES * self.batch_records)
+        wanted = self.records(records_per_s)
+        least = min(wanted, records_per_s * self.least_seconds / self.partitions)
+        return least <= records <= _MUCH_TOO_LONG * wanted
 
 
 def first_guess(side: Side, limit_records_per_s: float, best_limit_records_per_s: float) -> float:
-    """The speed to expect of a side before its first round; too much only costs time.
+    """The speed to expect of a side before its first round, rather too much: that only costs time.
+
+    The shares are those of a machine with two cores, with reserve; a round that shows them to be far off is played
+    again with another backlog.
 
     Args:
         side: which one.
@@ -56,7 +65,7 @@ def first_guess(side: Side, limit_records_per_s: float, best_limit_records_per_s
             own is not bound by the smaller ones.
     """
     if is_parallax(side):
-        return max(limit_records_per_s, _PARALLAX_OF_BEST * best_limit_records_per_s)
+        return max(_PARALLAX_OF_LIMIT * limit_records_per_s, _PARALLAX_OF_BEST * best_limit_records_per_s)
     return _MIRRORMAKER_OF_BEST * best_limit_records_per_s
 
 
@@ -69,7 +78,7 @@ class Backlog:
         sources: source clusters; each gets the same.
         partitions: of the topic.
         data: prepared batches by data set.
-        seconds: how long copying each data set shall take.
+        rules: how long copying each data set shall take, and must take.
         limits: how fast the target broker takes each data set, in records/s.
     """
 
@@ -80,7 +89,7 @@ class Backlog:
         sources: Sequence[str],
         partitions: int,
         data: Mapping[str, Sequence[PreparedBatch]],
-        seconds: float,
+        rules: WarmRules,
         limits: Mapping[str, float],
     ) -> None:
         self.topic = f"backlog-{side.replace('_', '-')}"
@@ -90,7 +99,10 @@ class Backlog:
         self._stage, self._sources, self._partitions = stage, sources, partitions
         self._data = data
         self._needs = {
-            name: Need(seconds, partitions, *mean_batch(batches)) for name, batches in data.items()
+            name: Need(
+                rules.warm_s + rules.window_s, rules.warm_s + rules.least_s, partitions, *mean_batch(batches)
+            )
+            for name, batches in data.items()
         }
 
     @property

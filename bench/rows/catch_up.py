@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 
+from bench.budget import Steps
 from bench.data.batches import PreparedBatch, Shape, prepare
 from bench.data.copied import CopiedLog, read_partition
 from bench.data.loading import Segment, measure_limit
 from bench.report import LIMIT, Measure, Round
-from bench.rows import CPU_UNIT, Place, Play, Row
+from bench.rows import CPU_UNIT, Place, Play, Row, Settings
 from bench.rows.backlog import Backlog
 from bench.rows.watch import WarmRules, Watch, Window
 from bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
@@ -36,8 +38,16 @@ _GUESS_WINDOWS_S = (2.0, 2.0)
 _SMOKE_WINDOWS_S = (0.5, 0.5)
 _SMOKE_RULES = WarmRules(warm_s=0.5, window_s=2.0, at_most_s=60.0)
 _ATTEMPTS = 2
-_NEARLY = 0.95
-"""Of a window: samples are half a second apart."""
+
+LEAST_WARM_S = 20.0
+"""So long each side is watched while it is warm, in each row; its rounds share it out."""
+
+# What a round's parts take on a machine with two cores, for the plan of the time.
+_LIMIT_S = 14.0
+_FILL_S = 21.0
+_START_S = 12.0
+_REST_S = 5.0
+_STOP_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,7 @@ class CatchUpRow(Row):
         routes: (source region, target region).
         far: the source is far away.
         limit: measure the target broker's limit too.
-        window_s: what is counted of each data set in each round.
+        window_s: what is counted of each data set in each round, at most.
     """
 
     data: tuple[str, ...] = (JSON_128K,)
@@ -71,6 +81,28 @@ class CatchUpRow(Row):
     def tells_machine(self) -> bool:
         """Near, over one route, with the first data set."""
         return JSON_128K in self.data and self.routes == (("a", "a"),) and not self.far
+
+    def rules(self, rounds: int) -> WarmRules:
+        """How long each round is watched so that all together are watched for `LEAST_WARM_S` at least."""
+        least_s = LEAST_WARM_S / rounds
+        return WarmRules(window_s=max(self.window_s, least_s), least_s=least_s)
+
+    def steps(self, settings: Settings) -> Steps:
+        """By the rounds; the borders between data sets are not met at a wanted moment."""
+        rules, lives = self.rules(settings.rounds), settings.rounds * len(self.sides)
+        # The last data set need not be copied to its end.
+        watched_s = len(self.data) * (rules.warm_s + rules.window_s + _REST_S) - _REST_S
+        return {
+            self.step("limits"): len(self.data) * _LIMIT_S,
+            self.step("filling"): len(self.sides) * len(self.data) * _FILL_S,
+            self.step("starting"): lives * _START_S,
+            self.step("watching"): lives * watched_s,
+            self.step("stopping, checking"): lives * _STOP_S,
+        }
+
+    def step(self, what: str) -> str:
+        """A step's name among those of other rows."""
+        return f"{self.name}: {what}"
 
     def play(self, play: Play) -> None:
         """Let the sides take turns, each in a fresh process before a backlog of its own."""
@@ -101,8 +133,8 @@ class Figures:
 class _CatchUp:
     def __init__(self, row: CatchUpRow, play: Play, background: ThreadPoolExecutor) -> None:
         self._row, self._stage, self._store, self._tell = row, play.stage, play.store, play.tell
-        self._settings, self._background = play.settings, background
-        self._rules = _SMOKE_RULES if play.settings.smoke else WarmRules(window_s=row.window_s)
+        self._settings, self._background, self._budget = play.settings, background, play.budget
+        self._rules = _SMOKE_RULES if play.settings.smoke else row.rules(play.settings.rounds)
         self._data: dict[str, list[PreparedBatch]] = {name: prepare(SHAPES[name]) for name in row.data}
         targets = dict.fromkeys(target for _, target in row.routes)
         self._targets = {
@@ -113,11 +145,11 @@ class _CatchUp:
         """The life before: it is stopped and checked while the next one starts up."""
 
     def run(self) -> None:
-        limits = self._measure_limits()
+        with self._step("limits"):
+            limits = self._measure_limits()
         sources = list(dict.fromkeys(f"regional-{source}" for source, _ in self._row.routes))
-        seconds = self._rules.warm_s + self._rules.window_s
         backlogs = {
-            side: Backlog(self._stage, side, sources, self._row.partitions, self._data, seconds, limits)
+            side: Backlog(self._stage, side, sources, self._row.partitions, self._data, self._rules, limits)
             for side in self._row.sides
         }
         for number in range(1, self._settings.rounds + 1):
@@ -125,6 +157,9 @@ class _CatchUp:
                 if not self._store.has(side, number):
                     self._round(side, number, backlog)
         self._settle()
+
+    def _step(self, what: str) -> AbstractContextManager[None]:
+        return self._budget.step(self._row.step(what))
 
     def _measure_limits(self) -> dict[str, float]:
         """How fast the target broker takes each data set: a figure of its own, and a measure for the backlogs."""
@@ -151,7 +186,9 @@ class _CatchUp:
 
     def _round(self, side: Side, number: int, backlog: Backlog) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
-            if written := backlog.fill():
+            with self._step("filling"):
+                written = backlog.fill()
+            if written:
                 self._tell(f"{backlog.topic}: {written:,} records")
             self._tell(f"{self._row.name}: round {number}, {side}")
             copier = self._copier(side, backlog.topic)
@@ -182,20 +219,23 @@ class _CatchUp:
         if self._ending is not None and is_parallax(self._ending[0]) and is_parallax(copier.side):
             # Both would be the same replicator.
             self._settle()
-        copier.start()
-        watch = Watch(self._stage, copier, backlog.topic, self._row.partitions, list(self._targets))
-        watch.await_first_record()
+        with self._step("starting"):
+            copier.start()
+            watch = Watch(self._stage, copier, backlog.topic, self._row.partitions, list(self._targets))
+            watch.await_first_record()
         self._settle()
-        return {
-            segment.name: watch.follow(segment, self._rules) for segment in self._merged(backlog.segments)
-        }
+        with self._step("watching"):
+            return {
+                segment.name: watch.follow(segment, self._rules) for segment in self._merged(backlog.segments)
+            }
 
     def _settle(self) -> None:
         """Wait until the life before has been stopped and checked."""
         if self._ending is not None:
             _, ending = self._ending
             self._ending = None
-            ending.result()
+            with self._step("stopping, checking"):
+                ending.result()
 
     def _merged(self, segments: Sequence[Segment]) -> list[Segment]:
         """The data sets as they lie on the targets, where so many sources of the same size are merged."""
@@ -213,8 +253,7 @@ class _CatchUp:
                 2 * backlog.rates[name] if window is None else window.offsets / window.seconds
             )
         return all(
-            window is not None and window.seconds >= _NEARLY * self._rules.window_s
-            for window in windows.values()
+            window is not None and window.seconds >= self._rules.least_s for window in windows.values()
         )
 
     def _end(

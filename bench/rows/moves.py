@@ -16,11 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from bench import BenchError
+from bench.budget import Steps
 from bench.report import Measure, Round, slug
-from bench.rows import Place, Play, Row
+from bench.rows import Place, Play, Row, Settings
 from bench.sides import BOTH, Copier, CopierOptions
 from bench.sides.parallax import service_spec
 from bench.stage import Stage, await_true
+from devstack.process import ManagedProcess
 from devstack.workload.topics import EndOffsets, committed_offsets
 from offsetsvc.failover_consumer import FailoverConsumer
 
@@ -35,6 +37,8 @@ _TICKS_PER_S = 20
 _LOOK_EVERY_S = 0.5
 """Asking more often for published offsets would take time from who publishes them, once a second."""
 _CONSUME = 200
+_AROUND_S = 65.0
+"""What starting, settling, reading and stopping take, for the plan of the time."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,11 @@ class MoveRow(Row):
         """Two aggregate clusters to move between."""
         return Place(("a", "b"))
 
+    def steps(self, settings: Settings) -> Steps:
+        """One step; both sides at once."""
+        _ = settings
+        return {self.name: _AROUND_S + self.seconds}
+
     def play(self, play: Play) -> None:
         """Move a group of each side: nothing is timed, so once is enough."""
         if all(play.store.has(side, 1) for side in BOTH):
@@ -67,7 +76,9 @@ class MoveRow(Row):
         if play.settings.smoke:
             few = {region: max(20, records // 10) for region, records in self.records.items()}
             row = replace(self, records=few, seconds=3.0)
-        for side, moved in _moves(row, play).items():
+        with play.budget.step(self.name):
+            found = _moves(row, play)
+        for side, moved in found.items():
             play.tell(f"{side}: {moved.redelivered} redelivered, {moved.lost} lost")
             measures = (
                 Measure(f"{self.name}: redelivered", "records", "lower", moved.redelivered),
@@ -149,16 +160,21 @@ def _moves(row: MoveRow, play: Play) -> dict[str, Moved]:
     return found
 
 
-def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> None:
+def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> dict[str, ManagedProcess]:
     """Start the offset services of both regions with a copier's configuration; ``clean_up`` stops them.
+
+    Returns:
+        The services by region.
 
     Raises:
         DevstackError: one did not come up.
     """
+    services = {}
     for region in ("a", "b"):
-        service = stage.process(service_spec(stage.stack, copier.config, region))
+        service = services[region] = stage.process(service_spec(stage.stack, copier.config, region))
         clean_up.callback(service.stop)
         service.start()
+    return services
 
 
 def _move_with_parallax(play: Play, row: MoveRow, topic: str) -> Moved:

@@ -12,14 +12,17 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench import BenchError
+from bench.budget import Steps
 from bench.report import Measure, Round, percentile, slug
-from bench.rows import CPU_UNIT, Place, Play, Row
+from bench.rows import CPU_UNIT, Place, Play, Row, Settings
 from bench.rows.stream import consume_steadily, produce_steadily
 from bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
 
 _FIRST_RECORD_WITHIN_S = 600.0
 _END_WITHIN_S = 300.0
 _LINGER_S = 3.0
+_AROUND_S = 18.0
+"""What starting, stopping and reading to the end take, for the plan of the time."""
 _NS_PER_MS = 1e6
 
 
@@ -54,6 +57,11 @@ class SteadyRow(Row):
         """One region."""
         return Place(far=self.far)
 
+    def steps(self, settings: Settings) -> Steps:
+        """One step: most of it is the window."""
+        lives = len(self.sides) * (1 if self.once else settings.rounds)
+        return {self.name: lives * (_AROUND_S + self.warm_s + self.window_s)}
+
     def play(self, play: Play) -> None:
         """Let the sides take turns."""
         row = replace(self, warm_s=2.0, window_s=8.0, lease_epoch_s=5) if play.settings.smoke else self
@@ -61,7 +69,8 @@ class SteadyRow(Row):
             for side in self.sides:
                 if not play.store.has(side, number):
                     play.tell(f"{self.name}: round {number}, {side}")
-                    _round(row, play, side, number)
+                    with play.budget.step(self.name):
+                        _round(row, play, side, number)
 
 
 @dataclass(frozen=True, slots=True)

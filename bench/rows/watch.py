@@ -24,12 +24,14 @@ class WarmRules:
 
     Attributes:
         warm_s: after the first record (and after the border to a further data set) this long is not counted.
-        window_s: what is counted of each data set.
+        window_s: what is counted of each data set, at most.
+        least_s: a shorter window does not count.
         at_most_s: a data set that takes longer ends the run.
     """
 
-    warm_s: float = 3.0
+    warm_s: float = 5.0
     window_s: float = 20.0
+    least_s: float = 0.0
     at_most_s: float = 90.0
 
 

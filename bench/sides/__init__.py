@@ -16,6 +16,9 @@ from devstack.process import ManagedProcess, ProcessState
 
 Side = Literal["parallax", "parallax_record_path", "mirrormaker2", "mirrormaker2_exactly_once"]
 
+NO_GROUPS = "none"
+"""Matches no group's name: MirrorMaker 2 translates nothing."""
+
 BOTH: tuple[Side, ...] = ("parallax", "mirrormaker2")
 WITH_EXACTLY_ONCE: tuple[Side, ...] = (*BOTH, "mirrormaker2_exactly_once")
 WITH_RECORD_PATH: tuple[Side, ...] = (*BOTH, "parallax_record_path")
@@ -34,7 +37,7 @@ class CopierOptions:
         routes: (source region, target region) of each.
         tuning: of MirrorMaker 2.
         compression: of MirrorMaker 2's producer: the data set's.
-        groups: whose offsets MirrorMaker 2 translates.
+        groups: whose offsets MirrorMaker 2 translates, and Parallax publishes (`NO_GROUPS`: it leaves none out).
         replicator: Parallax's settings of the section `replicator`, over its defaults.
         source_bootstrap: another address of source clusters, by cluster name (a far one's).
         with_sync: Parallax publishes groups' offsets too.
@@ -43,7 +46,7 @@ class CopierOptions:
     routes: tuple[tuple[str, str], ...] = (("a", "a"),)
     tuning: Tuning = "throughput"
     compression: str = "lz4"
-    groups: str = "none"
+    groups: str = NO_GROUPS
     replicator: Mapping[str, Any] = field(default_factory=dict)
     source_bootstrap: Mapping[str, str] = field(default_factory=dict)
     with_sync: bool = False
@@ -139,6 +142,7 @@ class Copier:
             routes=tuple(f"{source}->{target}" for source, target in options.routes),
             settings={**path, **options.replicator},
             source_bootstrap=options.source_bootstrap,
+            groups=() if options.groups == NO_GROUPS else (options.groups,),
         )
         targets = tuple(dict.fromkeys(target for _, target in options.routes))
         return self._stage.process(

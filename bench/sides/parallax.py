@@ -31,6 +31,7 @@ def write_config(
     routes: tuple[str, ...],
     settings: Mapping[str, Any],
     source_bootstrap: Mapping[str, str],
+    groups: tuple[str, ...] = (),
 ) -> None:
     """Write the configuration of one run.
 
@@ -41,12 +42,15 @@ def write_config(
         routes: ``a->b``.
         settings: of the section `replicator`, over the project's defaults.
         source_bootstrap: another address of source clusters, by cluster name.
+        groups: those that are cared for, as regular expressions; none: all.
     """
     config = build_config(stack.layout)
     # Only where things are; all else is what a user gets by default.
     config["replicator"] = {"status_address": config["replicator"]["status_address"], **settings}
     config["topics"] = {"include": [topic.replace(".", r"\.") for topic in topics]}
     config["routes"] = list(routes)
+    if groups:
+        config["groups"] = {"include": list(groups)}
     for cluster, address in source_bootstrap.items():
         kind, _, region = cluster.partition("-")
         config["regions"][region][kind]["bootstrap_servers"] = address
@@ -93,6 +97,12 @@ def service_spec(
         probe=http_probe(layout.ports[f"{name}/rest"], "/readyz"),
         environment=service_environment(layout, stack.java, region),
     )
+
+
+def failover_command(config: Path, origin: str, target: str, *, disaster: bool) -> list[str]:
+    """The command that moves every group of a region; its results go to standard output as JSON."""
+    arguments = ["--region", origin, "--to", target, "--execute", *(["--disaster"] if disaster else [])]
+    return [*_PARALLAX, "failover", *arguments, "--config", str(config), "--json"]
 
 
 def lease_epochs(port: int) -> dict[str, int]:

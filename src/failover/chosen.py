@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from failover.facts import Kind, Move
-from failover.many import groups_on
+from failover.many import ASKED_AT_ONCE, groups_on, side_by_side
 from failover.outside import Outside
 from failover.record import MoveRecord, Step
 from parallax.domain.errors import InvalidNameError, NotFoundError, UnknownRegionError
@@ -139,13 +139,17 @@ def ways_back(
         raise UnknownRegionError(
             f"unknown aggregate cluster {home!r}; known: {', '.join(sorted(outside.writers))}"
         )
-    found = {}
-    for item in outside.client.list_primaries().primaries:
-        group = GroupName(item.group)
-        record = _last_done(outside, group) if chosen(group) else None
-        if record is not None and record.move.origin == home:
-            found[group] = _back(record, kind)
-    return found
+    names = [GroupName(item.group) for item in outside.client.list_primaries().primaries]
+    records = side_by_side(
+        [group for group in names if chosen(group)],
+        lambda group: _last_done(outside, group),
+        at_once=ASKED_AT_ONCE,
+    )
+    return {
+        group: _back(record, kind)
+        for group, record in records.items()
+        if record is not None and record.move.origin == home
+    }
 
 
 def _last_done(outside: Outside, group: GroupName) -> MoveRecord | None:

@@ -153,7 +153,7 @@ class Mover:
         move, begun = facts.move, self._interrupted(facts.move)
         if begun is not None:
             return self._outside.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
-        snapshot = self._outside.snapshot(move, self._outside.assignment(move.group))
+        snapshot = self._outside.snapshot(move, facts.assignment)
         return self._outside.begin(move, snapshot, facts.assigned)
 
     def _close_open_record(self, move: Move, fencing_number: int) -> None:
@@ -204,14 +204,15 @@ class _Moving:
         try:
             self.fence()
             self._outside.go_on()
+            arrived: tuple[PartitionFacts, ...] = ()
             if self._move.kind is Kind.PLANNED:
                 self._waiting.for_members_to_leave(self._limits.drain_ms)
-                self._waiting.for_all_to_arrive(self._limits.catch_up_ms)
+                arrived = self._waiting.for_all_to_arrive(self._limits.catch_up_ms, self._record.assigned)
             else:
-                fenced_at_s = self._fenced_at_s[self._move.group]
-                self._waiting.for_reports(fenced_at_s + self._limits.handover_ms / 1_000)
+                handover_s = self._limits.handover_ms / 1_000
+                self._waiting.for_reports(self._fenced_at_s[self._move.group] + handover_s)
             self._outside.go_on()
-            plan = self._write()
+            plan = self._write(arrived)
             self._outside.go_on()
         except AbandonedError as error:
             return self._abandon(str(error))
@@ -228,20 +229,21 @@ class _Moving:
         self._keep(step=Step.FENCED, fencing_number=number)
         self._fenced_at_s.setdefault(self._move.group, self._outside.clock())
 
-    def _write(self) -> MovePlan:
+    def _write(self, arrived: tuple[PartitionFacts, ...]) -> MovePlan:
+        """Write the final offsets: ``arrived``, if the group has not gone on since."""
         self._tell("writing offsets")
         why = ""
         for attempt in range(_WRITE_ATTEMPTS):
             if attempt:
                 self._outside.pause(POLL_S)
             before = self._origin_commits()
-            plan, final = self._final()
+            plan, final = self._final(() if attempt else arrived)
             late = behind(final, before)
             if late:
                 why = f"the services do not know the group's newest commits yet ({', '.join(late[:5])})"
                 continue
-            wanted = self._commit(final)
-            found = self._outside.writer(self._move.target).committed(self._move.group)
+            wanted, target = self._commit(final), self._outside.writer(self._move.target)
+            found = target.committed(self._move.group)
             if not all(_stands(found.get(item), commit) for item, commit in wanted.items()):
                 why = f"somebody else commits in {self._move.target}; stop those consumers"
                 continue
@@ -267,17 +269,16 @@ class _Moving:
         """Planned: what the final offsets must go by. In a disaster nothing of the origin is asked."""
         if self._move.kind is Kind.DISASTER:
             return {}
-        found = self._outside.commits(self._move.group, self._move.origin)
-        if found is None:
+        if (found := self._outside.commits(self._move.group, self._move.origin)) is None:
             raise AbandonedError(self._waiting.still_there(None))
         return found
 
-    def _final(self) -> tuple[MovePlan, tuple[PartitionFacts, ...]]:
+    def _final(self, arrived: tuple[PartitionFacts, ...]) -> tuple[MovePlan, tuple[PartitionFacts, ...]]:
         """The offsets to write, judged once more: the group may have gone on since the plan.
 
         Whether it has members at the target is said by the target itself when the offsets are written.
         """
-        facts = self._outside.facts(self._move, self._reported(), self._record.assigned)
+        facts = self._outside.facts(self._move, self._reported(), self._record.assigned, known=arrived)
         alone = None if facts.members_at_target is None else 0
         plan = make_plan(replace(facts, members_at_target=alone))
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)

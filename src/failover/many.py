@@ -15,6 +15,9 @@ from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.ports import GroupCommit
 from syncjob.facts import GroupFacts, Seen, Side, is_own
 
+ASKED_AT_ONCE = 16
+"""Groups that are asked about side by side before any is moved: each waits for a store or a cluster mostly."""
+
 Result = TypeVar("Result")
 
 
@@ -43,11 +46,13 @@ def groups_on(
         topic_ids = {name: info.topic_id for name, info in writer.topics().items()}
     except ClusterUnavailableError:
         pass  # what the store remembers has to do: a dead cluster is what this command is for
-    return [
-        group
-        for group in sorted(listed)
-        if chosen(group) and _is_there(outside, group, cluster, to, recorded.get(group), topic_ids)
-    ]
+    # What each was seen at is several questions of its own.
+    there = side_by_side(
+        [group for group in sorted(listed) if chosen(group)],
+        lambda group: _is_there(outside, group, cluster, to, recorded.get(group), topic_ids),
+        at_once=ASKED_AT_ONCE,
+    )
+    return [group for group, is_there in there.items() if is_there]
 
 
 def _is_there(

@@ -184,7 +184,11 @@ class Outside:
         return found
 
     def facts(
-        self, move: Move, reported: Positions | None = None, topics: Collection[TopicName] = ()
+        self,
+        move: Move,
+        reported: Positions | None = None,
+        topics: Collection[TopicName] = (),
+        known: tuple[PartitionFacts, ...] = (),
     ) -> MoveFacts:
         """All that a plan of the move is made of; an answer that is missing is said, not raised.
 
@@ -192,17 +196,21 @@ class Outside:
             move: the move.
             reported: as in `offsets`.
             topics: what was assigned to members at the origin before they left.
+            known: the services' answers of a moment ago; they are asked if a topic is not among them.
 
         Raises:
             UnavailableError: the services can't say where the group is primary.
         """
-        partitions: tuple[PartitionFacts, ...] = ()
+        partitions = known
         assignment: Assignment | None = None
         problem = ""
         assigned = self.assigned(move.group, move.origin).union(topics)
+        told = {item.topic_partition.topic for item in known}
         try:
-            partitions = self.offsets(move, reported, assigned)
+            if not known or not assigned <= told:
+                partitions = self.offsets(move, reported, assigned)
         except ParallaxError as error:
+            partitions = ()
             problem = f"[{error.code}] {error}"
         try:
             assignment = self.assignment(move.group)

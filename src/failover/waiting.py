@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from failover.facts import Move, PartitionFacts
 from failover.outside import Outside
 from failover.record import Commits
+from parallax.domain.ids import TopicName
 from parallax.runtime.deadline import Deadline
 
 POLL_S = 0.25
@@ -99,15 +100,28 @@ class Waiting:
             )
         return f"group {group} goes on committing in {origin} without members: stop its consumers"
 
-    def for_all_to_arrive(self, within_ms: float) -> None:
+    def for_all_to_arrive(
+        self, within_ms: float, topics: Collection[TopicName] = ()
+    ) -> tuple[PartitionFacts, ...]:
         """Wait until all that was consumed is at the target, and index and services know it.
+
+        Args:
+            within_ms: how long.
+            topics: to be answered even if the group has committed nothing on them.
+
+        Returns:
+            The answers that tell so.
 
         Raises:
             AbandonedError: it took longer.
         """
         deadline = Deadline.after_ms(within_ms, self._outside.clock)
         commits = self._outside.commits(self._move.group, self._move.origin) or {}
-        while waiting := self._under_way(commits):
+        while True:
+            facts = self._outside.offsets(self._move, topics=topics)
+            waiting = _under_way(facts, commits)
+            if not waiting:
+                return facts
             if deadline.passed:
                 raise AbandonedError(
                     f"{', '.join(waiting[:5])}: {self._move.target} does not have all that was consumed, or the "
@@ -116,10 +130,12 @@ class Waiting:
             self._tell("waiting for consumed records to arrive")
             self._outside.pause(POLL_S)
 
-    def _under_way(self, commits: Commits) -> list[str]:
-        facts = self._outside.offsets(self._move)
-        late = behind(facts, commits)
-        return sorted({str(item.topic_partition) for item in facts if not item.settled} | set(late))
+
+def _under_way(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:
+    items = list(facts)
+    return sorted(
+        {str(item.topic_partition) for item in items if not item.settled} | set(behind(items, commits))
+    )
 
 
 def behind(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:

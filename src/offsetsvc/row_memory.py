@@ -34,6 +34,8 @@ FORGET_AFTER_S = 60.0
 
 _PAGE_ROWS = 2_000
 _MOST_STRETCHES = 200
+_NEAR = 8
+"""Two look-ups are near to each other if so many times as far apart as the rows reach that one of them gave."""
 
 _Key = tuple[RoutePartition, Lineage]
 
@@ -61,6 +63,7 @@ class RowMemory:
         self._lock = threading.Lock()
         self._stretches: OrderedDict[_Key, tuple[float, Stretch]] = OrderedDict()
         self._marks: dict[_Key, _Mark] = {}
+        self._missed: dict[_Key, TargetOffset] = {}
 
     def topics(self, route: Route) -> Sequence[TopicName]:
         """Topics with at least one lineage on the route."""
@@ -137,7 +140,10 @@ class RowMemory:
             return stretch
 
     def _learn(self, key: _Key, rows: Sequence[Run]) -> None:
-        """Read the stretch that begins with some rows that were asked for, if it is settled and not known."""
+        """Read the stretch that begins with some rows that were asked for, if it is settled and not known.
+
+        Only once rows near to them are asked for again: a stretch costs as much as hundreds of look-ups.
+        """
         if not rows:
             return
         before, now_s = rows[0].target_start, self._clock()
@@ -145,6 +151,11 @@ class RowMemory:
             mark, known = self._marks.get(key), self._stretches.get(key)
             settled = 0 if mark is None else mark.settled
             if settled <= rows[-1].target_start or (known is not None and _covers(known[1], before, settled)):
+                return
+            missed = self._missed.get(key)
+            self._missed[key] = before
+            near = _NEAR * (rows[-1].target_end - before)
+            if missed is None or abs(before - missed) > near:
                 return
         # A few rows further back, so that the same look-up finds its neighbours there.
         before = self._index.rows_at_target(*key, before)[0].target_start

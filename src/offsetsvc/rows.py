@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from offsetsvc.lineages import LineageView
 from offsetsvc.tails import Tail
@@ -35,6 +36,8 @@ class LineageRows:
         self._rows: set[Run] = set()
         self._lost: Sequence[LostRange] | None = None if tail is None else tail.lost
         self._history: SourceHistory | None = None
+        self._around: list[tuple[Run, Run]] = []
+        """First and last of rows that were read together, and between which no run is missing."""
         if view.newest is not None:
             self._add([view.newest.row])
 
@@ -59,10 +62,12 @@ class LineageRows:
             return
         if self.view.cut is not None and target > self.view.cut:
             target = self.view.cut
+        if any(first.target_start <= target < last.target_start for first, last in self._around):
+            return
         rows = None if self._stretch is None else self._stretch.around_target(target)
         if rows is None:
             rows = self._index.rows_at_target(self.view.partition, self.view.lineage, target)
-        self._add(rows)
+        self._add_around(rows)
 
     def at_source(self, source: SourceOffset) -> None:
         """Fetch what tells where the first record at or above ``source`` can lie."""
@@ -71,7 +76,8 @@ class LineageRows:
         if self.view.cut is not None:
             self.at_target(self.view.cut)
         for _ in range(_CHAIN_LOOKUPS):
-            self._fetch_at_source(source)
+            if not self._has_around_source(source):
+                self._fetch_at_source(source)
             further = self.history().history.last_proven_by(source)
             if further is None or further.source_start <= source:
                 return
@@ -83,7 +89,8 @@ class LineageRows:
         if floor is None or floor.source_start < source or source == 0:
             return floor
         below = SourceOffset(source - 1)
-        self._fetch_at_source(below)
+        if not self._has_around_source(below):
+            self._fetch_at_source(below)
         return self.history().history.floor_by_source(below)
 
     def last_of_epoch(self, epoch: int, below: SourceOffset) -> Run | None:
@@ -115,7 +122,8 @@ class LineageRows:
     def run_at_source(self, source: SourceOffset) -> None:
         """Fetch the last run, watermarks left out, that starts at or below ``source``."""
         if self.view.newest is not None:
-            self._fetch_at_source(source)
+            if not self._has_around_source(source):
+                self._fetch_at_source(source)
             self._fetch_run_of(self.history().history.floor_by_source(source))
 
     def _fetch_run_of(self, row: Run | None) -> None:
@@ -134,8 +142,17 @@ class LineageRows:
         rows = None if self._stretch is None else self._stretch.around_source(source)
         if rows is None:
             rows = self._index.rows_at_source(self.view.partition, self.view.lineage, source)
-        self._add(rows)
+        self._add_around(rows)
         return rows
+
+    def _has_around_source(self, source: SourceOffset) -> bool:
+        """Whether the rows on both sides of the offset are there."""
+        return any(first.source_start <= source < last.source_start for first, last in self._around)
+
+    def _add_around(self, rows: Sequence[Run]) -> None:
+        if rows and all(row.previous_source_end <= before.source_end for before, row in pairwise(rows)):
+            self._around.append((rows[0], rows[-1]))
+        self._add(rows)
 
     def _add(self, rows: Sequence[Run]) -> None:
         if not self._rows.issuperset(rows):

@@ -9,10 +9,13 @@ from offsetsvc.rows import LineageRows
 from parallax.domain.ids import SourceId, TargetOffset
 from parallax.domain.progress import SourceHistory, SourcePosition, agreed, widened
 from parallax.domain.resume import Via, position_of
-from parallax.domain.skips import SkipRange, beyond, skip_ranges
+from parallax.domain.skips import SkipRange, beyond, merged, skip_ranges
+
+_FIRST_PAGE_ROWS = 128
+"""What is read beyond the last consumed record was read in vain, and mostly that is not far."""
 
 _PAGE_ROWS = 2_000
-"""Rows of one read: large enough that a read's round trip does not count, small beside `service.max_rows`."""
+"""Rows of one read at most: so many that its round trip does not count, few beside `service.max_rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +66,20 @@ def collect_skips(
     cut_at = min((end for end in ends if end is not None), default=None)
     end = cut_at if cut_at is not None else _beyond_all(concerned, start)
     histories = [rows.history() for rows in concerned]
-
-    def ranges_of(
-        chosen: Mapping[SourceId, SourcePosition], since: TargetOffset, until: TargetOffset
-    ) -> list[SkipRange]:
-        return skip_ranges(positions=chosen, origin=origin, destination=histories, start=since, end=until)
-
-    ranges = ranges_of(positions, start, end)
+    of_source = {
+        source: skip_ranges(
+            positions={source: position}, origin=origin, destination=histories, start=start, end=end
+        )
+        for source, position in positions.items()
+    }
+    ranges = merged(item for items in of_source.values() for item in items)
     if len(ranges) > limits.skip_ranges:
         cut_at = end = ranges[limits.skip_ranges].start
         ranges = ranges[: limits.skip_ranges]
     first_new = beyond(start, ranges)
     by_source = {
-        source: sum(item.count for item in ranges_of({source: position}, first_new, end))
-        for source, position in positions.items()
+        source: sum(max(0, min(item.end, end) - max(item.start, first_new)) for item in items)
+        for source, items in of_source.items()
     }
     return Skips(tuple(ranges), first_new, by_source, cut_at)
 
@@ -100,8 +103,10 @@ def _fetch(
     proven = via is Via.EXACT or (via is Via.AFTER and row is not None and row.source_end == bound)
     if bound == 0 or (proven and place is not None and place <= start):
         return None  # every consumed record lies below
+    size = _FIRST_PAGE_ROWS
     while budget > 0:
-        found, complete_to = rows.page(start, min(budget, _PAGE_ROWS))
+        found, complete_to = rows.page(start, min(budget, size))
+        size = min(4 * size, _PAGE_ROWS)
         if any(item.source_start >= bound for item in found):
             return None
         if complete_to >= newest.row.target_end or complete_to <= start:

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from bench import BenchError
+from bench.budget import Budget
 from bench.cpu import ProcessTimes, cpu_s, processes_now, tree_cpu_s, tree_of
 from bench.plan import FULL, MAIN
 from bench.report import Measure, Round, RoundStore, Spread, is_void, machine, percentile, rows_of, slug
+from bench.rows import Settings
 from bench.rows.backlog import Need, first_guess
-from bench.rows.catch_up import JSON_128K, SHAPES, CatchUpRow
+from bench.rows.catch_up import JSON_128K, LEAST_WARM_S, SHAPES, CatchUpRow
 from bench.rows.moves import judge_move
-from bench.rows.steady import latencies_ms
+from bench.rows.steady import SteadyRow, latencies_ms
 from bench.run import first_data_rates
 from bench.table import short, table_of
 
@@ -161,18 +165,58 @@ def test_only_records_of_the_window_count_and_only_their_first_delivery() -> Non
 
 
 def test_a_side_gets_as_much_data_as_its_speed_asks_for() -> None:
-    need = Need(seconds=23.0, partitions=4, batch_records=700.0, batch_bytes=50_000.0)
+    need = Need(seconds=23.0, least_seconds=8.0, partitions=4, batch_records=700.0, batch_bytes=50_000.0)
     assert need.records(1_000_000.0) == 6_250_000
     assert need.fits(6_250_000, 1_000_000.0)
-    assert not need.fits(5_000_000, 1_000_000.0)
-    assert not need.fits(6_250_000, 200_000.0)
-    assert first_guess("parallax", 1_000.0, 1_000.0) == 1_000.0
-    assert first_guess("parallax_record_path", 100.0, 1_000.0) == 400.0
-    assert first_guess("mirrormaker2", 100.0, 1_000.0) == 200.0
+    assert need.fits(2_000_000, 1_000_000.0)
+    assert not need.fits(1_999_999, 1_000_000.0)
+    assert need.fits(6_250_000, 400_000.0)
+    assert not need.fits(6_250_000, 399_000.0)
+    assert first_guess("parallax", 1_000.0, 1_000.0) == 850.0
+    assert first_guess("parallax_record_path", 100.0, 1_000.0) == 250.0
+    assert first_guess("mirrormaker2", 100.0, 1_000.0) == 300.0
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 5, 10])
+def test_the_rounds_of_a_row_share_out_twenty_warm_seconds_at_least(rounds: int) -> None:
+    for row in [*MAIN, *FULL.values()]:
+        if isinstance(row, CatchUpRow):
+            rules = row.rules(rounds)
+            assert rounds * rules.least_s >= LEAST_WARM_S
+            assert rules.window_s >= rules.least_s
+        if isinstance(row, SteadyRow):
+            assert row.window_s >= LEAST_WARM_S
+
+
+def test_the_main_set_is_planned_for_a_quarter_of_an_hour() -> None:
+    steps = [row.steps(Settings(rounds=5)) for row in MAIN]
+    assert all(steps)
+    assert 0.6 * 900 < sum(seconds for row in steps for seconds in row.values()) < 900 - 60
+
+
+def test_a_step_counts_each_time_and_also_when_it_fails() -> None:
+    now = 0.0
+    budget = Budget({"filling": 75.0, "stopping": 3.0}, clock=lambda: now)
+    assert budget.lines() == ["filling: given 1:15", "stopping: given 0:03", "in all: given 1:18"]
+    for seconds in (30.0, 40.5):
+        with suppress(BenchError), budget.step("filling"):
+            now += seconds
+            raise BenchError("full")
+    now += 2.0
+    assert budget.lines() == [
+        "filling: took 1:11, given 1:15",
+        "stopping: given 0:03",
+        "between the steps: took 0:02",
+        "in all: took 1:13, given 1:18",
+    ]
+    assert budget.values() == {
+        "filling": {"planned_s": 75.0, "taken_s": 70.5},
+        "stopping": {"planned_s": 3.0, "taken_s": None},
+    }
 
 
 def test_no_side_gets_more_than_the_disk_is_given() -> None:
-    need = Need(seconds=23.0, partitions=4, batch_records=12.0, batch_bytes=60_000.0)
+    need = Need(seconds=23.0, least_seconds=23.0, partitions=4, batch_records=12.0, batch_bytes=60_000.0)
     records = need.records(10_000_000.0)
     assert records * 4 / 12 * 60_000 <= 6 * 2**30 * 1.001
     assert need.fits(records, 10_000_000.0)

@@ -62,3 +62,15 @@ def test_a_way_is_forgotten_in_time(way: Way, lasts_s: float) -> None:
     assert memory.find(KEY, "target", 5) is way
     clock.now_s += lasts_s * 0.2
     assert memory.find(KEY, "target", 5) is None
+
+
+def test_days_are_remembered_for_a_while() -> None:
+    clock = Clock()
+    memory = WayMemory(clock)
+    assert memory.days(KEY) is None
+    memory.keep_days(KEY, [19_000, 19_001])
+    assert memory.days(("a->b", "trips", 1, "source/target")) is None
+    clock.now_s += CLOSED_FOR_S * 0.9
+    assert memory.days(KEY) == [19_000, 19_001]
+    clock.now_s += CLOSED_FOR_S * 0.2
+    assert memory.days(KEY) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +98,17 @@ class TestWhichGroups:
 
         assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [FRAUD]
 
+    def test_groups_are_asked_about_side_by_side(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        published = bench.world.groups.published
+        together = threading.Barrier(3)
+
+        def with_the_others(group: GroupName, cluster: ClusterName) -> Any:
+            together.wait(10)
+            return published(group, cluster)
+
+        monkeypatch.setattr(bench.world.groups, "published", with_the_others)
+        assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [BILLING, FRAUD, MAPS]
+
 
 class TestOrder:
     def test_groups_named_first_come_first(self) -> None:
@@ -187,6 +199,21 @@ class TestWhichMove:
         )
         assert way_back(bench.outside, FRAUD, Kind.PLANNED) == back[FRAUD]
         assert ways_back(bench.outside, "b", everything, Kind.PLANNED) == {}
+
+    def test_ways_back_are_looked_up_side_by_side(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for move in region_moves(bench.outside, "a", "b", everything, Kind.PLANNED).values():
+            assert bench.mover(drain_ms=1_000).move(move).ending is Ending.MOVED
+        operations = bench.outside.journal.operations
+        together = threading.Barrier(3)
+
+        def with_the_others(group: GroupName) -> Any:
+            together.wait(10)
+            return operations(group)
+
+        monkeypatch.setattr(bench.outside.journal, "operations", with_the_others)
+        assert list(ways_back(bench.outside, "a", everything, Kind.PLANNED)) == [BILLING, FRAUD, MAPS]
 
     def test_without_a_move_there_is_no_way_back(self, bench: Bench) -> None:
         with pytest.raises(NotFoundError, match="no move to go back from"):

@@ -177,6 +177,25 @@ class TestPlanned:
         (record,) = bench.outside.records(GROUP)
         assert (record.step, record.snapshot.commits[ON_A][P0].next_offset) == (Step.DONE, 15)
 
+    def test_what_showed_that_all_has_arrived_is_what_is_written(self, bench: Bench) -> None:
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        assert bench.client.calls.count("offsets") == 2  # for the plan, and once the group had left
+
+    def test_a_commit_after_all_had_arrived_is_asked_about_anew(self, bench: Bench) -> None:
+        begin = bench.client._begin
+
+        def commit_at_the_last_moment(method: str) -> None:
+            begin(method)
+            if bench.client.calls.count("offsets") == 2 and method == "get_primary":
+                bench.world.commit("a", 18)
+
+        bench.client._begin = commit_at_the_last_moment  # type: ignore[method-assign] # between two steps
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("b") == 8
+        assert bench.client.calls.count("offsets") > 2
+
     def test_it_waits_for_members_to_leave(self, bench: Bench) -> None:
         bench.writer("a").members[GROUP] = 3
 
@@ -612,7 +631,7 @@ class TestStopping:
 
         def and_stop(method: str) -> None:
             calls.append(method)
-            if method == during and (method != "get_primary" or calls.count(method) > 2):
+            if method == during and (method != "get_primary" or calls.count(method) > 1):
                 bench.outside.stop.set()
             begin(method)
 

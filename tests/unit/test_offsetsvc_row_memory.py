@@ -132,10 +132,22 @@ def test_a_stretch_is_forgotten_after_a_while(world: World) -> None:
     end = world.write(random_batches(2, PARTITION, LINEAGE, batches=200, longest_pause_ms=1_000))
     world.settle()
     target = TargetOffset(end // 2)
-    world.memory.rows_at_target(PARTITION, LINEAGE, target)
+    for _ in range(2):
+        world.memory.rows_at_target(PARTITION, LINEAGE, target)
     reads = world.index.reads
     world.memory.rows_at_target(PARTITION, LINEAGE, target)
     assert world.index.reads == reads
     world.later(FORGET_AFTER_S + 1)
     world.memory.rows_at_target(PARTITION, LINEAGE, target)
     assert world.index.reads > reads
+
+
+def test_a_stretch_is_not_read_for_one_look_up_alone(world: World) -> None:
+    end = world.write(random_batches(4, PARTITION, LINEAGE, batches=2_000, longest_pause_ms=1_000))
+    world.settle()
+    far_apart = range(0, end * 3 // 4, end // 8)
+    for offset in far_apart:
+        world.memory.rows_at_source(PARTITION, LINEAGE, SourceOffset(offset))
+    assert world.index.reads == len(far_apart)
+    world.memory.rows_at_source(PARTITION, LINEAGE, SourceOffset(far_apart[-1] + 1))
+    assert world.index.reads > len(far_apart) + 1

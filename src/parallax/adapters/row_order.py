@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.run import Run
@@ -15,14 +16,8 @@ AFTER = 3
 """How many rows after the floor."""
 
 
-def by_target(row: Run) -> tuple[int, int, int]:
-    """Sort key: a watermark comes before the run that begins where it stands."""
-    return (row.target_start, row.source_start, row.count)
-
-
-def by_source(row: Run) -> tuple[int, int, int]:
-    """Sort key; rows of one lineage have the same order by source and by target."""
-    return (row.source_start, row.target_start, row.count)
+by_target: Callable[[Run], tuple[int, int, int]] = attrgetter("target_start", "source_start", "count")
+"""Sort key: a watermark comes before the run that begins where it stands. By source the order is the same."""
 
 
 def ordered(rows: Iterable[Run]) -> list[Run]:

@@ -20,6 +20,7 @@ from parallax.runtime.config import Cassandra
 
 DEFAULT_PORT = 9042
 _CONCURRENT_REQUESTS = 64
+_FEW_REQUESTS = 8
 _FAIL_FAST_S = 1.0
 """After a failed attempt to connect, calls within this time fail at once: a queue of callers, each waiting out
 a time-out of its own, would take minutes."""
@@ -135,8 +136,10 @@ class CassandraConnection:
             return []
         session = self._connected()
         try:
-            if len(queued) == 1:
-                return [list(session.execute(*queued[0]))]
+            if len(queued) <= _FEW_REQUESTS:
+                # What `execute_concurrent` counts and collects costs as much as asking.
+                futures = [session.execute_async(*request) for request in queued]
+                return [list(future.result()) for future in futures]
             answers = execute_concurrent(
                 session, queued, concurrency=_CONCURRENT_REQUESTS, raise_on_first_error=True
             )

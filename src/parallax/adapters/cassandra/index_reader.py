@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import json
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from itertools import pairwise
+from operator import itemgetter
 
 from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS
-from parallax.adapters.cassandra.codec import PackedRows, unpack
-from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row
+from parallax.adapters.cassandra.codec import RowFields, fields_of, run_of, unpack_fields
+from parallax.adapters.cassandra.connection import CassandraConnection, Request
+from parallax.adapters.cassandra.index_rows import (
+    FIELDS_BY_TARGET,
+    TAIL_BATCHES,
+    last_fields,
+    lineage_record,
+    lost_ranges,
+    may_lack_a_row,
+    stamped,
+    tail,
+)
 from parallax.adapters.cassandra.index_writer import LineageKey, lineage_key
 from parallax.adapters.cassandra.ways import Order, Way, WayMemory
-from parallax.adapters.row_order import around_source, around_target, by_target, ordered
+from parallax.adapters.row_order import AFTER, BEFORE
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -25,18 +34,19 @@ from parallax.domain.ids import (
 from parallax.domain.run import LostRange, Run
 from parallax.ports import LineageRecord, LineageTail, RowPage, StampedRow
 
-_NEIGHBOURS = 4
+_NEIGHBOURS = 2
+_OVERLAPPING = 4
+"""So many groups of rows may begin below an offset before none of them reaches it: replays group anew."""
 _MORE_NEIGHBOURS = 128
-_ENOUGH_COARSE_ROWS = 1_500
-_BATCHES_PER_READ = 512
-_TAIL_BATCHES = 64
-"""Writes of a lineage that a tail goes back: ten seconds of a busy one, twice the default interval of automatic commits."""
-
-_unpack_again = lru_cache(maxsize=8_192)(unpack)
-"""Of two tails read one after the other, nearly all writes are the same."""
+_LEAST_COARSE_ROWS = 16
+_LEAST_BATCHES = 6
+_MOST_BATCHES = 512
 
 _YOUNG_HOUR_MS = 60_000
 """An hour that began less than this ago may hold less than a tail."""
+_FIELD_OF: Mapping[Order, Callable[[RowFields], int]] = {"source": itemgetter(0), "target": itemgetter(1)}
+_TARGET_START = 1
+
 _KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
 _DESCENDING = {
     "target": "target_start DESC, source_start DESC",
@@ -80,7 +90,7 @@ class IndexReader:
         }
         self._coarse_page_cql = (
             f"SELECT packed FROM {keyspace}.coarse_rows_by_target WHERE {_KEY} AND day = ? "
-            "AND target_start >= ?"
+            "AND target_start >= ? LIMIT ?"
         )
         fine = (
             f"SELECT packed, target_start, source_start FROM {keyspace}.fine_rows WHERE {_KEY} AND hour = ?"
@@ -109,7 +119,7 @@ class IndexReader:
         """The lineages of every partition of the topic, by partition and sequence."""
         rows = self._connection.run(self._lineages_cql, str(route), topic)
         records = [
-            _lineage_record(RoutePartition(route, TopicPartition(topic, row[0])), row[1], row[2])
+            lineage_record(RoutePartition(route, TopicPartition(topic, row[0])), row[1], row[2])
             for row in rows
         ]
         return sorted(records, key=lambda item: (item.partition.topic_partition.partition, item.sequence))
@@ -117,28 +127,28 @@ class IndexReader:
     def newest(self, route: Route, topic: TopicName) -> Mapping[tuple[int, Lineage], StampedRow]:
         """The newest row (run or watermark) of each partition and lineage."""
         rows = self._connection.run(self._newest_cql, str(route), topic)
-        return {(row[0], Lineage.parse(row[1])): _stamped(row[2]) for row in rows}
+        return {(row[0], Lineage.parse(row[1])): stamped(row[2]) for row in rows}
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage, in source order."""
-        return _lost_ranges(self._connection.run(self._lost_cql, *lineage_key(partition, lineage)))
+        return lost_ranges(self._connection.run(self._lost_cql, *lineage_key(partition, lineage)))
 
     def tails(
         self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
     ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
-        """What the last `_TAIL_BATCHES` writes to each lineage held."""
+        """What the last `TAIL_BATCHES` writes to each lineage held."""
         fine, lost = self._connection.prepare(self._fine_tail_cql), self._connection.prepare(self._lost_cql)
         asked: list[tuple[tuple[RoutePartition, Lineage], list[Request]]] = []
-        for item, stamped in newest.items():
+        for item, last in newest.items():
             key = lineage_key(*item)
-            hour, into_hour_ms = divmod(stamped.committed_at_ms, HOUR_MS)
+            hour, into_hour_ms = divmod(last.committed_at_ms, HOUR_MS)
             hours = [hour, hour - 1] if into_hour_ms < _YOUNG_HOUR_MS else [hour]
-            asked.append((item, [(lost, key), *((fine, (*key, each, _TAIL_BATCHES)) for each in hours)]))
+            asked.append((item, [(lost, key), *((fine, (*key, each, TAIL_BATCHES)) for each in hours)]))
         answers = iter(self._connection.run_all([request for _, requests in asked for request in requests]))
         found = {}
         for item, requests in asked:
             gaps, *batches = [next(answers) for _ in requests]
-            found[item] = _tail(batches, _lost_ranges(gaps))
+            found[item] = tail(batches, lost_ranges(gaps))
         return found
 
     # --- rows around an offset -----------------------------------------------------------------------------
@@ -149,9 +159,9 @@ class IndexReader:
         """Rows around the last one with ``target_start <= target``."""
         key = lineage_key(partition, lineage)
         way = self._way(key, "target", target)
-        rows = around_target(self._fine_around(key, "target", target, way, _NEIGHBOURS), target)
-        if _may_lack_a_row(rows, lambda row: (row.target_start, row.target_end), target):
-            rows = around_target(self._fine_around(key, "target", target, way, _MORE_NEIGHBOURS), target)
+        rows = self._around(key, "target", target, way, _NEIGHBOURS)
+        if may_lack_a_row(rows, lambda row: (row.target_start, row.target_end), target):
+            rows = self._around(key, "target", target, way, _MORE_NEIGHBOURS)
         return rows
 
     def rows_at_source(
@@ -160,9 +170,9 @@ class IndexReader:
         """Rows around the last one with ``source_start <= source``."""
         key = lineage_key(partition, lineage)
         way = self._way(key, "source", source)
-        rows = around_source(self._fine_around(key, "source", source, way, _NEIGHBOURS), source)
-        if _may_lack_a_row(rows, lambda row: (row.source_start, row.source_end), source):
-            rows = around_source(self._fine_around(key, "source", source, way, _MORE_NEIGHBOURS), source)
+        rows = self._around(key, "source", source, way, _NEIGHBOURS)
+        if may_lack_a_row(rows, lambda row: (row.source_start, row.source_end), source):
+            rows = self._around(key, "source", source, way, _MORE_NEIGHBOURS)
         return rows
 
     def _way(self, key: LineageKey, order: Order, offset: int) -> Way:
@@ -174,27 +184,39 @@ class IndexReader:
             self._ways.keep(key, order, way)
         return way
 
+    def _days(self, key: LineageKey) -> Sequence[int]:
+        """The days that hold coarse rows, ascending."""
+        known = None if self._ways is None else self._ways.days(key)
+        if known is not None:
+            return known
+        days = sorted(row[0] for row in self._connection.run(self._days_cql, *key))
+        if self._ways is not None:
+            self._ways.keep_days(key, days)
+        return days
+
+    def _newest_row(self, key: LineageKey) -> StampedRow | None:
+        rows = self._connection.run(self._newest_row_cql, *key)
+        return stamped(rows[0][0]) if rows else None
+
     def _read_way(self, key: LineageKey, order: Order, offset: int) -> Way:
-        days_select = self._connection.prepare(self._days_cql)
-        newest_select = self._connection.prepare(self._newest_row_cql)
-        day_rows, newest_rows = self._connection.run_all([(days_select, key), (newest_select, key)])
-        newest = _stamped(newest_rows[0][0]) if newest_rows else None
         floor: StampedRow | None = None
         successor: StampedRow | None = None
         floor_select = self._connection.prepare(self._coarse_floor_cql[order])
         successor_select = self._connection.prepare(self._coarse_successor_cql[order])
         # Days ascend with offsets. Offsets asked for are mostly recent, so the first day tried mostly has both.
-        for day in sorted((row[0] for row in day_rows), reverse=True):
+        for day in reversed(self._days(key)):
             place = (*key, day, offset)
             below, above = self._connection.run_all([(floor_select, place), (successor_select, place)])
             if above:
-                successor = _stamped(above[0][0])
+                successor = stamped(above[0][0])
             if below:
-                floor = _stamped(below[0][0])
+                floor = stamped(below[0][0])
                 break
-        return Way(floor, successor, newest)
+        # Between two coarse rows the newest one plays no part.
+        return Way(floor, successor, self._newest_row(key) if successor is None else None)
 
-    def _fine_around(self, key: LineageKey, order: Order, offset: int, way: Way, limit: int) -> list[Run]:
+    def _around(self, key: LineageKey, order: Order, offset: int, way: Way, limit: int) -> list[Run]:
+        """The last row that starts at or below the offset, and a few rows before and after it."""
         floor = self._connection.prepare(self._fine_floor_cql[order])
         successor = self._connection.prepare(self._fine_successor_cql[order])
         requests: list[Request] = []
@@ -205,9 +227,13 @@ class IndexReader:
             requests.append((floor, (*key, hour, *below, offset, limit)))
             requests.append((successor, (*key, hour, *above, offset, limit)))
         answers = self._connection.run_all(requests)
-        return ordered(
-            [*way.rows, *(row for answer in answers for item in answer for row in unpack(item[0]).rows)]
-        )
+        found: set[RowFields] = set(map(fields_of, way.rows))
+        for answer in answers:
+            for item in answer:
+                found.update(unpack_fields(item[0])[1])
+        rows = sorted(found, key=FIELDS_BY_TARGET)
+        after = bisect_right(rows, offset, key=_FIELD_OF[order])
+        return list(map(run_of, rows[max(after - 1 - BEFORE, 0) : after + AFTER]))
 
     # --- pages ---------------------------------------------------------------------------------------------
 
@@ -221,113 +247,85 @@ class IndexReader:
         """
         key = lineage_key(partition, lineage)
         way = self._way(key, "target", start)
-        coarse, coarse_to = self._coarse_from(key, way, start)
-        hours = {*way.hours, *(item.committed_at_ms // HOUR_MS for item in coarse)}
-        if coarse_to is None and way.newest is not None:
-            hours.add(way.newest.committed_at_ms // HOUR_MS)
+        coarse, coarse_to = self._coarse_from(key, way, start, max(limit // 4, _LEAST_COARSE_ROWS))
+        hours = {*way.hours, *(at_ms // HOUR_MS for at_ms, _ in coarse)}
+        if coarse_to is None and (newest := way.newest or self._newest_row(key)) is not None:
+            hours.add(newest.committed_at_ms // HOUR_MS)
         fine, fine_to = self._fine_from(key, sorted(hours), way, start, limit)
-        rows = ordered([*way.rows, *(item.row for item in coarse), *fine])
+        beyond = {
+            row
+            for row in (*map(fields_of, way.rows), *(row for _, row in coarse), *fine)
+            if _end(row) > start
+        }
         ends = [end for end in (coarse_to, fine_to) if end is not None]
         if ends:
             complete_to = min(ends)
-            rows = [row for row in rows if row.target_start < complete_to]
+            beyond = {row for row in beyond if row[_TARGET_START] < complete_to}
         else:
-            complete_to = max((row.target_end for row in rows), default=start)
-        beyond = tuple(row for row in rows if row.target_end > start)
-        return RowPage(beyond, TargetOffset(max(complete_to, start)))
+            complete_to = max(map(_end, beyond), default=int(start))
+        rows = tuple(map(run_of, sorted(beyond, key=FIELDS_BY_TARGET)))
+        return RowPage(rows, TargetOffset(max(complete_to, start)))
 
-    def _coarse_from(self, key: LineageKey, way: Way, start: int) -> tuple[list[StampedRow], int | None]:
-        """Coarse rows from the floor on, and the offset below which they are all there (None: at the end)."""
+    def _coarse_from(
+        self, key: LineageKey, way: Way, start: int, limit: int
+    ) -> tuple[list[tuple[int, RowFields]], int | None]:
+        """Coarse rows from the floor on, each with its commit's time, and the offset below which they are all there (None: at the end)."""
         select = self._connection.prepare(self._coarse_page_cql)
         first_day = way.floor.committed_at_ms // DAY_MS if way.floor is not None else 0
-        days = sorted(row[0] for row in self._connection.run(self._days_cql, *key) if row[0] >= first_day)
-        found: list[StampedRow] = []
+        days = [day for day in self._days(key) if day >= first_day]
+        found: list[tuple[int, RowFields]] = []
         for day in days:
-            rows = self._connection.run_all([(select, (*key, day, way.lowest_target))])[0]
-            found += [_stamped(row[0]) for row in rows]
-            if len(found) >= _ENOUGH_COARSE_ROWS and day != days[-1]:
-                last = found[-1].row.target_start
-                if last > start:
-                    return found, last
+            while True:
+                rows = self._connection.run_all([(select, (*key, day, way.lowest_target, limit))])[0]
+                here = [last_fields(row[0]) for row in rows]
+                last = here[-1][1][_TARGET_START] if here else 0
+                if len(rows) < limit or last > start:
+                    break
+                limit *= 2  # more rows than that begin at or below the start
+            found += here
+            if last > start and (len(rows) >= limit or (len(found) >= limit and day != days[-1])):
+                return found, last
         return found, None
 
     def _fine_from(
         self, key: LineageKey, hours: Sequence[int], way: Way, start: int, limit: int
-    ) -> tuple[list[Run], int | None]:
+    ) -> tuple[list[RowFields], int | None]:
         """Fine rows from the floor on, and the offset below which they are all there (None: at the end)."""
         first = self._first_batch_for(key, way, start)
         select = self._connection.prepare(self._fine_page_cql)
-        found: list[Run] = []
+        found: list[RowFields] = []
+        beyond = 0
         for hour in hours:
-            cursor, batches = first, _BATCHES_PER_READ
+            cursor, batches = first, min(max(limit // 16, _LEAST_BATCHES), _MOST_BATCHES)
             while True:
                 rows = self._connection.run_all([(select, (*key, hour, cursor, batches))])[0]
-                found += [row for item in rows for row in unpack(item[0]).rows]
+                here = [row for item in rows for row in unpack_fields(item[0])[1]]
+                found += here
+                beyond += sum(_end(row) > start for row in here)
                 last = int(rows[-1][1]) if rows else cursor
                 ended = len(rows) < batches
-                if len(found) >= limit and last > start and not (ended and hour == hours[-1]):
+                if beyond >= limit and last > start and not (ended and hour == hours[-1]):
                     return found, last
                 if ended:
                     break
                 if last == cursor:
                     batches *= 2  # more rows than one read holds begin at the same offset
+                else:
+                    left = (limit - beyond) * len(rows) // len(here) + 2  # by how many rows a batch held
+                    batches = min(max(left, _LEAST_BATCHES), _MOST_BATCHES)
                 cursor = last
         return found, None
 
     def _first_batch_for(self, key: LineageKey, way: Way, start: int) -> int:
         """Where to begin so that no fine row is missed that holds ``start``."""
         select = self._connection.prepare(self._fine_floor_cql["target"])
-        answers = self._connection.run_all([(select, (*key, hour, start, _NEIGHBOURS)) for hour in way.hours])
+        answers = self._connection.run_all(
+            [(select, (*key, hour, start, _OVERLAPPING)) for hour in way.hours]
+        )
         starts = sorted((int(item[1]) for answer in answers for item in answer), reverse=True)
-        return starts[:_NEIGHBOURS][-1] if starts else way.lowest_target
+        return starts[:_OVERLAPPING][-1] if starts else way.lowest_target
 
 
-def _may_lack_a_row(rows: Sequence[Run], extent: Callable[[Run], tuple[int, int]], offset: int) -> bool:
-    """Whether a run is known to lie between the floor of ``offset`` and the row after it, but was not read.
-
-    It happens where a replay packed the same runs into other groups: the group that begins nearest to the offset
-    may be shorter than one that begins before it.
-    """
-    below = [row for row in rows if extent(row)[0] <= offset]
-    above = [row for row in rows if extent(row)[0] > offset]
-    if not below or not above or offset < extent(below[-1])[1]:
-        return False
-    return above[0].previous_source_end > below[-1].source_end
-
-
-def _tail(hours: Sequence[Sequence[Row]], lost: Sequence[LostRange]) -> LineageTail:
-    """The last rows, from what the last writes of each hour held, the latest hour first."""
-    batches: list[Row] = []
-    for hour in hours:
-        if len(batches) < _TAIL_BATCHES:
-            batches += hour
-    rows = ordered([row for item in batches for row in _unpack_again(item[0]).rows])
-    complete_from = min((int(item[1]) + 1 for item in batches), default=0)
-    for before, after in pairwise(rows):
-        if after.previous_source_end > before.source_end:
-            # A run between them was not read: a replay grouped it with earlier ones, or it is being written.
-            complete_from = max(complete_from, int(after.target_start))
-    return LineageTail(tuple(rows), TargetOffset(complete_from), tuple(lost))
-
-
-def _lost_ranges(rows: Sequence[Row]) -> list[LostRange]:
-    return [LostRange(SourceOffset(row[0]), SourceOffset(row[1]), TargetOffset(row[2])) for row in rows]
-
-
-def _stamped(blob: bytes) -> StampedRow:
-    packed: PackedRows = unpack(blob)
-    return StampedRow(max(packed.rows, key=by_target), packed.committed_at_ms)
-
-
-def _lineage_record(partition: RoutePartition, lineage: str, body: str) -> LineageRecord:
-    values = json.loads(body)
-    closed_at = values["closed_at"]
-    return LineageRecord(
-        partition=partition,
-        lineage=Lineage.parse(lineage),
-        sequence=values["sequence"],
-        source_first=SourceOffset(values["source_first"]),
-        target_first=TargetOffset(values["target_first"]),
-        closed_at=None if closed_at is None else SourceOffset(closed_at),
-        version=values["version"],
-    )
+def _end(row: RowFields) -> int:
+    """The target's next offset after the row."""
+    return row[_TARGET_START] + row[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,7 +28,11 @@ _HIGHEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The coarse rows on both sides of an offset, and the hours that hold the fine rows between them."""
+    """The coarse rows on both sides of an offset, and the hours that hold the fine rows between them.
+
+    Attributes:
+        newest: the lineage's newest row, where no coarse row follows.
+    """
 
     floor: StampedRow | None
     successor: StampedRow | None
@@ -78,6 +82,7 @@ class WayMemory:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[LineageKey, Order], tuple[float, Way]] = OrderedDict()
+        self._days: dict[LineageKey, tuple[float, Sequence[int]]] = {}
 
     def find(self, key: LineageKey, order: Order, offset: int) -> Way | None:
         """The way to the offset, if it is remembered."""
@@ -88,6 +93,22 @@ class WayMemory:
         read_at_s, way = found
         lasts_s = OPEN_FOR_S if way.successor is None else CLOSED_FOR_S
         return way if self._clock() - read_at_s < lasts_s and way.holds(order, offset) else None
+
+    def days(self, key: LineageKey) -> Sequence[int] | None:
+        """The days of the lineage's coarse rows, if they are remembered.
+
+        A day that has begun since leaves its rows out for as long: the way then leads to the newest row's hour.
+        """
+        with self._lock:
+            found = self._days.get(key)
+        return found[1] if found is not None and self._clock() - found[0] < CLOSED_FOR_S else None
+
+    def keep_days(self, key: LineageKey, days: Sequence[int]) -> None:
+        """Remember the days that were just read."""
+        with self._lock:
+            if len(self._days) >= _MOST_WAYS:
+                self._days.clear()
+            self._days[key] = (self._clock(), days)
 
     def keep(self, key: LineageKey, order: Order, way: Way) -> None:
         """Remember a way that was just read."""

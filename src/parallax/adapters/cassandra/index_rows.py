@@ -1,0 +1,85 @@
+"""What the rows of the index's tables say, and what they may lack. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter
+
+from parallax.adapters.cassandra.codec import RowFields, run_of, unpack, unpack_fields
+from parallax.adapters.cassandra.connection import Row
+from parallax.adapters.row_order import ordered
+from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.run import LostRange, Run
+from parallax.ports import LineageRecord, LineageTail, StampedRow
+
+TAIL_BATCHES = 64
+"""Writes of a lineage that a tail goes back: ten seconds of a busy one, twice the default interval of automatic commits."""
+
+FIELDS_BY_TARGET: Callable[[RowFields], tuple[int, int, int]] = itemgetter(1, 0, 2)
+"""As `row_order.by_target`."""
+
+_unpack_again = lru_cache(maxsize=8_192)(unpack)
+"""Of two tails read one after the other, nearly all writes are the same."""
+
+
+def may_lack_a_row(rows: Sequence[Run], extent: Callable[[Run], tuple[int, int]], offset: int) -> bool:
+    """Whether a run is known to lie between the floor of ``offset`` and the row after it, but was not read.
+
+    It happens where a replay packed the same runs into other groups: the group that begins nearest to the offset
+    may be shorter than one that begins before it.
+    """
+    below = [row for row in rows if extent(row)[0] <= offset]
+    above = [row for row in rows if extent(row)[0] > offset]
+    if not below or not above or offset < extent(below[-1])[1]:
+        return False
+    return above[0].previous_source_end > below[-1].source_end
+
+
+def tail(hours: Sequence[Sequence[Row]], lost: Sequence[LostRange]) -> LineageTail:
+    """The last rows, from what the last writes of each hour held, the latest hour first."""
+    batches: list[Row] = []
+    for hour in hours:
+        if len(batches) < TAIL_BATCHES:
+            batches += hour
+    rows = ordered([row for item in batches for row in _unpack_again(item[0]).rows])
+    complete_from = min((int(item[1]) + 1 for item in batches), default=0)
+    for before, after in pairwise(rows):
+        if after.previous_source_end > before.source_end:
+            # A run between them was not read: a replay grouped it with earlier ones, or it is being written.
+            complete_from = max(complete_from, int(after.target_start))
+    return LineageTail(tuple(rows), TargetOffset(complete_from), tuple(lost))
+
+
+def lost_ranges(rows: Sequence[Row]) -> list[LostRange]:
+    """Lost ranges, in the order in which they were read."""
+    return [LostRange(SourceOffset(row[0]), SourceOffset(row[1]), TargetOffset(row[2])) for row in rows]
+
+
+def last_fields(blob: bytes) -> tuple[int, RowFields]:
+    """When the rows of a blob were committed, and the last of them as numbers."""
+    committed_at_ms, rows = unpack_fields(blob)
+    return committed_at_ms, max(rows, key=FIELDS_BY_TARGET)
+
+
+def stamped(blob: bytes) -> StampedRow:
+    """The last row of a blob, and when it was committed."""
+    committed_at_ms, fields = last_fields(blob)
+    return StampedRow(run_of(fields), committed_at_ms)
+
+
+def lineage_record(partition: RoutePartition, lineage: str, body: str) -> LineageRecord:
+    """A lineage as it was recorded."""
+    values = json.loads(body)
+    closed_at = values["closed_at"]
+    return LineageRecord(
+        partition=partition,
+        lineage=Lineage.parse(lineage),
+        sequence=values["sequence"],
+        source_first=SourceOffset(values["source_first"]),
+        target_first=TargetOffset(values["target_first"]),
+        closed_at=None if closed_at is None else SourceOffset(closed_at),
+        version=values["version"],
+    )
