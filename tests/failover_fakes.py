@@ -253,6 +253,9 @@ class FakeService:
         assert not record_move
         assert timeout_ms is not None
         self._check()
+        known_topics = {topic for cluster in self.clusters.values() for topic, _ in cluster.logs}
+        if not known_topics.issuperset(topics):
+            raise UnknownTopicError(f"one of {list(topics)} is known to no cluster")
         given = {(item.topic, item.partition): item.next_offset for item in positions}
         self.asked.append((origin.region, to.region, given))
         known = {key: offset for key, (offset, _) in self.clusters[origin.region].committed.items()}

@@ -1,7 +1,7 @@
-"""Two whole regions on real brokers and Cassandra, without Spark: leases are held by threads of the test.
+"""Whole regions on real brokers and Cassandra, without Spark: leases are held by threads of the test.
 
 Services are processes of their own, the commands too. The regions' names are new each time, so that tests share
-brokers and nothing else.
+brokers and nothing else; those that share a world have topics and groups of their own (`Live.on_new_topic`).
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import yaml
-from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.replication import free_port
 from tests.support import Stack, poll_until, unique_name
 
-from offsetsvc.client import OffsetClient
-from offsetsvc.failover_consumer import FailoverConsumer, FailoverEvent
+from offsetsvc.client import OffsetClient, at_region
+from offsetsvc.pb import primaries_pb2 as pb
+from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
-from parallax.runtime.config import Config, load
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cluster
+from parallax.runtime.config import Cassandra, Config, load
 from parallax.runtime.deadline import Deadline
 from replicator.layout import ensure_layout
 from replicator.lease import Lease
@@ -38,71 +39,155 @@ from syncjob.run import run_until
 PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 WITHIN_S = 120.0
 LIFETIME_S = 1_200.0
+PARTITIONS = 3
 
-Record = tuple[str, int]
-"""Stream and sequence number."""
+OPERATOR = "b"
+"""The region that commands are given in and the sync job runs in: no test loses it."""
+
+Offsets = Mapping[tuple[str, int], int]
+"""Next offsets, by topic and partition."""
 
 
 @dataclass
 class Live:
-    """Two regions at work.
+    """Regions at work.
 
     Attributes:
-        names: the regions' names, of which the first is called a here, the second b.
+        stacks: whose brokers each region uses; the regions are called a, b and so on here.
+        names: what the regions are really called.
+        base: what the names of all topics and groups begin with.
+        configs: each region's own configuration; the file lies at `config_path`.
+        stores: each region's own connection to the store.
         services: the offset service of each region, while it runs.
     """
 
-    stack: Stack
+    stacks: Mapping[str, Stack]
     directory: Path
+    base: str
     topic: str
-    names: dict[str, str]
-    config: Config
-    config_path: Path
-    stores: CassandraStores
+    names: Mapping[str, str]
+    configs: Mapping[str, Config]
+    stores: Mapping[str, CassandraStores]
     services: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list)
+    clusters: dict[str, KafkaCluster] = field(default_factory=dict)
+
+    def on_new_topic(self, *, partitions: int = PARTITIONS) -> Live:
+        """The same world, with a topic that no other test uses."""
+        found = replace(self, topic=unique_name(f"{self.base}-trips"))
+        found.create(found.topic, partitions)
+        return found
+
+    def create(self, topic: str, partitions: int = PARTITIONS, *, regions: str = "") -> None:
+        """Create a topic on the regional clusters: of these regions, or of all that have one."""
+        for region in regions or self.sources:
+            admin = AdminClient({"bootstrap.servers": self.bootstrap(region, "regional")})
+            for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+                future.result(60)
+
+    @property
+    def sources(self) -> str:
+        """The regions with a regional cluster."""
+        regions = self.configs[OPERATOR].regions
+        return "".join(key for key, name in self.names.items() if regions[name].regional is not None)
 
     def group(self, name: str) -> str:
-        """A group of this world."""
-        return f"{self.names['a']}-{name}"
+        """A group of this topic's."""
+        return f"{self.topic}-{name}"
 
     def bootstrap(self, region: str, kind: str = "aggregate") -> str:
-        return self.stack.bootstrap(f"{kind}-{region}")
+        return self.stacks[region].bootstrap(f"{kind}-{region}")
 
-    def targets(self) -> list[str]:
-        """Addresses of the services."""
-        found = [self.config.region(self._name(region)).offsetsvc for region in "ab"]
+    def config_path(self, region: str = OPERATOR) -> Path:
+        """The configuration file of a region."""
+        return self.directory / f"parallax-{region}.yaml"
+
+    def targets(self, regions: str = "") -> list[str]:
+        """Addresses of the services of these regions, or of all."""
+        own = self.configs[OPERATOR]
+        found = [own.regions[self.names[region]].offsetsvc for region in regions or self.names]
         return [item.grpc for item in found if item is not None]
 
-    def _name(self, region: str) -> Any:
-        return self.names[region]
-
     @contextmanager
-    def client(self) -> Iterator[OffsetClient]:
-        """A client of both services."""
-        with OffsetClient(self.targets(), timeout_ms=20_000) as client:
+    def client(self, regions: str = "") -> Iterator[OffsetClient]:
+        """A client of the services of these regions, or of all."""
+        with OffsetClient(self.targets(regions), timeout_ms=20_000) as client:
             yield client
+
+    # --- what clusters and services tell ------------------------------------------------------------------
+
+    def cluster(self, region: str) -> KafkaCluster:
+        """A region's aggregate cluster."""
+        if region not in self.clusters:
+            name = self.cluster_name(region)
+            settings = self.configs[OPERATOR].cluster(name)
+            self.clusters[region] = KafkaCluster(name, settings, timeout_ms=20_000)
+        return self.clusters[region]
+
+    def cluster_name(self, region: str) -> ClusterName:
+        """The name of a region's aggregate cluster."""
+        return aggregate_cluster(RegionName(self.names[region]))
+
+    def committed(self, group: str, region: str) -> Offsets:
+        """What the group has committed at a region's aggregate cluster."""
+        found = self.cluster(region).committed(GroupName(group))
+        return {(item.topic, item.partition): int(commit.next_offset) for item, commit in found.items()}
+
+    def state(self, group: str, region: str) -> str:
+        """The group's state at a region's aggregate cluster, in Kafka's word; empty: it is not there."""
+        return next((item.state for item in self.cluster(region).groups() if item.group == group), "")
+
+    def reported(self, group: str, region: str) -> Offsets:
+        """How far the group was seen to be at a region, by its members' reports or its commits."""
+        found = self.stores[OPERATOR].groups.observed(GroupName(group), self.cluster_name(region))
+        return {
+            (item.topic_partition.topic, item.topic_partition.partition): int(item.next_offset)
+            for item in found
+        }
+
+    def pending(self, group: str, origin: str, target: str) -> int:
+        """Records that the group has consumed at the origin and the target lacks."""
+        with self.client() as client:
+            found = client.get_group_failover_offsets(
+                group, to=at_region(self.names[target]), origin=at_region(self.names[origin])
+            )
+        return sum(item.pending_records for item in found.offsets)
+
+    def number(self, group: str, regions: str = "") -> int:
+        """The fencing number of the group's primary, as the services of these regions know it."""
+        with self.client(regions) as client:
+            return client.get_primary(group).decision.fencing_number
+
+    def wait_for_fence(self, group: str) -> None:
+        """Wait until a move of the group has begun."""
+        with self.client() as client:
+            poll_until(lambda: client.get_primary(group).decision.stage == pb.MOVING, 60, "the fence")
 
     # --- parts --------------------------------------------------------------------------------------------
 
-    def serve(self, region: str) -> None:
-        """Start a region's offset service."""
-        log = (self.directory / f"serve-{region}.log").open("a")
-        command = [
-            *PARALLAX,
-            "serve",
-            "--config",
-            str(self.config_path),
-            "--region",
-            self.names[region],
-            "--json",
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        log.close()
-        self.services[region] = process
-        assert process.stdout is not None
-        assert process.stdout.readline(), (self.directory / f"serve-{region}.log").read_text()[-4_000:]
+    def serve(self, *regions: str) -> None:
+        """Start the offset services of these regions, side by side."""
+        for region in regions:
+            with (self.directory / f"serve-{region}.log").open("a") as log:
+                self.services[region] = subprocess.Popen(
+                    [
+                        *PARALLAX,
+                        "serve",
+                        "--config",
+                        str(self.config_path(region)),
+                        "--region",
+                        self.names[region],
+                        "--json",
+                    ],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+        for region in regions:
+            output = self.services[region].stdout
+            assert output is not None
+            assert output.readline(), (self.directory / f"serve-{region}.log").read_text()[-4_000:]
 
     def kill_service(self, region: str) -> None:
         """SIGKILL."""
@@ -111,16 +196,18 @@ class Live:
             process.kill()
 
     def replicate(self) -> None:
-        """Hold the lease of every route."""
-        for route in self.config.all_routes():
-            layout = ensure_layout(self.config, route, 1).layout
+        """Hold the lease of every route, each with the store of the region that it leads to."""
+        keys = {name: key for key, name in self.names.items()}
+        for route in self.configs[OPERATOR].all_routes():
+            target = keys[route.target]
+            layout = ensure_layout(self.configs[target], route, 1).layout
             lease = Lease(route, 0, 1, layout, 1, int((time.time() + LIFETIME_S) * 1_000))
             self._run(
                 f"lease {route}",
-                lambda lease=lease: hold_lease(
+                lambda lease=lease, target=target: hold_lease(
                     lease,
-                    self.config,
-                    index=self.stores.index,
+                    self.configs[target],
+                    index=self.stores[target].index,
                     report=lambda _progress: None,
                     end_asked=self.ended.is_set,
                 ),
@@ -128,7 +215,8 @@ class Live:
 
     def sync(self) -> None:
         """Run the sync job."""
-        self._run("sync", lambda: run_until(self.config, Deadline.after_ms(LIFETIME_S * 1_000), self.ended))
+        config = self.configs[OPERATOR]
+        self._run("sync", lambda: run_until(config, Deadline.after_ms(LIFETIME_S * 1_000), self.ended))
 
     def _run(self, name: str, work: Callable[[], object]) -> None:
         thread = threading.Thread(target=work, name=name, daemon=True)
@@ -136,259 +224,110 @@ class Live:
         self.threads.append(thread)
 
     def close(self) -> None:
-        """End everything."""
+        """End everything; the services last, for the sync job would wait for them."""
         self.ended.set()
-        for process in self.services.values():
-            with process:
-                process.send_signal(signal.SIGTERM)
         for thread in self.threads:
             thread.join(WITHIN_S)
+        for process in self.services.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.services.values():
+            with process:
+                process.wait(WITHIN_S)
 
     # --- commands -----------------------------------------------------------------------------------------
 
-    def parallax(self, *arguments: str, code: int = 0) -> Any:
+    def parallax(self, *arguments: str) -> Any:
         """Run a command and read its JSON; regions are called a and b."""
-        done = self.start(*arguments)
-        out, err = done.communicate(timeout=WITHIN_S)
-        assert done.returncode == code, f"{arguments}: {done.returncode}\n{out}\n{err}"
-        return json.loads(out)
+        return finished(self.start(*arguments))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command and don't wait for it."""
         named = [self.names.get(item, item) for item in arguments]
         return subprocess.Popen(
-            [*PARALLAX, *named, "--config", str(self.config_path), "--json"],
+            [*PARALLAX, *named, "--config", str(self.config_path()), "--json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    # --- consumers ----------------------------------------------------------------------------------------
 
-    def member(self, group: str, region: str = "a", **config: Any) -> Member:
-        """A member of a group that follows the group's primary."""
-        return Member(self, group, region, config)
-
-    def plain(self, group: str, region: str) -> Consumer:
-        """A consumer that knows nothing of us, subscribed."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap(region),
-                "group.id": group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-            }
-        )
-        consumer.subscribe([self.topic])
-        return consumer
+def finished(command: subprocess.Popen[str]) -> Any:
+    """Wait for a command to end well, and read its JSON."""
+    out, err = command.communicate(timeout=WITHIN_S)
+    assert command.returncode == 0, f"{command.args}: {command.returncode}\n{out}\n{err}"
+    return json.loads(out)
 
 
-def record_of(message: Message) -> Record:
-    """The record in a message."""
-    value = message.value()
-    assert value is not None
-    stream, _, number = value.decode().partition(":")
-    return stream, int(number)
+def new_keyspace(address: str, **settings: Any) -> dict[str, Any]:
+    """A keyspace with the schema; as the configuration says it.
 
-
-class Member:
-    """A FailoverConsumer that is polled by a thread of its own."""
-
-    def __init__(self, live: Live, group: str, region: str, config: Mapping[str, Any]) -> None:
-        self.delivered: list[Record] = []
-        self.times_s: list[float] = []
-        self.events: list[tuple[float, FailoverEvent]] = []
-        self.failure: BaseException | None = None
-        self._ended = threading.Event()
-        self._paused = threading.Event()
-        self.consumer = FailoverConsumer(
-            {
-                "group.id": group,
-                "topic.metadata.refresh.interval.ms": 1_000,
-                "auto.commit.interval.ms": 500,
-                **config,
-            },
-            clusters={live.names[name]: live.bootstrap(name) for name in "ab"},
-            region=live.names[region],
-            services=live.targets(),
-            on_event=lambda event: self.events.append((time.monotonic(), event)),
-            follow_primary=True,
-        )
-        self.consumer.subscribe([live.topic])
-        self._thread = threading.Thread(target=self._poll, daemon=True)
-        self._thread.start()
-
-    def _poll(self) -> None:
-        try:
-            while not self._ended.is_set():
-                if self._paused.is_set():
-                    self._ended.wait(0.02)
-                    continue
-                for message in self.consumer.consume(500, 0.1):
-                    if message.error() is None:
-                        self.delivered.append(record_of(message))
-                        self.times_s.append(time.monotonic())
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            self.failure = error
-
-    def pause(self) -> None:
-        """Poll no more, as an application does that is busy."""
-        self._paused.set()
-
-    def resume(self) -> None:
-        """Poll again."""
-        self._paused.clear()
-
-    def close(self) -> None:
-        """End; what the polling thread raised is raised here."""
-        self._ended.set()
-        self._thread.join(WITHIN_S)
-        self.consumer.close()
-        if self.failure is not None:
-            raise self.failure
-
-
-class Traffic:
-    """Producers in both regions until stopped; one sequence per region and partition."""
-
-    def __init__(self, live: Live, *, partitions: int, per_s: Mapping[str, int]) -> None:
-        self._live = live
-        self._partitions = partitions
-        self._stopped = {region: threading.Event() for region in per_s}
-        self.sent: Counter[str] = Counter()
-        self.acknowledged: Counter[str] = Counter()
-        self._held = threading.Event()
-        self._threads = {
-            region: threading.Thread(target=self._run, args=(region, rate), daemon=True)
-            for region, rate in per_s.items()
-        }
-
-    def __enter__(self) -> Self:
-        for thread in self._threads.values():
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def hold(self) -> None:
-        """Send nothing for a while."""
-        self._held.set()
-
-    def go_on(self) -> None:
-        """Send again."""
-        self._held.clear()
-
-    def stop(self, *regions: str) -> Counter[str]:
-        """End the producers of these regions, or all; how many records of each stream were acknowledged."""
-        for region in regions or tuple(self._threads):
-            self._stopped[region].set()
-            self._threads[region].join(WITHIN_S)
-        return self.acknowledged
-
-    def _run(self, region: str, per_s: int) -> None:
-        producer = Producer(
-            {
-                "bootstrap.servers": self._live.bootstrap(region, "regional"),
-                "enable.idempotence": True,
-                "linger.ms": 5,
-            }
-        )
-        number = 0
-        while not self._stopped[region].wait(0.02):
-            for _ in range(0 if self._held.is_set() else max(1, per_s // 50)):
-                stream = f"{region}{number % self._partitions}"
-                producer.produce(
-                    self._live.topic,
-                    f"{stream}:{self.sent[stream]}",
-                    partition=number % self._partitions,
-                    on_delivery=lambda error, _message, stream=stream: self.acknowledged.update(
-                        {stream: 1} if error is None else {}
-                    ),
-                )
-                self.sent[stream] += 1
-                number += 1
-            producer.poll(0)
-        assert producer.flush(30) == 0
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What came of the records that were acknowledged."""
-
-    lost: list[Record]
-    again: list[Record]
-    total: int
-
-
-def judge(members: Sequence[Member], acknowledged: Mapping[str, int]) -> Verdict:
-    """Which records no member had, and which were had more than once."""
-    counts = Counter(record for member in members for record in member.delivered)
-    lost = [
-        (stream, n) for stream, end in acknowledged.items() for n in range(end) if (stream, n) not in counts
-    ]
-    return Verdict(lost, [record for record, count in counts.items() if count > 1], counts.total())
-
-
-def wait_for_all(members: Sequence[Member], acknowledged: Mapping[str, int]) -> None:
-    """Wait until every record has been delivered, and none has come for two seconds."""
-
-    def all_there() -> bool:
-        for member in members:
-            if member.failure is not None:
-                raise member.failure
-        return not judge(members, acknowledged).lost
-
-    poll_until(all_there, WITHIN_S, "all records")
-    quiet = 2.0
-    poll_until(
-        lambda: all(time.monotonic() - member.times_s[-1] > quiet for member in members if member.times_s),
-        WITHIN_S,
-        "nothing more",
-    )
+    Args:
+        address: a Cassandra node.
+        settings: further ones of the section.
+    """
+    values = {
+        "contact_points": [address],
+        "keyspace": unique_name("live").replace("-", "_"),
+        "request_timeout_ms": 20_000,
+        **settings,
+    }
+    with closing(Schema(Cassandra.model_validate(values))) as schema:
+        schema.apply()
+    return values
 
 
 @contextmanager
 def live_world(
-    stack: Stack, cassandra: Mapping[str, Any], directory: Path, *, partitions: int, **sections: Any
+    stacks: Mapping[str, Stack],
+    stores: Mapping[str, Mapping[str, Any]],
+    directory: Path,
+    *,
+    without_source: Collection[str] = (),
+    **sections: Any,
 ) -> Iterator[Live]:
-    """Two regions over the brokers of a stack, with their services, leases and sync job."""
+    """Regions over the brokers of stacks, with their services, leases and sync job.
+
+    Args:
+        stacks: by region; a region's brokers are those that its stack has for a region of that name.
+        stores: by region, how it reaches the store (the configuration's section ``cassandra``).
+        directory: for files.
+        without_source: regions without a regional cluster.
+        sections: further ones of the configuration.
+    """
     base = unique_name("r")
-    names = {"a": f"{base}a", "b": f"{base}b"}
-    topic = unique_name("trips")
+    names = {region: f"{base}{region}" for region in stacks}
+    regions: dict[str, Any] = {}
+    for region, stack in stacks.items():
+        kinds = ("aggregate",) if region in without_source else ("regional", "aggregate")
+        clusters = {kind: {"bootstrap_servers": stack.bootstrap(f"{kind}-{region}")} for kind in kinds}
+        addresses = {kind: f"127.0.0.1:{free_port()}" for kind in ("grpc", "rest")}
+        regions[names[region]] = {**clusters, "offsetsvc": addresses}
     values: dict[str, Any] = {
-        "regions": {
-            name: {
-                **{
-                    kind: {"bootstrap_servers": stack.bootstrap(f"{kind}-{region}")}
-                    for kind in ("regional", "aggregate")
-                },
-                "offsetsvc": {
-                    "grpc": f"127.0.0.1:{free_port()}",
-                    "rest": f"127.0.0.1:{free_port()}",
-                },
-            }
-            for region, name in names.items()
-        },
-        "cassandra": dict(cassandra),
-        "topics": {"include": [f"{topic}.*"]},
+        "regions": regions,
+        "topics": {"include": [f"{base}.*"]},
         "groups": {"include": [f"{base}.*"]},
-        "replicator": {"discovery_interval_ms": 1_000, "watermark_interval_ms": 300},
+        # A transaction costs every part some work, and all parts share a few cores here.
+        "replicator": {
+            "discovery_interval_ms": 1_000,
+            "watermark_interval_ms": 300,
+            "commit_min_interval_ms": 50,
+        },
+        "sync": {"interval_ms": 250},
         **sections,
     }
-    path = directory / "parallax.yaml"
-    path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    config = load(path, {})
-    for region in "ab":
-        admin = AdminClient({"bootstrap.servers": stack.bootstrap(f"regional-{region}")})
-        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            future.result(60)
+    configs = {}
+    for region in stacks:
+        path = directory / f"parallax-{region}.yaml"
+        path.write_text(yaml.safe_dump({**values, "cassandra": dict(stores[region])}), encoding="utf-8")
+        configs[region] = load(path, {})
     with ExitStack() as opened:
-        stores = opened.enter_context(CassandraStores(config.cassandra, config.index))
-        live = Live(stack, directory, topic, names, config, path, stores)
+        connections = {
+            region: opened.enter_context(CassandraStores(config.cassandra, config.index))
+            for region, config in configs.items()
+        }
+        live = Live(stacks, directory, base, "", names, configs, connections)
         opened.callback(live.close)
-        for region in "ab":
-            live.serve(region)
+        live.serve(*stacks)
         live.replicate()
         live.sync()
         yield live

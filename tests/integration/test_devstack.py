@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -11,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from cassandra.cluster import Cluster
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,12 +17,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.processes import command_line, descendants, still_running
 from tests.support import Stack, poll_until
 
-from devstack.control import StackClient, is_running
-from devstack.errors import ProcessDiedError, StackStateError, UnknownProcessError
-from devstack.process import ProcessState
+from devstack.control import is_running
+from devstack.errors import ProcessDiedError, UnknownProcessError
 from devstack.spec import StackSpec
 from devstack.stack import LocalStack
-from devstack.supervisor import start_detached
 from devstack.tools import CONSOLE_PRODUCER, kafka_tool
 from parallax.runtime.config import load
 
@@ -119,66 +115,6 @@ def test_a_wrong_name_names_the_nearest(infrastructure: Stack) -> None:
     assert "region-b" in raised.value.valid_names
 
 
-@pytest.fixture(scope="module")
-def detached(tmp_path_factory: pytest.TempPathFactory) -> StackClient:
-    """A second stack beside `infrastructure`, under a supervisor of its own; the last test ends it."""
-    directory = tmp_path_factory.mktemp("detached")
-    return start_detached(StackSpec(regions=("c",), services=False), directory, lambda _line: None)
-
-
-@pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
-@pytest.mark.stack("infrastructure")
-class TestDetachedStack:
-    """One stack through its life, in order; it runs beside the one of `infrastructure`."""
-
-    def test_runs_beside_another_stack(self, infrastructure: Stack, detached: StackClient) -> None:
-        assert {p["state"] for p in detached.status()["processes"]} == {"ready"}
-        own, other = set(detached.layout.ports.values()), set(infrastructure.layout.ports.values())
-        assert own.isdisjoint(other)
-
-    def test_the_command_prints_its_addresses(self, detached: StackClient) -> None:
-        answer = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "parallax.cli.main",
-                "stack",
-                "status",
-                "--json",
-                "--dir",
-                detached.directory,
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        state = json.loads(answer.stdout)
-        assert state["regions"]["c"]["aggregate"] == detached.bootstrap("aggregate-c")
-        assert set(state["regions"]["c"]) == {"regional", "aggregate", "grpc", "rest", "cassandra"}
-        assert {p["name"] for p in state["processes"]} == {"regional-c", "aggregate-c", "cassandra"}
-        assert all(psutil.pid_exists(p["pid"]) and Path(p["log"]).is_file() for p in state["processes"])
-
-    def test_a_second_start_in_its_folder_is_refused(self, detached: StackClient) -> None:
-        with pytest.raises(StackStateError, match="already runs"):
-            start_detached(StackSpec(regions=("c",), services=False), detached.directory, lambda _line: None)
-
-    def test_a_region_is_killed_as_one(self, detached: StackClient) -> None:
-        detached.kill("region-c")
-        states = {p["name"]: p["state"] for p in detached.status()["processes"]}
-        assert states == {"regional-c": "killed", "aggregate-c": "killed", "cassandra": "ready"}
-
-    def test_nothing_outlives_a_killed_supervisor(self, detached: StackClient) -> None:
-        supervisor = int(json.loads((detached.directory / "stack.json").read_text(encoding="utf-8"))["pid"])
-        children = descendants(supervisor)
-        assert children
-        os.kill(supervisor, signal.SIGKILL)
-        poll_until(lambda: not still_running(children), 10, "children of the killed supervisor are gone")
-        os.waitpid(supervisor, 0)
-        assert not is_running(detached.directory)
-        with pytest.raises(StackStateError, match="not running"):
-            detached.status()
-
-
 @pytest.mark.stack
 @pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
 def test_nothing_outlives_ctrl_c_during_the_start(tmp_path: Path) -> None:
@@ -207,30 +143,3 @@ def test_an_early_death_is_reported_with_the_end_of_its_log(tmp_path: Path) -> N
     assert str(error.log_path) in str(error)
     left = still_running(descendants(os.getpid()))
     assert not [process for process in left if str(tmp_path) in command_line(process)]
-
-
-@pytest.mark.stack
-@pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
-def test_three_brokers_and_a_cassandra_node_per_region(tmp_path: Path) -> None:
-    spec = StackSpec(("f", "g"), brokers={"aggregate-f": 3}, services=False, cassandra_per_region=True)
-    with LocalStack(spec, tmp_path) as stack:
-        bootstrap = stack.bootstrap("aggregate-f")
-        assert bootstrap.count(",") == 2
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        assert sorted(admin.list_topics(timeout=10).brokers) == [1, 2, 3]
-        admin.create_topics([NewTopic("survives", 1, 3)])["survives"].result(20)
-        stack.kill("aggregate-f-2")
-        stack.kill("cassandra-f")
-        assert stack.process("aggregate-f-2").state is ProcessState.KILLED
-        produce(bootstrap, "survives", [b"one", b"two"])
-        assert read_all(bootstrap, "survives", 2) == [b"one", b"two"]
-        host, port = stack.cassandra_address("g").split(":")
-        cluster = Cluster([host], port=int(port), protocol_version=5)
-        try:
-            assert cluster.connect().execute("SELECT data_center FROM system.local").one() == ("g",)
-            assert {node.datacenter for node in cluster.metadata.all_hosts()} == {"f", "g"}
-        finally:
-            cluster.shutdown()
-        stack.start("region-f")
-        assert stack.process("aggregate-f-2").state is ProcessState.READY
-        assert stack.process("cassandra-f").state is ProcessState.READY

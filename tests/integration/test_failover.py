@@ -3,122 +3,144 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
-from tests.live import Live, Member, Record, Traffic, judge, live_world, record_of, wait_for_all
-from tests.support import Stack, poll_until, unique_name
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.live import PARTITIONS, WITHIN_S, Live, finished
+from tests.live_clients import Member, Traffic, burst, meanwhile, settings_of
+from tests.live_judgement import Record, check_once, judge_records, more, record_of, wait_for, wait_for_all
+from tests.support import poll_until
 
-from devstack.workload.topics import create_topic
-from offsetsvc.pb import primaries_pb2 as pb
-from parallax.adapters.cassandra.schema import Schema
-from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.domain import ids
-from parallax.ports import GroupCommit
-from parallax.runtime.config import Cassandra
+from offsetsvc.failover_consumer import FailoverConsumer
+from parallax.domain.ids import TopicName
 
-PARTITIONS = 3
 PER_S = {"a": 150, "b": 100}
-
-
-@pytest.fixture(scope="module")
-def cassandra(infrastructure: Stack) -> dict[str, Any]:
-    """A keyspace of this module's own, with the schema; as the configuration says it."""
-    values = {
-        "contact_points": [infrastructure.cassandra_address()],
-        "keyspace": unique_name("failover").replace("-", "_"),
-        "request_timeout_ms": 20_000,
-    }
-    with closing(Schema(Cassandra.model_validate(values))) as schema:
-        schema.apply()
-    return values
-
-
-@pytest.fixture
-def live(infrastructure: Stack, cassandra: dict[str, Any], tmp_path: Path) -> Iterator[Live]:
-    with live_world(infrastructure, cassandra, tmp_path, partitions=PARTITIONS) as made:
-        yield made
-    for name in ("regional-a", "aggregate-a"):
-        infrastructure.start(name)
+BACKLOG = 10_000
+THERE_AND_BACK_WITHIN_S = 5.0
 
 
 @pytest.fixture
 def members(live: Live) -> Iterator[list[Member]]:
-    """Two members of one group, whose primary is a."""
-    group = live.group("billing")
-    live.parallax("primary", group, "--set", "a")
-    with ExitStack() as stack:
-        made = [live.member(group) for _ in range(2)]
-        for member in made:
-            stack.callback(member.close)
+    """Two members of one group, whose primary is a; those that a test adds are closed too."""
+    with two_members(live, live.topic) as made:
         yield made
 
 
-def delivered(members: list[Member]) -> int:
-    for member in members:
-        if member.failure is not None:
-            raise member.failure
-    return sum(len(member.delivered) for member in members)
+@pytest.fixture
+def expectant_members(live: Live) -> Iterator[list[Member]]:
+    """They subscribe to a topic that is not there yet, too."""
+    with two_members(live, live.topic, late_topic(live)) as made:
+        yield made
 
 
-def more(members: list[Member], count: int) -> None:
-    wanted = delivered(members) + count
-    poll_until(lambda: delivered(members) >= wanted, 120, f"{count} more records")
-
-
-def test_a_group_of_two_is_moved_on_purpose_and_back(live: Live, members: list[Member]) -> None:
+@contextmanager
+def two_members(live: Live, *topics: str) -> Iterator[list[Member]]:
     group = live.group("billing")
-    with Traffic(live, partitions=PARTITIONS, per_s=PER_S) as traffic:
-        more(members, 1_000)
-        plan = live.parallax("failover", group, "--to", "b")
-        assert plan["refusals"] == []
-        for target in ("b", "a"):
-            moved = live.parallax("failover", group, "--to", target, "--execute")
-            assert moved["ending"] == "moved"
-            assert moved["plan"]["pending_records"] == 0
-            more(members, 1_000)
+    live.parallax("primary", group, "--set", "a")
+    made = [Member(live, group, topics=topics) for _ in range(2)]
+    try:
+        yield made
+    finally:
+        with ExitStack() as closing:
+            for member in made:
+                closing.callback(member.close)
+
+
+def late_topic(live: Live) -> str:
+    return f"{live.topic}-late"
+
+
+def test_a_move_in_the_middle_of_a_rebalance_and_straight_back(live: Live, members: list[Member]) -> None:
+    group = live.group("billing")
+    with Traffic(live, PER_S) as traffic:
+        more(members, 500)
+        publishing(live, group, "b")
+
+        members[0].pause()  # a rebalance lasts until every member has polled
+        members.append(Member(live, group))
+        poll_until(lambda: live.state(group, "a") == "PreparingRebalance", 30, "the rebalance")
+        command = live.start("failover", group, "--to", "b", "--execute")
+        live.wait_for_fence(group)
+        members[0].resume()
+        moved = finished(command)
+        assert (moved["ending"], moved["plan"]["pending_records"]) == ("moved", 0)
+
+        back = live.parallax("failover", group, "--to", "a", "--execute")
+        assert (back["ending"], back["plan"]["pending_records"]) == ("moved", 0)
+        more(members, 500)
         acknowledged = traffic.stop()
-    wait_for_all(members, acknowledged)
-    verdict = judge(members, acknowledged)
-    assert (verdict.lost, verdict.again) == ([], [])
+    check_once(members, acknowledged)
     assert all(member.consumer.region == live.names["a"] for member in members)
 
 
-def test_a_region_is_lost_and_returns(live: Live, members: list[Member]) -> None:
-    with Traffic(live, partitions=PARTITIONS, per_s=PER_S) as traffic:
-        more(members, 1_500)
-        traffic.stop("a")
-        live.kill_service("a")
-        for name in ("aggregate-a", "regional-a"):
-            live.stack.kill(name)
-        moved = live.parallax("failover", "--region", "a", "--to", "b", "--execute", "--disaster")
-        assert [item["ending"] for item in moved] == ["moved"], moved
-        more(members, 500)
+def publishing(live: Live, group: str, region: str) -> None:
+    """Wait until the sync job publishes offsets there that go on."""
+    first = poll_until(lambda: live.committed(group, region), 30, "published offsets")
+    poll_until(lambda: live.committed(group, region) != first, 30, "offsets that go on")
 
-        for name in ("regional-a", "aggregate-a"):
-            live.stack.start(name)
-        live.serve("a")
-        more(members, 500)
 
-        # The killed cluster remembers its members until they have said that they left: the command waits for that.
-        back = live.parallax("failback", "--region", "a", "--execute")
-        assert [item["ending"] for item in back] == ["moved"], back
-        more(members, 500)
+def test_what_a_client_commits_at_the_former_primary_is_never_the_truth(
+    live: Live, members: list[Member]
+) -> None:
+    group = live.group("billing")
+    with Traffic(live, PER_S) as traffic:
+        more(members, 300)
+        assert live.parallax("failover", group, "--to", "b", "--execute")["ending"] == "moved"
+        more(members, 300)
+
+        def a_stale_client_runs_ahead() -> None:
+            traffic.flow(300)
+            commit_the_end(live, group, "a")
+
+        meanwhile(members, a_stale_client_runs_ahead)
+        assert live.parallax("failover", group, "--to", "a", "--execute")["ending"] == "moved"
+        more(members, 300)
         acknowledged = traffic.stop()
-    wait_for_all(members, acknowledged)
-    verdict = judge(members, acknowledged)
-    assert (verdict.lost, verdict.again) == ([], [])
+    check_once(members, acknowledged)
+
+
+def commit_the_end(live: Live, group: str, region: str) -> None:
+    """As somebody does who has consumed everything there; until the sync job has put back what counts."""
+    client = Consumer({"bootstrap.servers": live.bootstrap(region), "group.id": group})
+    places = [TopicPartition(live.topic, number) for number in range(PARTITIONS)]
+    ends = {(place.topic, place.partition): client.get_watermark_offsets(place, 20)[1] for place in places}
+    client.commit(offsets=[TopicPartition(*place, end) for place, end in ends.items()], asynchronous=False)
+    client.close()
+
+    def put_back() -> bool:
+        committed = live.committed(group, region)
+        return all(committed[place] < end for place, end in ends.items())
+
+    poll_until(put_back, 30, "the group's own offsets stand again")
+
+
+def test_a_service_killed_and_a_topic_created_in_the_middle_of_a_move(
+    live: Live, expectant_members: list[Member]
+) -> None:
+    group, members = live.group("billing"), expectant_members
+    with Traffic(live, PER_S) as traffic:
+        more(members, 300)
+        members[0].pause()  # it keeps the group from having left
+        command = live.start("failover", group, "--to", "b", "--execute")
+        live.wait_for_fence(group)
+        live.kill_service("b")
+        live.create(late_topic(live))
+        with Traffic(live, PER_S, prefix="late-", topic=late_topic(live)) as late:
+            late.flow(100)
+            members[0].resume()
+            assert finished(command)["ending"] == "moved"
+            more(members, 300)
+            live.serve("b")
+            acknowledged = traffic.stop() + late.stop()
+    check_once(members, acknowledged)
 
 
 def test_a_member_that_sleeps_through_the_move_takes_nothing_back(live: Live, members: list[Member]) -> None:
     sleeper, awake = members
-    with Traffic(live, partitions=PARTITIONS, per_s=PER_S) as traffic:
+    with Traffic(live, PER_S) as traffic:
         more([sleeper], 200)
         more([awake], 200)
         traffic.hold()
@@ -132,116 +154,80 @@ def test_a_member_that_sleeps_through_the_move_takes_nothing_back(live: Live, me
         sleeper.resume()
         more([sleeper], 200)
         acknowledged = traffic.stop()
-    wait_for_all(members, acknowledged)
-    verdict = judge(members, acknowledged)
-    assert (verdict.lost, verdict.again) == ([], [])
+    check_once(members, acknowledged)
     assert sleeper.consumer.region == live.names["b"]
 
 
-def test_a_service_that_is_killed_in_the_middle_does_not_end_the_move(
+def test_a_source_topic_is_deleted_and_created_again_before_the_move(
     live: Live, members: list[Member]
 ) -> None:
-    with Traffic(live, partitions=PARTITIONS, per_s=PER_S) as traffic:
-        more(members, 300)
-        group = live.group("billing")
-        members[0].pause()  # it keeps the group from having left
-        command = live.start("failover", group, "--to", "b", "--execute")
-        with live.client() as client:
-            poll_until(lambda: client.get_primary(group).decision.stage == pb.MOVING, 60, "the fence")
-        live.kill_service("b")
-        members[0].resume()
-        out, err = command.communicate(timeout=120)
-        assert command.returncode == 0, (out, err)
-        more(members, 300)
-        live.serve("b")
-        acknowledged = traffic.stop()
-    wait_for_all(members, acknowledged)
-    verdict = judge(members, acknowledged)
-    assert (verdict.lost, verdict.again) == ([], [])
+    group = live.group("billing")
+    with Traffic(live, {"b": 100}) as traffic:
+        with Traffic(live, {"a": 150}) as first:
+            more(members, 500)
+            old = first.stop()
+        # What of the deleted topic has not been copied anywhere by then, nobody can have.
+        wait_for(members, old)
+        poll_until(lambda: live.pending(group, "a", "b") == 0, 60, "both clusters have the old topic")
+        create_again(live, "a")
+        with Traffic(live, {"a": 150}, prefix="new-") as second:
+            second.flow(200)
+            wait_for(members, second.acknowledged.copy())
+            assert live.parallax("failover", group, "--to", "b", "--execute")["ending"] == "moved"
+            more(members, 500)
+            acknowledged = old + second.stop() + traffic.stop()
+    check_once(members, acknowledged)
 
 
-def test_a_plain_group_reads_again_what_the_plan_foretold(live: Live) -> None:
-    group = live.group("plain")
-    with Traffic(live, partitions=PARTITIONS, per_s=PER_S) as traffic:
-        poll_until(lambda: traffic.acknowledged.total() >= 600, 60, "records")
-        acknowledged = traffic.stop()
-    before = plain_records(live, group, "a", acknowledged.total() // 2)
-
-    moved = live.parallax("failover", group, "--to", "b", "--from", "a", "--execute")
-
-    foretold = moved["plan"]["redelivery_records"]
-    after = plain_records(live, group, "b", acknowledged.total() - len(before) + foretold)
-    counts = Counter([*before, *after])
-    assert set(counts) == {(stream, n) for stream, end in acknowledged.items() for n in range(end)}
-    assert counts.total() - len(counts) == foretold
+def create_again(live: Live, region: str) -> None:
+    """Delete the region's source topic, and create another one of its name."""
+    admin = AdminClient({"bootstrap.servers": live.bootstrap(region, "regional")})
+    admin.delete_topics([live.topic])[live.topic].result(60)
+    poll_until(lambda: live.topic not in admin.list_topics(timeout=20).topics, 60, "the topic is gone")
+    live.create(live.topic, regions=region)
 
 
-def test_a_topic_that_nobody_has_mapped_is_moved_by_timestamp_where_the_operator_says_so(live: Live) -> None:
-    """Both clusters hold its records, in orders of their own, and half a second apart from being sorted by time."""
-    group, topic = live.group("unmapped"), unique_name("unmapped")
-    begun_ms = time.time_ns() // 1_000_000 - 3_600_000
-    numbers = list(range(60))
-    for region, order in (("a", numbers), ("b", [number ^ 1 for number in numbers])):
-        create_topic(live.bootstrap(region), topic, 1)
-        producer = Producer({"bootstrap.servers": live.bootstrap(region), "batch.num.messages": 1})
-        for number in order:
-            producer.produce(topic, f"{number}", partition=0, timestamp=begun_ms + number * 500)
-        assert producer.flush(30) == 0
-    commit_at(live, group, {ids.TopicPartition(ids.TopicName(topic), 0): 41})
-    move = ("failover", group, "--from", "a", "--to", "b")
+class Reader:
+    """A consumer without a group's membership that reads only when it is told to: it falls far behind."""
 
-    (plain,) = live.parallax(*move)["partitions"]
-    moved = live.parallax(*move, "--by-timestamp", "--margin-ms", "1000", "--execute")
+    def __init__(self, live: Live) -> None:
+        self.delivered: list[Record] = []
+        self.consumer = FailoverConsumer(**settings_of(live, live.group("behind")))
+        self.consumer.assign([TopicPartition(live.topic, number) for number in range(PARTITIONS)])
 
-    assert (plain["outcome"], plain["resume_offset"]) == ("EARLIEST_FALLBACK", 0)
-    (item,) = moved["plan"]["partitions"]
-    # 41 less a second is 39, which b has before 38.
-    assert (moved["ending"], item["outcome"], item["resume_offset"]) == ("moved", "BY_TIMESTAMP", 38)
-    assert (item["redelivery_records"], item["redelivery_at_most_offsets"]) == (None, 22)
-    settings = {"bootstrap.servers": live.bootstrap("b"), "group.id": group, "auto.offset.reset": "error"}
-    with closing(Consumer(settings)) as consumer:
-        consumer.assign([KafkaPartition(topic, 0)])
-        found: list[int] = []
-
-        def all_unconsumed() -> bool:
-            found.extend(int(message.value() or b"") for message in consumer.consume(100, 0.2))
-            return set(numbers[41:]) <= set(found)
-
-        poll_until(all_unconsumed, 60, "the records that were not consumed")
-    assert sorted(found) == numbers[38:]
-
-
-def plain_records(live: Live, group: str, region: str, count: int) -> list[Record]:
-    """What a plain consumer reads, which then commits and leaves."""
-    if region == "a":
-        at_start(live, group)
-    consumer = live.plain(group, region)
-    found: list[Record] = []
-
-    def enough() -> bool:
-        for message in consumer.consume(count - len(found), 0.2):
+    def take(self, count: int) -> None:
+        """What comes within a moment."""
+        for message in self.consumer.consume(count, 0.1):
             assert message.error() is None, message.error()
-            found.append(record_of(message))
-        return len(found) >= count
+            self.delivered.append(record_of(message))
 
-    poll_until(enough, 60, f"{count} records at {region}")
-    consumer.commit(asynchronous=False)
-    consumer.close()
-    return found
-
-
-def at_start(live: Live, group: str) -> None:
-    """Commit the beginning of every partition."""
-    topic = ids.TopicName(live.topic)
-    commit_at(live, group, {ids.TopicPartition(topic, number): 0 for number in range(PARTITIONS)})
+    def read(self, count: int) -> None:
+        wanted = len(self.delivered) + count
+        until_s = time.monotonic() + WITHIN_S
+        while len(self.delivered) < wanted:
+            assert time.monotonic() < until_s, (
+                f"{wanted - len(self.delivered)} of {count} records do not come"
+            )
+            self.take(min(500, wanted - len(self.delivered)))
 
 
-def commit_at(live: Live, group: str, positions: Mapping[ids.TopicPartition, int]) -> None:
-    """Commit for a group without members in a's aggregate cluster."""
-    name = ids.ClusterName(f"aggregate-{live.names['a']}")
-    writer = KafkaCluster(name, live.config.cluster(name), timeout_ms=20_000)
-    commits = {
-        item: GroupCommit(ids.TargetOffset(next_offset), ids.UNKNOWN_EPOCH, "")
-        for item, next_offset in positions.items()
-    }
-    writer.commit_for(ids.GroupName(group), commits)
+def test_an_assigned_consumer_far_behind_goes_there_and_back_within_five_seconds(live: Live) -> None:
+    backlog = burst(live, BACKLOG, prefix="old-")
+    poll_until(lambda: TopicName(live.topic) in live.cluster("a").topics(), 60, "the topic in aggregate-a")
+    reader = Reader(live)
+    with Traffic(live, PER_S) as traffic:
+        reader.read(1_000)
+        left_at_s = time.monotonic()
+        for region in ("b", "a"):
+            reader.consumer.move_to(live.names[region])
+            reader.read(1)
+            assert reader.consumer.region == live.names[region]
+        took_s = time.monotonic() - left_at_s
+        acknowledged = traffic.stop() + backlog
+    assert live.state(live.group("behind"), "a") in {"", "Empty"}
+    reader.read(acknowledged.total() - len(reader.delivered))
+    reader.take(1)  # whatever is delivered again would lie between the others, or come now
+    reader.consumer.close()
+    verdict = judge_records(reader.delivered, acknowledged)
+    assert (verdict.lost, verdict.again) == ([], [])
+    assert took_s < THERE_AND_BACK_WITHIN_S

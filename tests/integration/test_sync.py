@@ -218,6 +218,40 @@ def test_a_plain_group_finds_its_place_in_the_other_cluster_and_back(synced: Syn
     assert synced.committed("aggregate-a")[0] == 18
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("propagate", ("published", "REWOUND", 0)), ("refuse", ("rewind_refused", "REWOUND", 5))],
+)
+def test_an_operators_rewind_is_followed_or_refused(
+    synced: Synced, policy: str, expected: tuple[str, str, int]
+) -> None:
+    values = yaml.safe_load(synced.config_path.read_text(encoding="utf-8"))
+    values["sync"]["on_rewind"] = policy
+    synced.config_path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    synced.commit("aggregate-a", 15)  # all of a, b0..4
+    assert decision_of(synced.parallax("--once"), "b")["offset"] == 5
+
+    synced.commit("aggregate-a", 3)  # as an operator does: from a3 on again
+
+    found = decision_of(synced.parallax("--once"), "b")
+    assert (found["reason"], found["outcome"], found["offset"]) == expected
+    assert synced.committed("aggregate-b")[0] == found["offset"]
+    member = synced.consumer("aggregate-b")
+    member.subscribe([synced.topic])
+    left = RECORDS - found["offset"]
+    read = {record_at("b", int(message.value())) for message in _consume(member, left)}
+    before_it = {record_at("a", place) for place in range(3)}
+    missing = {record_at("a", place) for place in range(RECORDS)} - read - before_it
+    # Who refuses a rewind goes on where the group was: b0..4 had been consumed by then.
+    assert missing == (set() if policy == "propagate" else {("b", number) for number in range(5)})
+
+
+def record_at(region: str, place: int) -> tuple[str, int]:
+    """The source record at a place in an aggregate cluster."""
+    own, other = ("a", "b") if region == "a" else ("b", "a")
+    return (own, place) if place < RECORDS // 2 else (other, place - RECORDS // 2)
+
+
 def _consume(consumer: Consumer, count: int) -> Sequence[Any]:
     found: list[Any] = []
 

@@ -36,6 +36,16 @@ def test_a_move_from_a_dead_cluster_loses_nothing_and_repeats_nothing(world: Wor
     assert consumer.skipped_records == 3
 
 
+def test_a_topic_that_is_subscribed_to_and_not_there_yet_holds_up_no_move(world: World) -> None:
+    world.log("a").extend(A[:5])
+    world.log("b").extend(A)
+    consumer = world.start("a", subscribe=False)
+    consumer.subscribe([TOPIC, "later"])
+    world.poll_records(5)
+    world.move("b")
+    assert world.poll_records(5) == A[5:]
+
+
 def test_each_consumer_takes_its_own_place_again_unless_the_application_names_it(world: World) -> None:
     world.log("a").extend(A[:3])
     world.log("b").extend(A[:3])

@@ -64,8 +64,6 @@ def _tell_what_stays(options: DemoOptions, console: Console) -> None:
     console.print(f"Take it down: {parallax} stack down --dir {folder}", soft_wrap=True, highlight=False)
 
 
-
-
 def main() -> int:
     """Run the demonstration; returns the exit code."""
     options = options_of(DemoOptions(), "devstack.demo", __doc__)

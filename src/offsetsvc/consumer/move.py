@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from offsetsvc.consumer.ports import Key, OffsetService
 from offsetsvc.consumer.start import Start, never_committed, start_of
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.errors import DeadlineError, ParallaxError, UnavailableError
+from parallax.domain.errors import DeadlineError, ParallaxError, UnavailableError, UnknownTopicError
 
 ASK_AGAIN_S = 0.05
 """Between two questions while the newest records are on their way into the index."""
@@ -184,6 +184,15 @@ class Asker:
     def _ask(
         self, request: MoveRequest, positions: Mapping[Key, tuple[int, int]]
     ) -> dict[Key, pb.FailoverOffset]:
+        try:
+            return self._ask_about(request, positions, request.topics)
+        except UnknownTopicError:
+            # One may subscribe to a topic that is not there yet; of the others the group has commits.
+            return self._ask_about(request, positions, ())
+
+    def _ask_about(
+        self, request: MoveRequest, positions: Mapping[Key, tuple[int, int]], topics: Sequence[str]
+    ) -> dict[Key, pb.FailoverOffset]:
         response = self._service.get_group_failover_offsets(
             request.group,
             to=pb.Place(region=request.destination),
@@ -197,7 +206,7 @@ class Asker:
                 )
                 for (topic, partition), (next_offset, leader_epoch) in positions.items()
             ],
-            topics=request.topics,
+            topics=topics,
             timeout_ms=self._timeout_ms,
         )
         return {(answer.topic, answer.partition): answer for answer in response.offsets}

@@ -1,0 +1,125 @@
+"""Two regions with a datacenter of the store each and three brokers to a cluster; one region is lost with all it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from cassandra.cluster import Cluster
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.live import Live, live_world, new_keyspace
+from tests.live_clients import Member, MortalMember, Traffic
+from tests.live_judgement import check_once, more, wait_for, wait_for_reports
+from tests.publishing import Application
+from tests.support import poll_until
+
+from devstack.process import ProcessState
+from devstack.spec import StackSpec
+from devstack.stack import LocalStack
+from devstack.workload.distance import NarrowLink
+
+OWN_STACK_TIMEOUT_S = 600
+PER_S = {"a": 150, "b": 100}
+FAR_BYTES_PER_S = 200
+"""Far less than region a's stream, however long this machine takes for the rest."""
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(OWN_STACK_TIMEOUT_S)]
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    spec = StackSpec(("a", "b"), brokers={"aggregate-a": 3}, services=False, cassandra_per_region=True)
+    with LocalStack(spec, tmp_path_factory.mktemp("wide")) as stack:
+        yield stack
+
+
+def test_a_broker_of_three_dies_and_every_region_has_its_datacenter(wide: LocalStack) -> None:
+    bootstrap = wide.bootstrap("aggregate-a")
+    assert bootstrap.count(",") == 2
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    assert sorted(admin.list_topics(timeout=10).brokers) == [1, 2, 3]
+    admin.create_topics([NewTopic("survives", 1, 3)])["survives"].result(20)
+    wide.kill("aggregate-a-2")
+    assert wide.process("aggregate-a-2").state is ProcessState.KILLED
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+    producer.produce("survives", b"one", partition=0)
+    assert producer.flush(30) == 0
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})) as reader:
+        reader.assign([TopicPartition("survives", 0, 0)])
+        (message,) = reader.consume(1, 30)
+    assert message.value() == b"one"
+    wide.start("aggregate-a")
+    assert wide.process("aggregate-a-2").state is ProcessState.READY
+
+    host, port = wide.cassandra_address("b").split(":")
+    cluster = Cluster([host], port=int(port), protocol_version=5)
+    try:
+        assert cluster.connect().execute("SELECT data_center FROM system.local").one() == ("b",)
+        assert {node.datacenter for node in cluster.metadata.all_hosts()} == {"a", "b"}
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture
+def live(wide: LocalStack, tmp_path: Path) -> Iterator[Live]:
+    shared = new_keyspace(
+        wide.cassandra_address("b"), local_datacenter="b", replication=dict.fromkeys("ab", 1)
+    )
+    everywhere = [wide.cassandra_address(region) for region in "ab"]
+    stores = {region: {**shared, "contact_points": everywhere, "local_datacenter": region} for region in "ab"}
+    with live_world(dict.fromkeys("ab", wide), stores, tmp_path) as made:
+        yield made.on_new_topic()
+
+
+def test_a_region_is_lost_with_all_it_has_and_returns(wide: LocalStack, live: Live) -> None:
+    """Its clusters, its datacenter of the store, its offset service, a member of a group, a publisher of results."""
+    billing, tally = live.group("billing"), live.group("tally")
+    live.parallax("primary", billing, "--set", "a")
+    live.parallax("primary", tally, "--set", "a", "--mode", "active_active")
+    both = {billing: "moved", tally: "moved"}
+    with ExitStack() as opened, Traffic(live, PER_S) as traffic:
+        # The instance in a hears of decisions by a's own service alone: it believes in itself to the last.
+        application = opened.enter_context(closing(Application(live, tally, {"a": "a", "b": "ba"})))
+        mortal = MortalMember(live, billing)
+        opened.callback(mortal.kill)
+        member = opened.enter_context(closing(Member(live, billing)))
+        members = [mortal, member]
+        more([mortal], 300)
+        more([member], 300)
+        far_route = NarrowLink(live.bootstrap("a", "regional"), f"parallax-{live.names['b']}")
+        far_route.narrow(FAR_BYTES_PER_S)
+        more(members, 500)
+        application.publishers["a"].hold()
+        traffic.flow(200)
+        traffic.hold()
+        wait_for(members, traffic.acknowledged)
+        wait_for_reports(live, billing, "a", members)
+
+        traffic.stop("a")
+        mortal.kill()
+        live.kill_service("a")
+        wide.kill("region-a")
+        moved = live.parallax("failover", "--region", "a", "--to", "b", "--execute", "--disaster")
+        assert {item["group"]: item["ending"] for item in moved} == both
+        assert sum(item["plan"]["pending_records"] for item in moved) > 0
+        traffic.go_on()
+        more([member], 300)
+        application.wait_for_results("b")
+        application.publishers["a"].go_on()
+        poll_until(lambda: application.publishers["a"].refused, 30, "the former publisher tries")
+
+        wide.start("region-a")
+        live.serve("a")
+        far_route.widen()
+        decided = live.number(billing, "b")
+        poll_until(lambda: live.number(billing, "a") == decided, 60, "what was decided is known in a")
+        more([member], 300)
+        back = live.parallax("failback", "--region", "a", "--execute")
+        assert {item["group"]: item["ending"] for item in back} == both
+        more([member], 300)
+        acknowledged = traffic.stop()
+        check_once(members, acknowledged)
+        application.check(acknowledged, holders="aba")
