@@ -9,6 +9,7 @@ from bench.rows.answers import AnswersRow
 from bench.rows.catch_up import JSON_4K, JSON_128K, CatchUpRow
 from bench.rows.freshness import FreshnessRow
 from bench.rows.many_groups import ManyGroupsRow
+from bench.rows.memory import MemoryRow
 from bench.rows.moves import MoveRow
 from bench.rows.start import StartRow
 from bench.rows.steady import SteadyRow
@@ -61,6 +62,7 @@ FULL: Mapping[str, Row] = {
     "routes-4": CatchUpRow(
         "four routes", sides=BOTH, routes=(("a", "a"), ("b", "a"), ("a", "b"), ("b", "b"))
     ),
+    "memory": MemoryRow("10 GB of backlog in 400 partitions"),
     "answers": AnswersRow("GetFailoverOffset, three sources, a million runs"),
 }
 """`make bench-full ROW=name`."""

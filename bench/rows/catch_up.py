@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -210,6 +211,8 @@ class _CatchUp:
         options = CopierOptions(
             routes=row.routes,
             compression=SHAPES[row.data[0]].compression.name.lower(),
+            # Leases as MirrorMaker 2 has tasks: one a core.
+            replicator={"shards_per_route": max(1, (os.cpu_count() or 1) // len(row.routes))},
             source_bootstrap=self._stage.far_bootstrap() if row.far else {},
         )
         return Copier(self._stage, side, [topic], options)
