@@ -17,8 +17,8 @@ _MUCH_TOO_LONG = 2.5
 """Copying the rest before the next data set then takes longer than filling anew."""
 _MOST_BYTES = 6 * 2**30
 _LEAST_BATCHES = 20
-_PARALLAX_OF_LIMIT = 0.85
-_PARALLAX_OF_BEST = 0.25
+_PARALLAX_OF_LIMIT = 0.9
+_PARALLAX_OF_BEST = 0.35
 _MIRRORMAKER_OF_BEST = 0.3
 
 

@@ -172,8 +172,8 @@ def test_a_side_gets_as_much_data_as_its_speed_asks_for() -> None:
     assert not need.fits(1_999_999, 1_000_000.0)
     assert need.fits(6_250_000, 400_000.0)
     assert not need.fits(6_250_000, 399_000.0)
-    assert first_guess("parallax", 1_000.0, 1_000.0) == 850.0
-    assert first_guess("parallax_record_path", 100.0, 1_000.0) == 250.0
+    assert first_guess("parallax", 1_000.0, 1_000.0) == 900.0
+    assert first_guess("parallax_record_path", 100.0, 1_000.0) == 350.0
     assert first_guess("mirrormaker2", 100.0, 1_000.0) == 300.0
 
 
