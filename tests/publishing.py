@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.live import Live
 from tests.live_clients import Member
-from tests.live_judgement import Record, check_once
+from tests.live_judgement import Record, check_once, wait_for
 from tests.support import poll_until
 
 from parallax.domain.ids import RegionName
@@ -150,6 +150,7 @@ class Application:
     def __init__(self, live: Live, group: str, services: Mapping[str, str]) -> None:
         self.outlet = Outlet()
         self._live = live
+        self._group = group
         self._members = {
             region: Member(live, group, region, services=known) for region, known in services.items()
         }
@@ -157,6 +158,20 @@ class Application:
             region: Publisher(member, live.names[region], self.outlet)
             for region, member in self._members.items()
         }
+
+    def wait_for_commits(self, region: str, acknowledged: Mapping[str, int]) -> None:
+        """Wait until the region's instance has had every record, and its cluster knows it.
+
+        What it had after its last commit comes again when its cluster has been away for longer than its session.
+        """
+        member = self._members[region]
+        wait_for([member], acknowledged)
+
+        def known() -> bool:
+            committed = self._live.committed(self._group, region)
+            return all(committed.get(place, 0) >= offset for place, offset in member.next_offsets.items())
+
+        poll_until(known, 30, "commits of all that was delivered")
 
     def wait_for_results(self, region: str) -> None:
         """Wait until the region publishes."""

@@ -97,6 +97,7 @@ def test_a_region_is_lost_with_all_it_has_and_returns(wide: LocalStack, live: Li
         traffic.hold()
         wait_for(members, traffic.acknowledged)
         wait_for_reports(live, billing, "a", members)
+        application.wait_for_commits("a", traffic.acknowledged)
 
         traffic.stop("a")
         mortal.kill()
