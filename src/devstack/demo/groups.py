@@ -111,7 +111,7 @@ class FailoverGroup(DemoGroup):
 
     def __init__(self, name: str, stack: Stack, topic: str, folder: Path, *, members: int) -> None:
         super().__init__(name, stack, topic, folder)
-        common = ["failover", "--follow", "--config", str(stack.config_path), "--region", self.region]
+        common = ["failover", "--config", str(stack.config_path), "--region", self.region]
         common += ["--topic", topic, "--group", name]
         self._workers = [
             Worker(

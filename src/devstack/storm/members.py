@@ -123,7 +123,7 @@ class StormGroup:
     def _begin(self, number: int) -> Worker:
         self._lives += 1
         name = f"{self.name}-{number}-{self._lives}"
-        arguments = ["failover", "--follow", "--config", str(self._config), "--region", self._home]
+        arguments = ["failover", "--config", str(self._config), "--region", self._home]
         arguments += ["--topic", self._topic, "--group", self.name, "--log", str(self.folder / f"{name}.log")]
         worker = self._members[number] = Worker(name, arguments, self.folder / f"{name}.err").start()
         return worker

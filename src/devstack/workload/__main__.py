@@ -39,7 +39,6 @@ def _arguments() -> argparse.Namespace:
     failover = roles.add_parser("failover", parents=[common, reading])
     failover.add_argument("--config", required=True, type=Path)
     failover.add_argument("--region", required=True)
-    failover.add_argument("--follow", action="store_true")
     return parser.parse_args()
 
 
@@ -82,7 +81,6 @@ def main() -> int:
                 topic=arguments.topic,
                 log=arguments.log,
                 per_s=arguments.per_s,
-                follow=arguments.follow,
                 channel=channel,
             )
     except (ProduceError, ConsumeError) as error:

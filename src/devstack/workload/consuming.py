@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from devstack.workload.channel import Channel
-from devstack.workload.channel import Message as Command
 from devstack.workload.delivered import DeliveredLog
 from devstack.workload.events import RecordId, record_id
 from devstack.workload.pace import Pace
@@ -44,9 +43,8 @@ class ConsumeLoop:
         commit: commits what was consumed so far; gets whether to wait for the answer.
         where: moves that the group has made, and the cluster that was read last.
         log: gets each record before its offset is committed.
-        channel: commands: `limit` (`per_s`), `stop`, and what ``obey`` understands.
+        channel: commands: `limit` (`per_s`) and `stop`.
         per_s: at most so many records a second; None: no limit.
-        obey: handles other commands; returns whether it knew the command.
         also: further fields of the status.
     """
 
@@ -59,11 +57,10 @@ class ConsumeLoop:
         log: DeliveredLog,
         channel: Channel,
         per_s: float | None,
-        obey: Callable[[Command], bool] = lambda _command: False,
         also: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._consumer, self._commit, self._where = consumer, commit, where
-        self._log, self._channel, self._obey, self._also = log, channel, obey, also
+        self._log, self._channel, self._also = log, channel, also
         self._pace = Pace(per_s)
         self._stage, self._cluster = where()
         self._delivered = 0
@@ -104,7 +101,7 @@ class ConsumeLoop:
                 return False
             if command["do"] == "limit":
                 self._pace.limit(command["per_s"])
-            elif not self._obey(command):
+            else:
                 raise ConsumeError(f"unknown command: {command}")
         return True
 

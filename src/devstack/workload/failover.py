@@ -1,4 +1,4 @@
-"""The consuming process that moves between regions: a `FailoverConsumer`, told by commands or by the recorded primary."""
+"""The consuming process that moves between regions: a `FailoverConsumer` that follows its group's primary."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import structlog
 from confluent_kafka import TopicPartition
 
 from devstack.workload.channel import Channel
-from devstack.workload.channel import Message as Command
 from devstack.workload.consuming import ConsumeError, ConsumeLoop
 from devstack.workload.delivered import DeliveredLog
-from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
+from offsetsvc.failover_consumer import FailoverConsumer, FailoverEvent
 from parallax.domain.errors import ParallaxError
 from parallax.runtime.config import load
 
 _BACK_AGAIN = {"reconnect.backoff.max.ms": 1_000}
 """A cluster that was away is found a second after its return, not ten."""
-_FOLLOWING = {"enable.auto.commit": True, "auto.commit.interval.ms": 500}
+_COMMITTING = {"enable.auto.commit": True, "auto.commit.interval.ms": 500}
 """A move may begin at any time, and then the consumer itself commits before it leaves."""
 
 
@@ -30,20 +29,17 @@ class _Member:
     Args:
         config: the file that tells where clusters and offset services are.
         region: where to begin.
-        group: the consumer group; without ``follow`` this is its only member.
-        follow: go where the group is recorded as primary, instead of where commands say.
-        channel: gets `assigned`, `moved` and whatever else the consumer tells.
+        group: the consumer group.
+        channel: gets `assigned`, and `told` for whatever the consumer tells.
     """
 
-    def __init__(self, config: Path, region: str, group: str, *, follow: bool, channel: Channel) -> None:
+    def __init__(self, config: Path, region: str, group: str, channel: Channel) -> None:
         regions = load(config).regions
-        committing = _FOLLOWING if follow else {"enable.auto.commit": False}
-        self._follow = follow
         self._channel = channel
         self._region, self._stage = region, 0
         self._skipped = {0: 0}
         self.consumer = FailoverConsumer(
-            {"group.id": group, "client.id": f"{group}-member", "log_level": 3, **_BACK_AGAIN, **committing},
+            {"group.id": group, "client.id": f"{group}-member", "log_level": 3, **_BACK_AGAIN, **_COMMITTING},
             clusters={
                 name: section.aggregate.bootstrap_servers
                 for name, section in regions.items()
@@ -56,7 +52,7 @@ class _Member:
                 if regions[name].offsetsvc is not None
             ],
             on_event=self._on_event,
-            follow_primary=follow,
+            follow_primary=True,
         )
 
     def subscribe(self, topic: str, revoked: Callable[[], None]) -> None:
@@ -72,18 +68,6 @@ class _Member:
             self._stage += 1
         return self._stage, f"aggregate-{self._region}"
 
-    def commit(self, wait: bool) -> None:  # noqa: FBT001 - what a loop calls
-        """Commit what was delivered, where the consumer does not do that by itself."""
-        if not self._follow:
-            self.consumer.commit(asynchronous=not wait)
-
-    def obey(self, command: Command) -> bool:
-        """`move`: go to another region."""
-        if command["do"] != "move" or self._follow:
-            return False
-        self.consumer.move_to(command["to"])
-        return True
-
     def also(self) -> dict[str, Any]:
         """Records skipped so far, over all moves."""
         stage, _ = self.where()
@@ -94,17 +78,7 @@ class _Member:
         self._channel.say("assigned", partitions=[partition.partition for partition in partitions])
 
     def _on_event(self, event: FailoverEvent) -> None:
-        if event.kind is EventKind.MOVED:
-            stage, _ = self.where()
-            self._channel.say(
-                "moved",
-                stage=stage,
-                resume_offsets={item.partition: item.resume_offset for item in event.partitions},
-                pending_records=sum(item.pending_records for item in event.partitions),
-                skip_ranges=sum(item.skip_range_count for item in event.partitions),
-            )
-        else:
-            self._channel.say("told", kind=event.kind.value, text=event.message)
+        self._channel.say("told", kind=event.kind.value, text=event.message)
 
 
 def consume_with_failover(
@@ -115,26 +89,24 @@ def consume_with_failover(
     topic: str,
     log: Path,
     per_s: float | None,
-    follow: bool,
     channel: Channel,
 ) -> None:
-    """Consume as a member of a group, which `move` commands or its recorded primary take to another region.
+    """Consume as a member of a group, wherever that is primary.
 
     Raises:
         ConsumeError: the consumer is broken for good.
     """
     # Standard output belongs to the parent.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    member = _Member(config, region, group, follow=follow, channel=channel)
+    member = _Member(config, region, group, channel)
     with DeliveredLog(log) as delivered:
         loop = ConsumeLoop(
             member.consumer,
-            commit=member.commit,
+            commit=lambda _wait: None,  # the consumer does it
             where=member.where,
             log=delivered,
             channel=channel,
             per_s=per_s,
-            obey=member.obey,
             also=member.also,
         )
         member.subscribe(topic, loop.forget_positions)
