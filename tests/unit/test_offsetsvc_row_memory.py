@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 from tests.contract.histories import random_batches
+from tests.counting_index import CountingIndex
 
 from offsetsvc.row_memory import FORGET_AFTER_S, SETTLED_AFTER_S, RowMemory
-from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.domain.ids import (
     Lineage,
     RegionName,
@@ -19,35 +19,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.run import Run
-from parallax.ports import RowBatch, RowPage
-
-
-class CountingIndex(MemoryMappingIndex):
-    """Counts the reads of rows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads = 0
-
-    def rows_at_target(
-        self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
-    ) -> Sequence[Run]:
-        self.reads += 1
-        return super().rows_at_target(partition, lineage, target)
-
-    def rows_at_source(
-        self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
-    ) -> Sequence[Run]:
-        self.reads += 1
-        return super().rows_at_source(partition, lineage, source)
-
-    def rows_from_target(
-        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
-    ) -> RowPage:
-        self.reads += 1
-        return super().rows_from_target(partition, lineage, start, limit)
-
+from parallax.ports import RowBatch
 
 ROUTE = Route(RegionName("a"), RegionName("b"))
 TOPIC = TopicName("trips")

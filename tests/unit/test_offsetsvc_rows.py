@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.counting_index import CountingIndex
+
 from offsetsvc.lineages import LineageView
 from offsetsvc.rows import LineageRows
-from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.domain.ids import (
     Lineage,
     RegionName,
@@ -26,27 +27,6 @@ LINEAGE = Lineage(TopicId("source"), TopicId("target"))
 STEP = 10
 
 
-class CountingIndex(MemoryMappingIndex):
-    """Counts the look-ups."""
-
-    def __init__(self, rows: Sequence[Run]) -> None:
-        super().__init__()
-        self.reads = 0
-        self.write_rows([RowBatch(PARTITION, LINEAGE, tuple(rows), (), 1_000, 1)])
-
-    def rows_at_target(
-        self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
-    ) -> Sequence[Run]:
-        self.reads += 1
-        return super().rows_at_target(partition, lineage, target)
-
-    def rows_at_source(
-        self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
-    ) -> Sequence[Run]:
-        self.reads += 1
-        return super().rows_at_source(partition, lineage, source)
-
-
 def run(number: int, *, previous_source_end: int | None = None) -> Run:
     """Three records of ten offsets each on both sides; the target is a thousand ahead."""
     start = STEP * number
@@ -55,7 +35,8 @@ def run(number: int, *, previous_source_end: int | None = None) -> Run:
 
 
 def rows_over(rows: Sequence[Run]) -> tuple[CountingIndex, LineageRows]:
-    index = CountingIndex(rows)
+    index = CountingIndex()
+    index.write_rows([RowBatch(PARTITION, LINEAGE, tuple(rows), (), 1_000, 1)])
     record = LineageRecord(PARTITION, LINEAGE, 0, SourceOffset(0), TargetOffset(0), None, 1)
     return index, LineageRows(index, LineageView(record, None, StampedRow(rows[-1], 1_000)))
 
