@@ -18,6 +18,7 @@ from bench.rows.watch import Watch
 from bench.sides import Copier, CopierOptions
 
 _SAMPLE_EVERY_S = 0.25
+"""What rises and falls between two looks is not seen; each reads every process of the tree."""
 _MIB = 2**20
 _WORKER = "parallax.runtime.spark_daemon"
 """Each lease is held by a fork of this process."""

@@ -20,7 +20,7 @@ from devstack.workload.distance import FAR_READER, NarrowLink
 from devstack.workload.journal import Journal
 from devstack.workload.running import Stack
 from devstack.workload.topics import create_topic, total, wait_for_topic
-from devstack.workload.worker import Worker, WorkerError, wait_until
+from devstack.workload.worker import Worker, WorkerError, producer_of, wait_until
 
 _TOPIC_S = 60.0
 _BACKLOG_S = 120.0
@@ -148,13 +148,12 @@ class Scenario:
             return facts, logs
 
     def _producer(self, region: str) -> Worker:
-        options = self._options
-        arguments = ["produce", "--bootstrap-servers", self._stack.bootstrap(f"regional-{region}")]
-        arguments += ["--topic", options.topic, "--region", region]
-        arguments += ["--plan", options.plan_of(region).to_json()]
-        if region == "a":
-            arguments += ["--acked", str(self._acknowledged)]
-        return Worker(f"producer-{region}", arguments, options.directory / f"producer-{region}.err")
+        options, bootstrap = self._options, self._stack.bootstrap(f"regional-{region}")
+        plan = options.plan_of(region)
+        acknowledged = self._acknowledged if region == "a" else None
+        return producer_of(
+            region, bootstrap, options.topic, plan, options.directory, acknowledged=acknowledged
+        )
 
     @property
     def _acknowledged(self) -> Path:

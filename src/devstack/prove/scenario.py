@@ -20,7 +20,7 @@ from devstack.workload.delivered import read_group
 from devstack.workload.distance import FAR_READER, NarrowLink
 from devstack.workload.running import Stack
 from devstack.workload.topics import EndOffsets, create_topic, total, wait_for_topic
-from devstack.workload.worker import Worker, WorkerError, wait_until
+from devstack.workload.worker import Worker, WorkerError, producer_of, wait_until
 from parallax.domain.errors import ParallaxError
 
 _REGIONS = ("a", "b")
@@ -90,17 +90,9 @@ class Proof:
         return self._report(kill, sources, targets, answers, asked_s)
 
     def _producer(self, region: str) -> Worker:
-        options = self._options
-        arguments = ["produce", "--bootstrap-servers", self._stack.bootstrap(f"regional-{region}")]
-        arguments += [
-            "--topic",
-            options.topic,
-            "--region",
-            region,
-            "--plan",
-            options.plan_of(region).to_json(),
-        ]
-        return Worker(f"producer-{region}", arguments, options.directory / f"producer-{region}.err")
+        options, bootstrap = self._options, self._stack.bootstrap(f"regional-{region}")
+        plan = options.plan_of(region)
+        return producer_of(region, bootstrap, options.topic, plan, options.directory)
 
     def _reader(self, region: str) -> Worker:
         options, cluster = self._options, f"aggregate-{region}"

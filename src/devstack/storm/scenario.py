@@ -19,7 +19,7 @@ from devstack.workload.delivered import read_group
 from devstack.workload.journal import Journal
 from devstack.workload.running import Stack
 from devstack.workload.topics import create_topic, wait_for_topic
-from devstack.workload.worker import Worker, WorkerError, wait_until
+from devstack.workload.worker import Worker, WorkerError, producer_of, wait_until
 
 _TOPIC_S = 60.0
 _BACKLOG_S = 120.0
@@ -87,17 +87,9 @@ class Storm:
                 return self._drain()
 
     def _producer(self, region: str) -> Worker:
-        options = self._options
-        arguments = ["produce", "--bootstrap-servers", self._stack.bootstrap(f"regional-{region}")]
-        arguments += [
-            "--topic",
-            options.topic,
-            "--region",
-            region,
-            "--plan",
-            options.plan_of(region).to_json(),
-        ]
-        return Worker(f"producer-{region}", arguments, options.directory / f"producer-{region}.err")
+        options, bootstrap = self._options, self._stack.bootstrap(f"regional-{region}")
+        plan = options.plan_of(region)
+        return producer_of(region, bootstrap, options.topic, plan, options.directory)
 
     def _begin(self) -> None:
         options = self._options

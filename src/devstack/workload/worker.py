@@ -16,6 +16,7 @@ from typing import Any
 import devstack.guard
 from devstack.errors import DevstackError
 from devstack.workload.channel import STOP, Message
+from devstack.workload.plan import Plan
 
 _GUARD = Path(devstack.guard.__file__)
 _POLL_S = 0.05
@@ -198,3 +199,29 @@ def wait_until(reached: Callable[[], bool], within_s: float, otherwise: str) -> 
             raise WorkerError(otherwise)
         time.sleep(_POLL_S)
     return time.monotonic() - started
+
+
+def producer_of(
+    region: str,
+    bootstrap_servers: str,
+    topic: str,
+    plan: Plan,
+    directory: Path,
+    *,
+    acknowledged: Path | None = None,
+) -> Worker:
+    """The process that produces a region's records; not started.
+
+    Args:
+        region: whose records they are.
+        bootstrap_servers: of its regional cluster.
+        topic: where they go.
+        plan: how many, and when.
+        directory: gets its standard error.
+        acknowledged: the file that gets what was acknowledged, and when.
+    """
+    arguments = ["produce", "--bootstrap-servers", bootstrap_servers, "--topic", topic]
+    arguments += ["--region", region, "--plan", plan.to_json()]
+    if acknowledged is not None:
+        arguments += ["--acked", str(acknowledged)]
+    return Worker(f"producer-{region}", arguments, directory / f"producer-{region}.err")
