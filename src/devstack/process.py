@@ -199,6 +199,7 @@ class ManagedProcess:
                     with suppress(subprocess.TimeoutExpired):
                         child.wait(timeout=self.spec.stop_within_s)
                 if child.poll() is None:
+                    _freeze(self._sessions)
                     child.kill()
                     child.wait(timeout=_KILL_WAIT_S)
                 self._state = state
@@ -208,15 +209,27 @@ class ManagedProcess:
             self._sessions.clear()
 
 
-def _kill_orphans(sessions: set[int]) -> None:
-    """Kill what is left in sessions whose leaders have ended (Spark's JVM and Python workers)."""
+def _members(sessions: set[int]) -> dict[int, list[psutil.Process]]:
     members: dict[int, list[psutil.Process]] = {}
     for process in psutil.process_iter():
         with suppress(ProcessLookupError, PermissionError):
             session = os.getsid(process.pid)
             if session in sessions:
                 members.setdefault(session, []).append(process)
-    for session, processes in members.items():
+    return members
+
+
+def _freeze(sessions: set[int]) -> None:
+    """Stop everything at once: a worker whose driver dies before it would leave in good order, and commit."""
+    for processes in _members(sessions).values():
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+
+def _kill_orphans(sessions: set[int]) -> None:
+    """Kill what is left in sessions whose leaders have ended (Spark's JVM and Python workers)."""
+    for session, processes in _members(sessions).items():
         if any(process.pid == session for process in processes):
             # A leader with this number lives: the id was used again by someone else.
             continue

@@ -28,6 +28,13 @@ WITH_GRANDCHILD = (
     "print(child.pid, flush=True)\ntime.sleep(600)"
 )
 
+# The child writes a line when its parent's end closes its input.
+WITH_ORDERLY_CHILD = (
+    "import subprocess, sys, time\n"
+    "orderly = \"import sys; print('at work', flush=True); sys.stdin.read(); print('left', flush=True)\"\n"
+    "child = subprocess.Popen([sys.executable, '-c', orderly], stdin=subprocess.PIPE)\ntime.sleep(600)"
+)
+
 
 @pytest.fixture
 def launcher() -> Iterator[Launcher]:
@@ -115,6 +122,15 @@ def test_its_children_end_with_it_even_after_it_was_killed_by_someone_else(
     assert not has_ended(grandchild)
     process.stop()
     assert has_ended(grandchild)
+
+
+def test_a_killed_process_takes_its_children_along_before_they_can_react(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    process = managed(launcher, tmp_path, WITH_ORDERLY_CHILD)
+    process.start()
+    process.kill()
+    assert process.spec.log.read_text(encoding="utf-8") == "at work\n"
 
 
 def test_a_start_can_be_given_up(launcher: Launcher, tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from devstack.layout import SPARK
 from devstack.workload.running import Stack
 from devstack.workload.topics import EndOffsets
-from devstack.workload.worker import WorkerError
+from devstack.workload.worker import WorkerError, wait_until
 
 _TRIES = 6
 _BETWEEN_S = 0.7
 """After a kill that proved nothing the application copies on for a moment before the next."""
+_OPEN_WITHIN_S = 30.0
 _ANSWER_S = 10.0
 
 
@@ -33,15 +34,20 @@ class Kill:
 
 
 def kill_in_transaction(stack: Stack, ends: Mapping[str, EndOffsets], remark: Callable[[str], None]) -> Kill:
-    """Kill the Spark application with SIGKILL until an aggregate cluster is left with an open transaction.
+    """Kill the Spark application with SIGKILL while an aggregate cluster has an open transaction.
 
-    Kills between two transactions prove nothing: the application is started again, and killed again. After the
-    kill that counts it is started as well.
+    A transaction that was open may have been committed before the kill came. Such a kill proves nothing: the
+    application is started again, and killed again. After the kill that counts it is started as well.
 
     Raises:
-        WorkerError: no kill hit a transaction, or a cluster did not answer.
+        WorkerError: no kill hit a transaction, none was ever open, or a cluster did not answer.
     """
     for number in range(1, _TRIES + 1):
+        wait_until(
+            lambda: any(_held(cluster, asked) for cluster, asked in ends.items()),
+            _OPEN_WITHIN_S,
+            f"no transaction was open for {_OPEN_WITHIN_S:.0f} s: are the producers at work?",
+        )
         at_ms = int(time.time() * 1_000)
         stack.kill(SPARK)
         held = {cluster: _held(cluster, asked) for cluster, asked in ends.items()}
@@ -52,7 +58,7 @@ def kill_in_transaction(stack: Stack, ends: Mapping[str, EndOffsets], remark: Ca
         if held:
             return Kill(at_ms, held, number)
         time.sleep(_BETWEEN_S)
-    raise WorkerError(f"none of {_TRIES} kills hit an open transaction: are the producers at work?")
+    raise WorkerError(f"none of {_TRIES} kills hit an open transaction")
 
 
 def _held(cluster: str, ends: EndOffsets) -> dict[int, int]:
