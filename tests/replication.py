@@ -22,11 +22,11 @@ import psutil
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.processes import descendants, family, kill_all, signal_all
+from tests.processes import descendants, family, kill_all
 from tests.support import Stack, poll_until
 
 from devstack.ports import HOST
-from devstack.workload.topics import EndOffsets, create_topic
+from devstack.workload.topics import create_topic
 from replicator.layout import LAYOUTS_TOPIC
 
 PARTITIONS = 6
@@ -35,8 +35,6 @@ PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 READY_WITHIN_S = 240.0
 STOP_WITHIN_S = 60.0
 CAUGHT_UP_WITHIN_S = 120.0
-_LOOKS_S = 0.5
-"""Time enough for a broker to carry out what it had been asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,27 +161,6 @@ class Application:
         """SIGKILL it and everything that it has started, as a machine that loses power would."""
         kill_all(family(self._process.pid))
         self._process.wait(STOP_WITHIN_S)
-
-    def kill_in_transaction(self, ends: EndOffsets) -> list[psutil.Process]:
-        """`kill_everything` as soon as it has a transaction open; returns all that it had started.
-
-        It is stopped first, and goes on if what was open is committed all the same: the broker had been asked to.
-        """
-
-        def stopped() -> bool:
-            if not open_transaction(ends):
-                return False
-            everything = family(self._process.pid)
-            signal_all(everything, signal.SIGSTOP)
-            if stays_open(ends):
-                return True
-            signal_all(everything, signal.SIGCONT)
-            return False
-
-        poll_until(stopped, 60, "a transaction that is open when everything stops")
-        started = self.descendants()
-        self.kill_everything()
-        return started
 
     def tail(self) -> str:
         """The end of its log."""
@@ -333,18 +310,3 @@ def create_sources(stack: Stack, topic: str) -> None:
     """The topic on both regional clusters."""
     for region in ("a", "b"):
         create_topic(stack.bootstrap(f"regional-{region}"), topic, PARTITIONS)
-
-
-def open_transaction(ends: EndOffsets) -> bool:
-    """Whether some partition holds records of a transaction that is neither committed nor aborted."""
-    high, stable = ends.ask(), ends.ask(committed=True)
-    return high is not None and stable is not None and any(stable[number] < high[number] for number in high)
-
-
-def stays_open(ends: EndOffsets) -> bool:
-    """Whether there is an open transaction at each of many looks."""
-    until_s = time.monotonic() + _LOOKS_S
-    while open_transaction(ends):
-        if time.monotonic() > until_s:
-            return True
-    return False
