@@ -16,14 +16,15 @@ import structlog
 
 from failover.facts import Kind, Move, MoveFacts, PartitionFacts, origin_positions
 from failover.outside import Outside, Positions
-from failover.plan import MovePlan, make_plan
+from failover.plan import MovePlan, make_plan, outdated
 from failover.progress import save_progress
-from failover.record import Commits, MoveRecord, Snapshot, Step, mark_of
+from failover.record import Commits, MoveRecord, Snapshot, Step, mark_of, stands
 from failover.results import Ending, Limits, Result, StoppedError
 from failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 from parallax.domain.errors import FencedError, ParallaxError, RefusedError, UnavailableError
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName
 from parallax.ports import GroupCommit
+from syncjob.facts import Answer
 from syncjob.plan import metadata_for
 
 _log = structlog.get_logger(__name__)
@@ -105,8 +106,7 @@ class Mover:
         """The ending of a plan by which no consumer has to move; None: it has to."""
         move = plan.move
         if plan.arrived:
-            self._close_open_record(move, plan.fencing_number)
-            return Result(move, Ending.ALREADY_THERE, plan, plan.fencing_number)
+            return self._arrived(plan)
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
         if refusals:
             return self._untouched(move, plan, "; ".join(refusals))
@@ -142,11 +142,13 @@ class Mover:
         return self._outside.facts(move, topics=frozenset() if begun is None else begun.assigned)
 
     def _interrupted(self, move: Move) -> MoveRecord | None:
-        newest = next(iter(self._outside.records(move.group)), None)
-        if newest is None or newest.ended:
+        if (newest := self._newest(move)) is None or newest.ended:
             return None
         same = (newest.move.origin, newest.move.target) == (move.origin, move.target)
         return newest if same else None
+
+    def _newest(self, move: Move) -> MoveRecord | None:
+        return next(iter(self._outside.records(move.group)), None)
 
     def _open_record(self, facts: MoveFacts) -> MoveRecord:
         """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
@@ -156,11 +158,15 @@ class Mover:
         snapshot = self._outside.snapshot(move, facts.assignment)
         return self._outside.begin(move, snapshot, facts.assigned)
 
-    def _close_open_record(self, move: Move, fencing_number: int) -> None:
-        """A move that was interrupted between its last decision and its last note."""
-        newest = next(iter(self._outside.records(move.group)), None)
+    def _arrived(self, plan: MovePlan) -> Result:
+        """There already, unless the journal knows a later decision than the services, whose store was away."""
+        move, number = plan.move, plan.fencing_number
+        newest = self._newest(move)
+        if newest is not None and newest.fencing_number > number:
+            return Result(move, Ending.REFUSED, plan, problem=outdated(move, number, newest.fencing_number))
         if newest is not None and newest.step is Step.WRITTEN and newest.move.target == move.target:
-            self._outside.keep(replace(newest, step=Step.DONE, fencing_number=fencing_number))
+            self._outside.keep(replace(newest, step=Step.DONE, fencing_number=number))
+        return Result(move, Ending.ALREADY_THERE, plan, number)
 
 
 class _Moving:
@@ -244,7 +250,7 @@ class _Moving:
                 continue
             wanted, target = self._commit(final), self._outside.writer(self._move.target)
             found = target.committed(self._move.group)
-            if not all(_stands(found.get(item), commit) for item, commit in wanted.items()):
+            if not all(stands(found.get(item), commit) for item, commit in wanted.items()):
                 why = f"somebody else commits in {self._move.target}; stop those consumers"
                 continue
             if self._origin_commits() != before:
@@ -292,20 +298,13 @@ class _Moving:
         """In a disaster consumers don't commit when they are stopped, for the cluster may be dead: they report."""
         if self._move.kind is Kind.PLANNED:
             return {}
-        assignment = self._outside.assignment(self._move.group)
-        return (
-            {}
-            if assignment is None
-            else self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
-        )
+        if (assignment := self._outside.assignment(self._move.group)) is None:
+            return {}
+        return self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
 
     def _commit(self, final: tuple[PartitionFacts, ...]) -> Commits:
-        number = self._record.fencing_number
         wanted = {
-            item.topic_partition: GroupCommit(
-                item.answer.resume_offset, UNKNOWN_EPOCH, metadata_for(item.answer, number)
-            )
-            for item in final
+            item.topic_partition: _commit_of(item.answer, self._record.fencing_number) for item in final
         }
         try:
             self._outside.writer(self._move.target).commit_for(self._move.group, wanted)
@@ -346,5 +345,5 @@ class _Moving:
         self._record = self._outside.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name
 
 
-def _stands(found: GroupCommit | None, wanted: GroupCommit) -> bool:
-    return found is not None and (found.next_offset, found.metadata) == (wanted.next_offset, wanted.metadata)
+def _commit_of(answer: Answer, fencing_number: int) -> GroupCommit:
+    return GroupCommit(answer.resume_offset, UNKNOWN_EPOCH, metadata_for(answer, fencing_number))

@@ -145,6 +145,14 @@ def _publisher_plan(move: Move, assignment: Assignment) -> MovePlan:
     )
 
 
+def outdated(move: Move, number: int, decided: int) -> str:
+    """Why a group that the services believe to be there is not: a store that was away answers from before."""
+    return (
+        f"the services answer for group {move.group} from before its last move (fencing number {number}, "
+        f"{decided} was decided since): the store of a region that was away has not caught up; run the command again"
+    )
+
+
 def _dual(move: Move) -> str:
     return f"group {move.group} is DUAL_ACTIVE: settle where it is primary first (parallax primary --set)"
 

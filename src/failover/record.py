@@ -65,6 +65,11 @@ def mark_of(commit: GroupCommit) -> Mark:
     return Mark(commit.next_offset, digest[:_DIGEST_DIGITS])
 
 
+def stands(found: GroupCommit | None, wanted: GroupCommit) -> bool:
+    """Whether a commit is the one that was put there; nobody writes the same metadata at the same offset."""
+    return found is not None and (found.next_offset, found.metadata) == (wanted.next_offset, wanted.metadata)
+
+
 def without_skips(commit: GroupCommit) -> GroupCommit:
     """A commit of ours with the same meaning in fewer bytes: what is to be skipped is asked for where it is needed."""
     if not is_ours(commit.metadata):

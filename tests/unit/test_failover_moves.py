@@ -269,6 +269,18 @@ class TestPlanned:
         assert bench.move("a", "b").ending is Ending.ALREADY_THERE
         assert len(bench.writer("b").written) == written
 
+    def test_services_that_have_not_heard_of_the_last_move_are_not_believed(self, bench: Bench) -> None:
+        """A region's datacenter of the store that was away answers from before until it has caught up."""
+        bench.move("a", "b", drain_ms=1_000)
+        (record,) = bench.outside.records(GROUP)
+        later = replace(record, started_at_ms=record.started_at_ms + 1, operation_id="later")
+        bench.outside.keep(replace(later, fencing_number=record.fencing_number + 2))
+
+        result = bench.move("a", "b")
+
+        assert result.ending is Ending.REFUSED
+        assert "has not caught up; run the command again" in result.problem
+
     def test_a_refused_move_changes_nothing(self, bench: Bench) -> None:
         bench.world.trim("b", 8)
 
