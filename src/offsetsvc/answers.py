@@ -205,11 +205,13 @@ class SkipPage:
 
     Attributes:
         complete_to: the end of the stretch; None: nothing is pending, whatever follows is new.
+        cut: a limit made the stretch end here: the next one is known already.
     """
 
     skip_ranges: tuple[SkipRange, ...]
     complete_to: TargetOffset | None
     pending_records: int
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

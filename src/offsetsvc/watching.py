@@ -28,8 +28,8 @@ from parallax.ports import MappingIndexReader
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 
-POLL_MS = 100.0
-"""How often the index is asked while something is pending: half of the default interval of its rows."""
+POLL_MS = 200.0
+"""How often the index is asked while something is pending: the default interval of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,10 @@ class Watching:
                 yield page
             if page.complete_to is None:
                 return
-            advanced = page.complete_to > start
+            more = page.cut and page.complete_to > start
             start, first = page.complete_to, False
-            if deadline.passed or (not advanced and wait(POLL_MS / 1_000)):
+            # New rows come at their interval; what they told of this time is told.
+            if deadline.passed or (not more and wait(POLL_MS / 1_000)):
                 return
 
     def _require_same_topic(self, request: WatchRequest) -> None:
@@ -120,7 +121,8 @@ class Watching:
         ranges = [item for item in skips.ranges if complete_to is None or item.start < complete_to]
         if complete_to is not None and ranges and ranges[-1].end > complete_to:
             ranges[-1] = SkipRange(ranges[-1].start, complete_to)
-        return SkipPage(tuple(ranges), complete_to, pending_records)
+        cut = skips.cut_at is not None and complete_to == skips.cut_at
+        return SkipPage(tuple(ranges), complete_to, pending_records, cut)
 
     @staticmethod
     def _pending(
