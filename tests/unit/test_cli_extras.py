@@ -1,9 +1,11 @@
-"""A command whose libraries are not installed says which extra brings them; the others work."""
+"""Commands are imported when they are named; one whose libraries are not installed says which extra brings them."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+
+from parallax.cli.main import COMMANDS
 
 BLOCKED_IMPORTS = """
 import sys
@@ -42,3 +44,27 @@ def test_a_missing_configuration_is_one_clear_line() -> None:
     done = parallax(set(), "schema", "apply", "--config", "none.yaml")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "error [CONFIG]: none.yaml: cannot be read" in done.stderr
+
+
+def test_a_command_imports_no_other() -> None:
+    program = (
+        "import sys\nfrom parallax.cli.main import app\n"
+        "app(['failover', '--help'], standalone_mode=False)\n"
+        "print(sorted(name for name in sys.modules if name.startswith('parallax.cli.')))\n"
+        "print({'devstack', 'pyspark', 'fastapi'} & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    modules, others = done.stdout.splitlines()[-2:]
+    assert "'parallax.cli.failover'" in modules
+    assert "'parallax.cli.replicate'" not in modules
+    assert others == "set()"
+
+
+def test_the_help_lists_every_command_and_a_typing_error_is_met_with_the_nearest() -> None:
+    listed = parallax(set(), "--help")
+    assert all(f"{name} " in listed.stdout for name in COMMANDS)
+    mistyped = parallax(set(), "failovr")
+    assert mistyped.returncode == 2
+    assert "Did you mean 'failover'" in mistyped.stderr

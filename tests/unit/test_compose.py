@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from typer.core import TyperGroup
 
 from devstack.layout import StackLayout, port_names
 from devstack.settings import (
@@ -184,9 +185,10 @@ def test_commands_exist_with_their_options(services: dict[str, dict[str, Any]]) 
     commands = [service["command"] for service in services.values() if service["image"] == "parallax"]
     assert len(commands) == 6
     for arguments in commands:
-        command, rest = parallax, list(arguments)
-        while below := getattr(command, "commands", None):
-            command = below[rest.pop(0)]
+        command: Any = parallax
+        rest = list(arguments)
+        while isinstance(command, TyperGroup):
+            command = command.get_command(typer.Context(command), rest.pop(0))
         context = command.make_context(command.name, rest)
         assert str(context.params["config"]) == "/etc/parallax/parallax.yaml"
 

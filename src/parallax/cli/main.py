@@ -5,71 +5,105 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from parallax.domain.errors import ConfigError, ParallaxError
 
+OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "failover", "devstack"}
+
+
+class Entry(NamedTuple):
+    """Where a command stands in `parallax.cli`, and which extra of the distribution brings its libraries."""
+
+    module: str
+    extra: str
+    attribute: str = "app"
+
+
+COMMANDS = {
+    "stack": Entry("stack", "devstack"),
+    "schema": Entry("schema", "services"),
+    "replicate": Entry("replicate", "replicator", "replicate"),
+    "serve": Entry("serve", "server", "serve"),
+    "sync": Entry("sync", "replicator", "sync"),
+    "offsets": Entry("offsets", "services", "offsets"),
+    "explain": Entry("offsets", "services", "explain"),
+    "routes": Entry("offsets", "services", "routes"),
+    "runs": Entry("offsets", "services", "runs"),
+    "primary": Entry("primary", "services", "primary"),
+    "regions": Entry("primary", "services", "regions"),
+    "failover": Entry("failover", "services"),
+    "failback": Entry("failover", "services", "failback"),
+    "verify": Entry("verify", "services", "verify"),
+    "drill": Entry("drill", "services", "drill"),
+}
+
+
+class _Commands(TyperGroup):
+    """Imports a command's module when it is named: all of them together take longer than most commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the library's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            self.commands[cmd_name] = _command(cmd_name, COMMANDS[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in COMMANDS:
+            for name in COMMANDS:  # the library names the nearest of those that it has
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+
+def _command(name: str, entry: Entry) -> Any:
+    """The command, or, without the libraries of its extra, one that says what to install."""
+    try:
+        found = getattr(import_module(f"parallax.cli.{entry.module}"), entry.attribute)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] in OUR_PACKAGES:
+            raise
+        return _single(name, _not_installed(missing, entry.extra), loose=True)
+    if not isinstance(found, typer.Typer):
+        return _single(name, found)
+    group = typer.main.get_group(found)
+    group.name = name
+    return group
+
+
+def _single(name: str, function: Callable[..., None], *, loose: bool = False) -> Any:
+    # A command that is not installed takes any arguments, so that it gets to say so.
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    holder = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    holder.command(name, context_settings=anything if loose else None)(function)
+    return typer.main.get_command(holder)
+
+
+def _not_installed(missing: str, extra: str) -> Callable[[typer.Context], None]:
+    def command(_context: typer.Context) -> None:
+        raise ConfigError(f"this command needs {missing!r}: pip install 'parallax-kafka[{extra}]'")
+
+    command.__doc__ = f"(Not installed: parallax-kafka[{extra}].)"
+    return command
+
+
 app = typer.Typer(
     name="parallax",
-    help="Exact offsets across aggregate Kafka clusters: replicate, map, answer, publish.",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 
-OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "failover", "devstack"}
 
-
-def _optional(name: str, module: str, extra: str) -> Any:
-    """The command ``name`` of a module, or, without the libraries of its extra, one that says what to install."""
-    try:
-        return getattr(import_module(f"parallax.cli.{module}"), name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing.partition(".")[0] in OUR_PACKAGES:
-            raise
-        return _not_installed(name, missing, extra)
-
-
-def _not_installed(name: str, missing: str, extra: str) -> Callable[[typer.Context], None]:
-    def command(_context: typer.Context) -> None:
-        raise ConfigError(f"this command needs {missing!r}: pip install 'parallax-kafka[{extra}]'")
-
-    command.__name__ = name
-    command.__doc__ = f"(Not installed: parallax-kafka[{extra}].)"
-    return command
-
-
-def _mount_group(name: str, module: str, extra: str) -> None:
-    group = _optional("app", module, extra)
-    if isinstance(group, typer.Typer):
-        app.add_typer(group, name=name)
-    else:
-        _mount_command(name, group)
-
-
-def _mount_command(name: str, command: Any) -> None:
-    # A command that is not installed takes any arguments, so that it gets to say so.
-    loose = {"ignore_unknown_options": True, "allow_extra_args": True}
-    known = not (command.__doc__ or "").startswith("(Not installed")
-    app.command(name, context_settings=None if known else loose)(command)
-
-
-_mount_group("stack", "stack", "devstack")
-_mount_group("schema", "schema", "services")
-_mount_command("replicate", _optional("replicate", "replicate", "replicator"))
-_mount_command("serve", _optional("serve", "serve", "server"))
-_mount_command("sync", _optional("sync", "sync", "replicator"))
-for _name in ("offsets", "explain", "routes", "runs"):
-    _mount_command(_name, _optional(_name, "offsets", "services"))
-for _name in ("primary", "regions"):
-    _mount_command(_name, _optional(_name, "primary", "services"))
-_mount_group("failover", "failover", "services")
-_mount_command("failback", _optional("failback", "failover", "services"))
-_mount_command("verify", _optional("verify", "verify", "services"))
-_mount_command("drill", _optional("drill", "drill", "services"))
+@app.callback()
+def parallax() -> None:
+    """Exact offsets across aggregate Kafka clusters: replicate, map, answer, publish."""
 
 
 def run() -> None:
