@@ -87,8 +87,6 @@ CASSANDRA_SYSTEM_PROPERTIES: dict[str, str] = {
     "cassandra.ring_delay_ms": "0",
     "cassandra.skip_wait_for_gossip_to_settle": "0",
     "cassandra.superuser_setup_delay_ms": "0",
-    # Each new table would flush the schema's own tables to disk; the commit log has them, and outlives a kill.
-    "cassandra.test.flush_local_schema_changes": "false",
 }
 
 # Cassandra 5 reaches into these packages of Java 17 (its own conf/jvm17-server.options lists them too).

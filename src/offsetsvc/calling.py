@@ -91,15 +91,25 @@ class Targets:
                 f"{method}: a request of {request.ByteSize()} bytes; the limit is {MAX_REQUEST_BYTES}"
             )
         deadline = Deadline.after_ms(timeout_ms)
+        told: ParallaxError | None = None
+
+        def attempt() -> Answer:
+            nonlocal told
+            try:
+                return self._round(method, request, answer, deadline)
+            except _AllAwayError as away:
+                told = away.told or told  # says more than that a later attempt came too late
+                raise
+
         try:
             return retry(
-                lambda: self._round(method, request, answer, deadline),
+                attempt,
                 policy=self._policy,
                 deadline=deadline,
                 retriable=lambda error: isinstance(error, _AllAwayError),
             )
         except _AllAwayError as away:
-            raise away.final(method, deadline) from away.__cause__
+            raise (told or away.final(method)) from away.__cause__
 
     def _round(self, method: str, request: Message, answer: type[Answer], deadline: Deadline) -> Answer:
         """Ask each target once, the last good one first."""
@@ -166,16 +176,19 @@ class _AllAwayError(Exception):
         super().__init__("no target answered")
         self._failures = failures
 
-    def final(self, method: str, deadline: Deadline) -> ParallaxError:
-        """What the caller gets when no further round fits into the deadline."""
+    @property
+    def told(self) -> ParallaxError | None:
+        """What a service itself gave as the reason; None: none of them said a word."""
         told = [error for error in self._failures.values() if code_of(error) is not None]
-        if told:
-            return to_domain(told[0])
+        return to_domain(told[0]) if told else None
+
+    def final(self, method: str) -> ParallaxError:
+        """What the caller gets when no further round fits into the deadline, and no service said why."""
         statuses = {cast("grpc.Call", error).code() for error in self._failures.values()}
         if statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED}:
             return LimitError(f"{method}: every offset service refused: too busy, or the answer too large")
         story = "; ".join(f"{target}: {to_domain(error)}" for target, error in self._failures.items())
-        if deadline.passed:
+        if grpc.StatusCode.DEADLINE_EXCEEDED in statuses:
             return DeadlineError(f"{method}: the deadline passed before an offset service answered ({story})")
         return ServiceUnavailableError(f"{method}: no offset service answered ({story})")
 

@@ -318,11 +318,21 @@ class KafkaTarget:
     def _call(self, doing: str, method: Callable[..., Any], *args: object) -> Any:
         try:
             return method(*args)
+        except SystemError as error:
+            raise self._translated(self._lost_error(), doing) from error
         except Exception as error:
             # A fatal error comes out of whatever call serves callbacks, as a bare KafkaError.
             if not isinstance(error, KafkaException | KafkaError):
                 raise
             raise self._translated(error, doing) from error
+
+    def _lost_error(self) -> BaseException:
+        """The fatal error that confluent-kafka 2.16 at times loses on its way out of a callback: later calls repeat it."""
+        try:
+            self._producer.begin_transaction()  # within a transaction it never succeeds
+        except KafkaException as error:
+            return error
+        return KafkaException(KafkaError(KafkaError._FAIL, "the library failed without saying why"))  # noqa: SLF001 - public in all but name
 
     def _translated(self, error: BaseException, doing: str) -> Exception:
         inner = error.args[0] if isinstance(error, KafkaException) else error

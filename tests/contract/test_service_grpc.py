@@ -281,8 +281,32 @@ def test_a_store_that_is_away_is_told_once_the_deadline_leaves_no_retry(
 ) -> None:
     monkeypatch.setattr(served.world.index, "lineages", _raise_store_away)
 
-    with served.client(timeout_ms=400) as client, pytest.raises(StoreUnavailableError, match="Cassandra"):
+    with served.client(timeout_ms=1_500) as client, pytest.raises(StoreUnavailableError, match="Cassandra"):
         client.get_failover_offset(GROUP, TOPIC, 0, to=at_region("b"))
+
+
+def test_what_a_service_said_outweighs_that_a_later_attempt_came_too_late(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[None] = []
+    ended = threading.Event()
+
+    def away_then_silent(*_args: object) -> Any:
+        attempts.append(None)
+        if len(attempts) > 1:
+            ended.wait(10)
+        _raise_store_away()
+
+    monkeypatch.setattr(served.world.index, "lineages", away_then_silent)
+    try:
+        with (
+            served.client(timeout_ms=1_500) as client,
+            pytest.raises(StoreUnavailableError, match="Cassandra"),
+        ):
+            client.get_failover_offset(GROUP, TOPIC, 0, to=at_region("b"))
+    finally:
+        ended.set()
+    assert len(attempts) == 2
 
 
 def test_an_unexpected_error_tells_nothing_of_the_inside(
@@ -314,7 +338,7 @@ def test_a_target_that_is_silent_is_passed_over(served: Served) -> None:
 
 def test_without_any_service_the_error_names_the_targets() -> None:
     with (
-        OffsetClient([CLOSED_PORT], timeout_ms=300) as client,
+        OffsetClient([CLOSED_PORT], timeout_ms=1_500) as client,
         pytest.raises(ServiceUnavailableError, match=CLOSED_PORT),
     ):
         client.list_routes()

@@ -280,7 +280,7 @@ def test_regions_are_remembered_while_no_service_answers() -> None:
     with ExitStack() as stack:
         up = stack.enter_context(ExitStack())
         served = up.enter_context(serving(World()))
-        client = stack.enter_context(served.client(timeout_ms=500))
+        client = stack.enter_context(served.client(timeout_ms=1_500))
         regions = PrimaryRegions(client.describe_regions)
         before = regions.current()
         up.close()

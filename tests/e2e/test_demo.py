@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-RECORDS = 24_000
+RECORDS = 12_000
 
 
 @pytest.mark.stack
 @pytest.mark.timeout(420)
 def test_a_small_demonstration_succeeds(tmp_path: Path) -> None:
-    arguments = ["--records", str(RECORDS), "--per-s", "400", "--busy-s", "6", "--directory", str(tmp_path)]
+    arguments = ["--records", str(RECORDS), "--per-s", "200", "--busy-s", "6", "--directory", str(tmp_path)]
     played = subprocess.run(
         [sys.executable, "-m", "devstack.demo", *arguments],
         capture_output=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-RECORDS = 4_200
+RECORDS = 2_400
 PARTITIONS = 2
 
 
