@@ -1,12 +1,4 @@
-"""Carries a move out, step by step. Every step may be taken again, so an interrupted move is simply run again.
-
-1. Keep a snapshot of the group.
-2. Fence: record that the group moves. FailoverConsumers stop and report, the syncjob leaves the group alone.
-3. Planned: wait until the origin has no member and its commits stand still, then until all that was consumed is at
-   the target and indexed. If that takes too long the fence is lifted and nothing has changed.
-4. Ask for the final offsets, write them at the target, read them back.
-5. Record the target as primary.
-"""
+"""Carries moves out: plans each, and goes on with what was interrupted (`failover.moving` has the steps)."""
 
 from __future__ import annotations
 
@@ -14,22 +6,17 @@ from dataclasses import replace
 
 import structlog
 
-from failover.facts import Kind, Move, MoveFacts, PartitionFacts, origin_positions
-from failover.outside import Outside, Positions
+from failover.facts import Move, MoveFacts
+from failover.moving import Moving
+from failover.outside import Outside
 from failover.plan import MovePlan, make_plan, outdated
-from failover.progress import save_progress
-from failover.record import Commits, MoveRecord, Snapshot, Step, mark_of, stands
+from failover.record import MoveRecord, Snapshot, Step
 from failover.results import Ending, Limits, Result, StoppedError
-from failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
-from parallax.domain.errors import FencedError, ParallaxError, RefusedError, UnavailableError
-from parallax.domain.ids import UNKNOWN_EPOCH, GroupName
-from parallax.ports import GroupCommit
-from syncjob.facts import Answer
-from syncjob.plan import metadata_for
+from failover.waiting import AbandonedError, Tell, Waiting
+from parallax.domain.errors import ParallaxError, UnavailableError
+from parallax.domain.ids import GroupName
 
 _log = structlog.get_logger(__name__)
-
-_WRITE_ATTEMPTS = 3
 
 
 class Mover:
@@ -38,12 +25,13 @@ class Mover:
     def __init__(self, outside: Outside, limits: Limits) -> None:
         self._outside = outside
         self._limits = limits
-        self._fenced_at_s: dict[GroupName, float] = {}
+        self._ahead: dict[GroupName, tuple[MovePlan, Moving]] = {}
 
     def fence_ahead(self, move: Move) -> None:
         """Fence a group that `move` will move: many groups' consumers then report at the same time.
 
-        What is in the way is met again, and told, by `move`.
+        `move` then goes on from there, without planning again: final offsets are asked for anew in any case. What is in
+        the way is met again, and told, by `move`.
         """
         try:
             facts = self._facts(move)
@@ -51,7 +39,9 @@ class Mover:
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if not plan.arrived and not plan.publisher_only and not refusals:
                 self._outside.go_on()
-                self._moving(self._open_record(facts), lambda _words: None, plan.fencing_number).fence()
+                moving = self._moving(self._open_record(facts), plan.fencing_number)
+                moving.fence()
+                self._ahead[move.group] = (plan, moving)
         except StoppedError:
             _log.info("fencing_ahead_stopped", group=move.group)
         except ParallaxError as error:
@@ -76,19 +66,22 @@ class Mover:
 
     def _attempt(self, move: Move, tell: Tell) -> Result:
         plan: MovePlan | None = None
-        moving: _Moving | None = None
+        moving: Moving | None = None
         try:
             self._outside.go_on()
-            tell("planning")
-            facts = self._facts(move)
-            plan = make_plan(facts)
-            ended = self._without_moving(plan)
-            if ended is not None:
-                return ended
-            self._outside.go_on()
+            plan, moving = self._ahead.pop(move.group, (None, None))
+            if plan is None or moving is None or moving.record.move != move:
+                tell("planning")
+                facts, moving = self._facts(move), None
+                plan = make_plan(facts)
+                ended = self._without_moving(plan)
+                if ended is not None:
+                    return ended
+                self._outside.go_on()
             Waiting(self._outside, move, tell).for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
-            moving = self._moving(self._open_record(facts), tell, plan.fencing_number)
-            return moving.run()
+            if moving is None:
+                moving = self._moving(self._open_record(facts), plan.fencing_number)
+            return moving.run(tell)
         except StoppedError:
             return self._untouched(move, plan, "the command was stopped")
         except AbandonedError as error:
@@ -125,8 +118,8 @@ class Mover:
             return Result(move, Ending.REFUSED, plan, problem=problem)
         return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
-    def _moving(self, record: MoveRecord, tell: Tell, fencing_number: int) -> _Moving:
-        return _Moving(self._outside, self._limits, record, tell, self._fenced_at_s, fencing_number)
+    def _moving(self, record: MoveRecord, fencing_number: int) -> Moving:
+        return Moving(self._outside, self._limits, record, fencing_number)
 
     def _publish_from(self, move: Move, fencing_number: int) -> int:
         """An active/active group consumes everywhere already: only who publishes its results changes."""
@@ -167,183 +160,3 @@ class Mover:
         if newest is not None and newest.step is Step.WRITTEN and newest.move.target == move.target:
             self._outside.keep(replace(newest, step=Step.DONE, fencing_number=number))
         return Result(move, Ending.ALREADY_THERE, plan, number)
-
-
-class _Moving:
-    """One move under way.
-
-    Args:
-        outside: services, clusters, store.
-        limits: how long it waits, and what it may cross.
-        record: what it has done so far.
-        tell: called with a few words at each step.
-        fenced_at_s: since when the groups of this command are fenced.
-        fencing_number: that held when the move was planned; it is off if somebody has decided since.
-    """
-
-    def __init__(
-        self,
-        outside: Outside,
-        limits: Limits,
-        record: MoveRecord,
-        tell: Tell,
-        fenced_at_s: dict[GroupName, float],
-        fencing_number: int,
-    ) -> None:
-        self._outside = outside
-        self._limits = limits
-        self._record = record
-        self._move = record.move
-        self._tell = tell
-        self._fenced_at_s = fenced_at_s
-        self._planned_at = fencing_number
-        self._reason = f"failover {record.operation_id}"
-        self._waiting = Waiting(outside, record.move, tell)
-
-    @property
-    def record(self) -> MoveRecord:
-        """How far it has come."""
-        return self._record
-
-    def run(self) -> Result:
-        """Take the steps that are left."""
-        try:
-            self.fence()
-            self._outside.go_on()
-            arrived: tuple[PartitionFacts, ...] = ()
-            if self._move.kind is Kind.PLANNED:
-                self._waiting.for_members_to_leave(self._limits.drain_ms)
-                arrived = self._waiting.for_all_to_arrive(self._limits.catch_up_ms, self._record.assigned)
-            else:
-                handover_s = self._limits.handover_ms / 1_000
-                self._waiting.for_reports(self._fenced_at_s[self._move.group] + handover_s)
-            self._outside.go_on()
-            plan = self._write(arrived)
-            self._outside.go_on()
-        except AbandonedError as error:
-            return self._abandon(str(error))
-        except ParallaxError as error:
-            self._note(error)
-            raise
-        self._switch()
-        return Result(self._move, Ending.MOVED, plan, self._record.fencing_number)
-
-    def fence(self) -> None:
-        """Record that the group moves."""
-        self._tell("fencing")
-        number = self._outside.fence(self._move, self._reason, self._planned_at)
-        self._keep(step=Step.FENCED, fencing_number=number)
-        self._fenced_at_s.setdefault(self._move.group, self._outside.clock())
-
-    def _write(self, arrived: tuple[PartitionFacts, ...]) -> MovePlan:
-        """Write the final offsets: ``arrived``, if the group has not gone on since."""
-        self._tell("writing offsets")
-        why = ""
-        for attempt in range(_WRITE_ATTEMPTS):
-            if attempt:
-                self._outside.pause(POLL_S)
-            before = self._origin_commits()
-            plan, final = self._final(() if attempt else arrived)
-            late = behind(final, before)
-            if late:
-                why = f"the services do not know the group's newest commits yet ({', '.join(late[:5])})"
-                continue
-            wanted, target = self._commit(final), self._outside.writer(self._move.target)
-            found = target.committed(self._move.group)
-            if not all(stands(found.get(item), commit) for item, commit in wanted.items()):
-                why = f"somebody else commits in {self._move.target}; stop those consumers"
-                continue
-            if self._origin_commits() != before:
-                why = self._waiting.still_there(0)
-                continue
-            save_progress(self._outside, self._move, final)
-            marks = {item: mark_of(commit) for item, commit in wanted.items()}
-            left_at, snapshot = origin_positions(final), self._snapshot(before)
-            self._keep(step=Step.WRITTEN, written=marks, left_at=left_at, snapshot=snapshot)
-            return plan
-        raise RefusedError(
-            f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "
-            f"attempts: {why}; then run the command again"
-        )
-
-    def _snapshot(self, last: Commits) -> Snapshot:
-        """With what the group has committed while it was being stopped: a rollback reads none of that again."""
-        snapshot = self._record.snapshot
-        return replace(snapshot, commits={**snapshot.commits, self._move.origin: last}) if last else snapshot
-
-    def _origin_commits(self) -> Commits:
-        """Planned: what the final offsets must go by. In a disaster nothing of the origin is asked."""
-        if self._move.kind is Kind.DISASTER:
-            return {}
-        if (found := self._outside.commits(self._move.group, self._move.origin)) is None:
-            raise AbandonedError(self._waiting.still_there(None))
-        return found
-
-    def _final(self, arrived: tuple[PartitionFacts, ...]) -> tuple[MovePlan, tuple[PartitionFacts, ...]]:
-        """The offsets to write, judged once more: the group may have gone on since the plan.
-
-        Whether it has members at the target is said by the target itself when the offsets are written.
-        """
-        facts = self._outside.facts(self._move, self._reported(), self._record.assigned, known=arrived)
-        alone = None if facts.members_at_target is None else 0
-        plan = make_plan(replace(facts, members_at_target=alone))
-        refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
-        if refusals:
-            raise AbandonedError("; ".join(refusals))
-        if self._move.kind is Kind.PLANNED and facts.members:
-            raise AbandonedError(self._waiting.still_there(facts.members))
-        return plan, facts.partitions
-
-    def _reported(self) -> Positions:
-        """In a disaster consumers don't commit when they are stopped, for the cluster may be dead: they report."""
-        if self._move.kind is Kind.PLANNED:
-            return {}
-        if (assignment := self._outside.assignment(self._move.group)) is None:
-            return {}
-        return self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
-
-    def _commit(self, final: tuple[PartitionFacts, ...]) -> Commits:
-        wanted = {
-            item.topic_partition: _commit_of(item.answer, self._record.fencing_number) for item in final
-        }
-        try:
-            self._outside.writer(self._move.target).commit_for(self._move.group, wanted)
-        except FencedError as error:
-            raise AbandonedError(
-                f"group {self._move.group} has joined in {self._move.target} meanwhile: stop it there "
-                f"and run the command again ({error})"
-            ) from error
-        return wanted
-
-    def _switch(self) -> None:
-        self._tell("switching")
-        number = self._outside.settle(self._move, self._reason, self._record.fencing_number)
-        self._keep(step=Step.DONE, fencing_number=number)
-
-    def _abandon(self, problem: str) -> Result:
-        """Lift the fence: the group goes on where it was, unless somebody else has decided about it since."""
-        number = self._record.fencing_number
-        if self._record.step is Step.FENCED:
-            back = self._move.reversed(self._record.snapshot.primary)
-            try:
-                number = self._outside.settle(back, f"{self._reason} abandoned", number)
-            except FencedError as error:
-                problem = f"{problem}; {error}"
-        self._keep(step=Step.ABANDONED, fencing_number=number, problem=problem)
-        return Result(self._move, Ending.ABANDONED, None, number, problem)
-
-    def _note(self, error: ParallaxError) -> None:
-        problem = f"[{error.code}] {error}"
-        try:
-            self._keep(problem=problem)
-        except ParallaxError as second:  # the cause itself is raised by the caller
-            _log.warning(
-                "note_lost", group=self._move.group, problem=problem, why=f"[{second.code}] {second}"
-            )
-
-    def _keep(self, **changes: object) -> None:
-        self._record = self._outside.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name
-
-
-def _commit_of(answer: Answer, fencing_number: int) -> GroupCommit:
-    return GroupCommit(answer.resume_offset, UNKNOWN_EPOCH, metadata_for(answer, fencing_number))

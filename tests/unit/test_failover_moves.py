@@ -549,6 +549,20 @@ class TestDisaster:
         metadata = decode(bench.writer("b").commits[GROUP][P0].metadata)
         assert metadata.fencing_number == number
 
+    def test_a_group_that_was_fenced_ahead_is_not_planned_again(self, bench: Bench) -> None:
+        begin, asked = bench.client._begin, list[str]()
+
+        def noted(method: str) -> None:
+            asked.append(method)
+            begin(method)
+
+        bench.client._begin = noted  # type: ignore[method-assign] # to see what is asked
+        mover = bench.mover()
+        mover.fence_ahead(a_move("a", "b", Kind.DISASTER))
+        assert mover.move(a_move("a", "b", Kind.DISASTER)).ending is Ending.MOVED
+        assert asked.count("offsets") == 2  # the plan, and the final offsets
+        assert asked.count("set_primary moving") == 1
+
     def test_what_can_not_be_fenced_ahead_is_told_by_the_move(self, bench: Bench) -> None:
         mover = bench.mover()
         bench.client.failing["get_primary"] = StoreUnavailableError("store: away")
