@@ -13,7 +13,7 @@ from rich.console import Console
 from devstack.demo.commands import shortest
 from devstack.demo.options import ONE_MEMBER, PLAIN, THREE_MEMBERS, DemoOptions
 from devstack.demo.scenario import Scenario
-from devstack.demo.verdict import judge
+from devstack.demo.verdict import judge, too_slow
 from devstack.demo.view import Stage, live, show_report
 from devstack.spec import StackSpec
 from devstack.workload.journal import Journal, Lines
@@ -46,6 +46,7 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
                     stack_up.close()
         with journal.step("the oracle counts"):
             report = judge(facts, logs)
+            report["failures"] += too_slow(report, options.failover_within_ms)
         report["seconds"] = round(journal.elapsed_s, 1)
     return report
 
