@@ -118,6 +118,7 @@ class Writer(FakeCluster):
 
     members: dict[GroupName, int] = field(default_factory=dict)
     assigned: dict[GroupName, frozenset[TopicName]] = field(default_factory=dict)
+    own_instances: set[str] = field(default_factory=set)
     written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)
     after_write: Callable[[], None] = lambda: None
 
@@ -129,12 +130,18 @@ class Writer(FakeCluster):
                 "Stable",
                 members := self.members.get(group, 0),
                 self.assigned.get(group, frozenset()) if members else frozenset(),
+                frozenset(self.own_instances),
             )
             for group in self.commits
         ]
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         return dict(super().committed(group))
+
+    def dismiss(self, group: GroupName, instances: Collection[str]) -> None:
+        self._answer()
+        self.members[group] -= len(self.own_instances.intersection(instances))
+        self.own_instances.difference_update(instances)
 
     def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         self._answer()

@@ -108,6 +108,15 @@ class Outside:
 
         return self._ask(cluster, count)
 
+    def dismiss_own(self, group: GroupName, cluster: ClusterName) -> None:
+        """Take FailoverConsumers with ids of their own making out of a group; nothing if the cluster does not answer."""
+
+        def dismiss(writer: ClusterWriter) -> None:
+            if (found := self._members[cluster].of(group)) is not None:
+                writer.dismiss(group, found.own_instances)
+
+        self._ask(cluster, dismiss)
+
     def assigned(self, group: GroupName, cluster: ClusterName) -> frozenset[TopicName]:
         """The topics of which the group's members there have partitions; none if the cluster does not answer."""
         found = self._ask(cluster, lambda _: self._members[cluster].of(group))

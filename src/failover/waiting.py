@@ -48,12 +48,17 @@ class Waiting:
     def for_remnants_to_leave(self, listed: int, within_ms: float) -> None:
         """Wait until the target lists no member any more; before the fence, so that nobody stands still meanwhile.
 
+        Former places of FailoverConsumers are given up for them: by the record they consume elsewhere, and whoever died
+        with its cluster does not come back for its place. Other members may be at work, whatever the record says.
+
         Raises:
             AbandonedError: it took longer.
         """
         group, target = self._move.group, self._move.target
         deadline = Deadline.after_ms(within_ms, self._outside.clock)
         members: int | None = listed
+        if listed:
+            self._outside.dismiss_own(group, target)
         while members:
             if deadline.passed:
                 raise AbandonedError(

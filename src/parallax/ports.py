@@ -277,12 +277,14 @@ class GroupState:
     Attributes:
         members: 0 for groups that use ``assign()``.
         assigned: the topics of which a member has partitions, whether anything was committed on them or not.
+        own_instances: ids of the members that are FailoverConsumers with an id of their own making.
     """
 
     group: GroupName
     state: str
     members: int
     assigned: frozenset[TopicName] = frozenset()
+    own_instances: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +331,13 @@ class ClusterReader(Protocol):
 
 class ClusterWriter(ClusterReader, Protocol):
     """A cluster that group offsets may be published to."""
+
+    def dismiss(self, group: GroupName, instances: Collection[str]) -> None:
+        """Take members out of a group by their instance ids; one that is at work joins again.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
 
     def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Set committed offsets of a group without members.

@@ -15,7 +15,14 @@ from tests.support import Stack, poll_until, unique_name
 from devstack.workload.topics import create_topic
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain.errors import ClusterUnavailableError
-from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.ids import (
+    OWN_INSTANCE_PREFIX,
+    ClusterName,
+    GroupName,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
 from parallax.domain.resume import LogRange
 from parallax.ports import GroupState
 from parallax.runtime.config import Cluster
@@ -54,6 +61,48 @@ def test_a_group_tells_its_members_topics_also_without_commits(
     consumer.close()
     left = [state for state in reader.groups() if state.group == group]
     assert [(state.members, state.assigned) for state in left] in ([], [(0, frozenset())])
+
+
+def test_the_place_of_a_member_that_has_died_is_given_up_for_it(
+    bootstrap_servers: str, topic_name: str
+) -> None:
+    create_topic(bootstrap_servers, topic_name, 2)
+    group, own = GroupName(unique_name("group")), f"{OWN_INSTANCE_PREFIX}1"
+    consumers = [
+        Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": group,
+                "group.instance.id": instance,
+                "session.timeout.ms": 45_000,
+            }
+        )
+        for instance in (own, "named by the application")
+    ]
+    writer = KafkaCluster(
+        ClusterName(NAME), Cluster(bootstrap_servers=bootstrap_servers), timeout_ms=TIMEOUT_MS
+    )
+
+    def members() -> tuple[int, frozenset[str]]:
+        (state,) = [state for state in writer.groups() if state.group == group] or [GroupState(group, "", 0)]
+        return state.members, state.own_instances
+
+    for consumer in consumers:
+        consumer.subscribe([topic_name])
+
+    def joined() -> bool:
+        for consumer in consumers:
+            consumer.poll(0.1)
+        return all(consumer.assignment() for consumer in consumers)
+
+    poll_until(joined, BACK_WITHIN_S, "both have joined")
+    for consumer in consumers:
+        consumer.close()  # with an instance id this gives no place up, just as if it had died
+    assert members() == (2, {own})
+    writer.dismiss(group, {own})
+    assert members() == (1, frozenset())
+    writer.dismiss(group, {own})
+    assert members() == (1, frozenset())
 
 
 ASKS_ALL_THE_TIME = """

@@ -755,6 +755,18 @@ class TestRemnants:
         assert "aggregate-a still lists 2 member(s)" in back.problem
         assert returned.assignment().decision.fencing_number == number
 
+    def test_places_that_failover_consumers_made_for_themselves_are_given_up_for_them(
+        self, returned: Bench
+    ) -> None:
+        returned.writer("a").own_instances = {"parallax-consumer-1", "parallax-consumer-2"}
+
+        def time_passes(_turn: int) -> None:
+            returned.world.now_ms += 1_000  # members are listed at most twice a second
+
+        returned.while_waiting = time_passes
+        assert returned.move("b", "a", drain_ms=10_000).ending is Ending.MOVED
+        assert returned.writer("a").own_instances == set()
+
     def test_a_target_that_goes_away_again_is_told(self, returned: Bench) -> None:
         def go_away(_turn: int) -> None:
             returned.world.now_ms += 1_000  # members are listed at most twice a second

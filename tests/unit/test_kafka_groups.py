@@ -15,7 +15,14 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from parallax.adapters.kafka.groups import commit_request, commits_of, read_commits, state_of
 from parallax.adapters.kafka.links import DOWN_TIMEOUT_S, Link, Links, MovedError
 from parallax.domain.errors import ClusterUnavailableError, ConfigError
-from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.ids import (
+    OWN_INSTANCE_PREFIX,
+    ClusterName,
+    GroupName,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
 from parallax.ports import GroupCommit
 from parallax.runtime.config import Cluster
 
@@ -87,10 +94,15 @@ def test_a_member_s_assignment_in_other_words_is_none(assignment: bytes) -> None
         group_id="riders",
         group_state="Stable",
         protocol_type="consumer",
-        members=[SimpleNamespace(member_assignment=known), SimpleNamespace(member_assignment=assignment)],
+        members=[
+            SimpleNamespace(member_assignment=known, group_instance_id=f"{OWN_INSTANCE_PREFIX}1"),
+            SimpleNamespace(member_assignment=assignment, group_instance_id="the application's"),
+            SimpleNamespace(member_assignment=assignment, group_instance_id=None),
+        ],
     )
     state = state_of(described)
-    assert (state.members, state.assigned) == (2, {"trips"})
+    assert (state.members, state.assigned) == (3, {"trips"})
+    assert state.own_instances == {f"{OWN_INSTANCE_PREFIX}1"}
 
 
 def test_a_cluster_whose_brokers_refuse_costs_little_of_its_time_out() -> None:

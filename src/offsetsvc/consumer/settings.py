@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from offsetsvc.consumer.errors import ConsumerConfigError
 from parallax.domain.errors import UnknownRegionError
+from parallax.domain.ids import OWN_INSTANCE_PREFIX
 
 OnNoOffset = Literal["earliest", "latest", "error"]
 OnServiceAway = Literal["wait", "metadata", "stop"]
@@ -148,7 +149,7 @@ def read_settings(
     # The next-generation protocol (KIP-848) tells members that are gone by itself, within its own time-outs.
     own_instance = "group.instance.id" not in base and base.get("group.protocol") != "consumer"
     if own_instance:
-        base["group.instance.id"] = f"parallax-{uuid.uuid4()}"
+        base["group.instance.id"] = f"{OWN_INSTANCE_PREFIX}{uuid.uuid4()}"
     settings = Settings(
         group=str(group),
         auto_commit=_flag(base, "enable.auto.commit", default=True),

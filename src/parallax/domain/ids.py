@@ -32,6 +32,9 @@ SourceOffset = NewType("SourceOffset", int)
 TargetOffset = NewType("TargetOffset", int)
 """A next offset in a partition of an aggregate cluster."""
 
+OWN_INSTANCE_PREFIX = "parallax-consumer-"
+"""Begins each ``group.instance.id`` (KIP-345) that a FailoverConsumer has made up for itself."""
+
 UNKNOWN_EPOCH = -1
 """The source leader epoch of a row that holds no record, or of a broker that did not tell."""
 

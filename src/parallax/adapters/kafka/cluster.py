@@ -6,7 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from parallax.adapters.kafka.groups import describe_groups, list_groups, read_commits, write_commits
+from parallax.adapters.kafka.groups import (
+    describe_groups,
+    dismiss_members,
+    list_groups,
+    read_commits,
+    write_commits,
+)
 from parallax.adapters.kafka.links import Links
 from parallax.adapters.kafka.logs import read_log_ranges, read_offset_at, read_topics
 from parallax.adapters.kafka.times import read_time_at
@@ -130,6 +136,16 @@ class KafkaCluster:
             ClusterUnavailableError: the cluster did not answer in time, or not for every partition.
         """
         return self._links.do(lambda link: read_commits(link, group))
+
+    def dismiss(self, group: GroupName, instances: Collection[str]) -> None:
+        """Take members out of a group by their instance ids; one that is at work joins again.
+
+        Raises:
+            ConfigError: this client may not change the group.
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        if instances:
+            self._links.do(lambda link: dismiss_members(link, group, instances))
 
     def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Set committed offsets of a group without members.

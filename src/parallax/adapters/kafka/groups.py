@@ -7,16 +7,17 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from parallax.adapters.kafka.links import Link
 from parallax.domain.errors import NotFoundError
-from parallax.domain.ids import GroupName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.ids import OWN_INSTANCE_PREFIX, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.ports import GroupCommit, GroupState
 
 _CONSUMER = "consumer"
 _NO_GENERATION = -1
+_UNKNOWN_MEMBER = 25
 _END = "\0"
 """confluent-kafka writes it behind metadata, and reads without it into what lies behind them in memory."""
 
@@ -82,6 +83,30 @@ def write_commits(link: Link, group: GroupName, commits: Mapping[TopicPartition,
             link.check(part.error_code, doing)
 
 
+def dismiss_members(link: Link, group: GroupName, instances: Collection[str]) -> None:
+    """Take members out of a group by their instance ids (KIP-345); those that are not in it are out of it.
+
+    Raises:
+        ConfigError: this client may not change the group.
+        ClusterUnavailableError: no answer in time.
+    """
+    doing = f"taking former members out of group {group!r}"
+    member = LeaveGroupRequest.MemberIdentity
+    request = LeaveGroupRequest(
+        group_id=str(group),
+        members=[
+            member(member_id="", group_instance_id=name, reason="the group moved") for name in instances
+        ],
+        min_version=3,
+        max_version=5,
+    )
+    answer = link.ask(link.coordinator(group), request, doing)
+    link.check(answer.error_code, doing)
+    for found in answer.members:
+        if found.error_code != _UNKNOWN_MEMBER:
+            link.check(found.error_code, f"{doing}: {found.group_instance_id}")
+
+
 def commits_of(link: Link, group: GroupName, topics: Iterable[Any]) -> Mapping[TopicPartition, GroupCommit]:
     """Committed offsets by partition, of an answer's topics.
 
@@ -115,8 +140,13 @@ def state_of(answer: Any) -> GroupState:
             except (struct.error, ValueError, IndexError, TypeError):
                 continue  # not assigned yet, or in the application's own words
             assigned |= {TopicName(item.topic) for item in assignment.assigned_partitions if item.partitions}
+    instances = {member.group_instance_id or "" for member in answer.members}
     return GroupState(
-        GroupName(answer.group_id), answer.group_state, len(answer.members), frozenset(assigned)
+        GroupName(answer.group_id),
+        answer.group_state,
+        len(answer.members),
+        frozenset(assigned),
+        frozenset(name for name in instances if name.startswith(OWN_INSTANCE_PREFIX)),
     )
 
 
