@@ -39,6 +39,7 @@ from syncjob.run import run_until
 PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 WITHIN_S = 120.0
 LIFETIME_S = 1_200.0
+ATTEMPTS = 3
 PARTITIONS = 3
 
 OPERATOR = "b"
@@ -239,6 +240,20 @@ class Live:
     def parallax(self, *arguments: str) -> Any:
         """Run a command and read its JSON; regions are called a and b."""
         return finished(self.start(*arguments))
+
+    def move(self, *arguments: str) -> dict[str, Any]:
+        """Run a command that moves groups, again where it is interrupted (the runbook says so); how each group ended."""
+        ended: dict[str, Any] = {}
+        for _ in range(ATTEMPTS):
+            out, err = self.start(*arguments).communicate(timeout=WITHIN_S)
+            assert out.startswith("["), f"{arguments}:\n{out}\n{err}"
+            results = [
+                item for item in json.loads(out) if ended.get(item["group"], {}).get("ending") != "moved"
+            ]
+            ended |= {item["group"]: item for item in results}
+            if all(item["ending"] != "interrupted" for item in results):
+                break
+        return ended
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command and don't wait for it."""

@@ -103,9 +103,9 @@ def test_a_region_is_lost_with_all_it_has_and_returns(wide: LocalStack, live: Li
         mortal.kill()
         live.kill_service("a")
         wide.kill("region-a")
-        moved = live.parallax("failover", "--region", "a", "--to", "b", "--execute", "--disaster")
-        assert {item["group"]: item["ending"] for item in moved} == both
-        assert sum(item["plan"]["pending_records"] for item in moved) > 0
+        moved = live.move("failover", "--region", "a", "--to", "b", "--execute", "--disaster")
+        assert {group: item["ending"] for group, item in moved.items()} == both
+        assert sum(item["plan"]["pending_records"] for item in moved.values()) > 0
         traffic.go_on()
         more([member], 300)
         application.wait_for_results("b")
@@ -118,8 +118,8 @@ def test_a_region_is_lost_with_all_it_has_and_returns(wide: LocalStack, live: Li
         decided = live.number(billing, "b")
         poll_until(lambda: live.number(billing, "a") == decided, 60, "what was decided is known in a")
         more([member], 300)
-        back = live.parallax("failback", "--region", "a", "--execute")
-        assert {item["group"]: item["ending"] for item in back} == both
+        back = live.move("failback", "--region", "a", "--execute")
+        assert {group: item["ending"] for group, item in back.items()} == both
         more([member], 300)
         acknowledged = traffic.stop()
         check_once(members, acknowledged)

@@ -11,7 +11,7 @@ from cassandra import ConsistencyLevel, ProtocolVersion
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 from cassandra.concurrent import execute_concurrent
-from cassandra.policies import DCAwareRoundRobinPolicy, TokenAwarePolicy
+from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
 from cassandra.query import PreparedStatement, tuple_factory
 
 from parallax.adapters.cassandra.errors import FOREIGN, translated
@@ -21,6 +21,8 @@ from parallax.runtime.config import Cassandra
 DEFAULT_PORT = 9042
 _CONCURRENT_REQUESTS = 64
 _FEW_REQUESTS = 8
+_RECONNECT_S, _LONGEST_RECONNECT_S = 0.5, 10.0
+"""A node that comes back after an hour is found within this time, not after the driver's ten minutes."""
 _FAIL_FAST_S = 1.0
 """After a failed attempt to connect, calls within this time fail at once: a queue of callers, each waiting out
 a time-out of its own, would take minutes."""
@@ -67,6 +69,7 @@ def open_cluster(settings: Cassandra) -> Cluster:
         auth_provider=auth,
         protocol_version=ProtocolVersion.V5,
         compression=False,  # rows are small: it costs more than it saves
+        reconnection_policy=ExponentialReconnectionPolicy(_RECONNECT_S, _LONGEST_RECONNECT_S),
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         connect_timeout=settings.request_timeout_ms / 1_000,
         control_connection_timeout=settings.request_timeout_ms / 1_000,
