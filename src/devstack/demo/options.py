@@ -33,7 +33,7 @@ class DemoOptions:
         failover_within_ms: a group that needs longer from the command to its first new record fails the demonstration.
     """
 
-    records: int = 220_000
+    records: int = 240_000
     per_s: float = 600.0
     busy_s: float = 10.0
     partitions: int = 3
