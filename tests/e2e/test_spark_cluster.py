@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pyspark
 import pytest
 from tests.processes import command_line, family, kill_all, still_running
 from tests.replication import (
@@ -32,9 +31,9 @@ from devstack.ports import HOST
 from devstack.workload.topics import create_topic
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.runtime.java import find_java_home, java_home_for_spark
+from parallax.runtime.spark_home import INSTALLED
 from replicator.lease import shard_of
 
-SPARK_HOME = Path(pyspark.__file__).parent
 SHARDS = 2
 LEASES = 2 * SHARDS  # from two regions
 STARTED_WITHIN_S = 120.0
@@ -49,7 +48,7 @@ def spark_process(name: str, directory: Path, java_home: Path, *arguments: str) 
     """One of Spark's own daemons as a child process, by its pid; nothing of it is left afterwards."""
     environment = {
         **os.environ,
-        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_HOME": str(INSTALLED),
         "JAVA_HOME": str(java_home),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "192m",
@@ -57,7 +56,7 @@ def spark_process(name: str, directory: Path, java_home: Path, *arguments: str) 
     }
     with (directory / f"{name}.log").open("wb") as log:
         child = subprocess.Popen(
-            [str(SPARK_HOME / "bin" / "spark-class"), *arguments],
+            [str(INSTALLED / "bin" / "spark-class"), *arguments],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from parallax.runtime.spark_home import installed_spark, unpacked_spark_home
+from parallax.runtime.spark_home import INSTALLED, unpacked_spark_home
 
 
 def imported_by_a_worker_of(home: Path) -> str:
@@ -23,14 +23,12 @@ def imported_by_a_worker_of(home: Path) -> str:
 
 
 def test_workers_import_the_installed_package() -> None:
-    installed = installed_spark()
-    assert "pyspark.zip" in imported_by_a_worker_of(installed)
-    assert imported_by_a_worker_of(unpacked_spark_home(installed)) == str(installed / "__init__.py")
+    assert "pyspark.zip" in imported_by_a_worker_of(INSTALLED)
+    assert imported_by_a_worker_of(unpacked_spark_home()) == str(INSTALLED / "__init__.py")
 
 
 def test_a_home_has_what_the_launcher_needs_and_is_made_once() -> None:
-    installed = installed_spark()
-    home = unpacked_spark_home(installed)
+    home = unpacked_spark_home()
     assert os.access(home / "bin" / "spark-submit", os.X_OK)
     assert list((home / "jars").glob("spark-core_*.jar"))
-    assert unpacked_spark_home(installed) == home
+    assert unpacked_spark_home() == home

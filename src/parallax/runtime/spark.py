@@ -16,7 +16,7 @@ from parallax.domain.errors import PreflightError
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.java import find_java_home, java_home_for_spark
 from parallax.runtime.spark_daemon import PRELOAD_VARIABLE, TASK_PRELOAD_VARIABLE
-from parallax.runtime.spark_home import installed_spark, unpacked_spark_home
+from parallax.runtime.spark_home import unpacked_spark_home
 
 LOOPBACK = "127.0.0.1"
 SPARE_SLOTS = 2
@@ -126,7 +126,7 @@ def start_session(settings: SessionSettings, environ: MutableMapping[str, str] |
     if is_local(master_of(settings)):
         environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         if "SPARK_HOME" not in environ:
-            environ["SPARK_HOME"] = str(unpacked_spark_home(installed_spark()))
+            environ["SPARK_HOME"] = str(unpacked_spark_home())
     builder = SparkSession.builder
     for name, value in session_options(settings).items():
         builder = builder.config(name, value)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
+from functools import cache
 from pathlib import Path
 
+import pyspark
+
+INSTALLED = Path(pyspark.__file__).parent
+"""The installed `pyspark` package, which is a Spark home too."""
+
 _NEEDED = ("bin", "jars")
-_held: dict[Path, tempfile.TemporaryDirectory[str]] = {}
 
 
-def installed_spark() -> Path:
-    """The folder of the installed `pyspark` package, which is a Spark home too."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:  # pragma: no cover - whoever asks has imported it
-        raise ImportError("pyspark is not installed")
-    return Path(found.origin).parent
-
-
-def unpacked_spark_home(installed: Path) -> Path:
+def unpacked_spark_home() -> Path:
     """A Spark home that has what the installed one has, but no `python/lib/pyspark.zip`.
 
     Spark puts that archive before everything else on the path of each Python process it starts, and Python keeps no
@@ -28,9 +24,12 @@ def unpacked_spark_home(installed: Path) -> Path:
 
     The folder is kept until this process ends.
     """
-    if installed not in _held:
-        folder = tempfile.TemporaryDirectory(prefix="parallax-spark-", ignore_cleanup_errors=True)
-        for name in _NEEDED:
-            (Path(folder.name) / name).symlink_to(installed / name, target_is_directory=True)
-        _held[installed] = folder
-    return Path(_held[installed].name)
+    return Path(_folder().name)
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="parallax-spark-", ignore_cleanup_errors=True)
+    for name in _NEEDED:
+        (Path(folder.name) / name).symlink_to(INSTALLED / name, target_is_directory=True)
+    return folder

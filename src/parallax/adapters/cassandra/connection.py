@@ -22,7 +22,7 @@ DEFAULT_PORT = 9042
 _CONCURRENT_REQUESTS = 64
 _FEW_REQUESTS = 8
 _RECONNECT_S, _LONGEST_RECONNECT_S = 0.5, 10.0
-"""A node that comes back after an hour is found within this time, not after the driver's ten minutes."""
+"""A node that comes back after an hour is found within about this time, not after the driver's ten minutes."""
 _FAIL_FAST_S = 1.0
 """After a failed attempt to connect, calls within this time fail at once: a queue of callers, each waiting out
 a time-out of its own, would take minutes."""
