@@ -135,10 +135,9 @@ def ensure_layout(
     settings = client_settings(config.cluster(cluster), client_id="parallax-layout")
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=10_000)
     topic = run_log_topic(config, route.source)
-    admin.create(compacted_plan(LAYOUTS_TOPIC))
-    admin.create(run_log_plan(topic, shards, config.replicator.run_log_retention_ms))
-    admin.wait_for(LAYOUTS_TOPIC, 1, Deadline.after_ms(_TIMEOUT_MS))
-    found = admin.wait_for(topic, 1, Deadline.after_ms(_TIMEOUT_MS))
+    admin.create(compacted_plan(LAYOUTS_TOPIC), Deadline.after_ms(_TIMEOUT_MS))
+    run_log = run_log_plan(topic, shards, config.replicator.run_log_retention_ms)
+    found = admin.create(run_log, Deadline.after_ms(_TIMEOUT_MS))
     current = read_layout(config, route)
     if current is not None and current.settled and current.shards == shards:
         return current
@@ -170,8 +169,7 @@ def ensure_layout(
 def admin_grow(admin: TopicAdmin, topic: TopicName, partitions: int, shards: int) -> None:
     """Give the run log a partition for each shard; it never shrinks."""
     if partitions < shards:
-        admin.grow(topic, shards)
-        admin.wait_for(topic, shards, Deadline.after_ms(_TIMEOUT_MS))
+        admin.grow(topic, shards, Deadline.after_ms(_TIMEOUT_MS))
 
 
 def _move(

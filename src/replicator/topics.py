@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin._config import ConfigResource
@@ -22,6 +23,8 @@ from parallax.ports import TopicInfo
 from parallax.runtime.config import Cluster
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy, retry
+
+T = TypeVar("T")
 
 TopicConfig = Mapping[str, str]
 """A topic's effective settings, in Kafka's own names."""
@@ -102,38 +105,52 @@ class TopicAdmin(KafkaCluster):
         answers = self._describe(ResourceType.TOPIC, topics)
         return {TopicName(name): settings for name, settings in answers}
 
-    def create(self, plan: TopicPlan) -> bool:
-        """Create a topic. Of several callers at once exactly one creates it.
+    def create(self, plan: TopicPlan, deadline: Deadline) -> TopicInfo:
+        """Create a topic unless it is there, perhaps with other settings; several callers at once may do so.
 
         Returns:
-            Whether this call created it; otherwise it existed already, perhaps with other settings.
-        """
-        new = NewTopic(
-            plan.topic,
-            num_partitions=plan.partitions,
-            replication_factor=self._replication_factor or _BROKER_DEFAULT,
-            config=dict(plan.settings),
-        )
-        future = self._link.client.create_topics([new], request_timeout=self._link.timeout_s())[plan.topic]
-        return self._changed(future, f"creating topic {plan.topic!r}", KafkaError.TOPIC_ALREADY_EXISTS)
-
-    def grow(self, topic: TopicName, partitions: int) -> bool:
-        """Give a topic more partitions; how many it has in all afterwards is ``partitions``.
-
-        Returns:
-            Whether this call did it; otherwise it has as many already.
-        """
-        request = [NewPartitions(topic, partitions)]
-        future = self._link.client.create_partitions(request, request_timeout=self._link.timeout_s())[topic]
-        return self._changed(future, f"growing topic {topic!r}", KafkaError.INVALID_PARTITIONS)
-
-    def wait_for(self, topic: TopicName, partitions: int, deadline: Deadline) -> TopicInfo:
-        """The topic once the cluster shows it with at least that many partitions.
+            The topic once the cluster shows it.
 
         Raises:
             ClusterUnavailableError: it did not by the deadline.
         """
 
+        def attempt() -> None:
+            new = NewTopic(
+                plan.topic,
+                num_partitions=plan.partitions,
+                replication_factor=self._replication_factor or _BROKER_DEFAULT,
+                config=dict(plan.settings),
+            )
+            future = self._link.client.create_topics([new], request_timeout=self._link.timeout_s())[
+                plan.topic
+            ]
+            self._change(future, f"creating topic {plan.topic!r}", KafkaError.TOPIC_ALREADY_EXISTS)
+
+        _until(deadline, attempt)
+        return self._shown(plan.topic, 1, deadline)
+
+    def grow(self, topic: TopicName, partitions: int, deadline: Deadline) -> TopicInfo:
+        """Give a topic more partitions unless it has as many; ``partitions`` is how many it has in all afterwards.
+
+        Returns:
+            The topic once the cluster shows them.
+
+        Raises:
+            ClusterUnavailableError: it did not by the deadline.
+        """
+
+        def attempt() -> None:
+            request = [NewPartitions(topic, partitions)]
+            future = self._link.client.create_partitions(request, request_timeout=self._link.timeout_s())[
+                topic
+            ]
+            self._change(future, f"growing topic {topic!r}", KafkaError.INVALID_PARTITIONS)
+
+        _until(deadline, attempt)
+        return self._shown(topic, partitions, deadline)
+
+    def _shown(self, topic: TopicName, partitions: int, deadline: Deadline) -> TopicInfo:
         def look() -> TopicInfo:
             found = self.topics().get(topic)
             if found is None or found.partitions < partitions:
@@ -142,12 +159,7 @@ class TopicAdmin(KafkaCluster):
                 )
             return found
 
-        return retry(
-            look,
-            policy=RetryPolicy(),
-            deadline=deadline,
-            retriable=lambda error: isinstance(error, ClusterUnavailableError),
-        )
+        return _until(deadline, look)
 
     def check_transactions(self) -> None:
         """Prove that transactions are possible here, as far as one transactional id can.
@@ -181,14 +193,22 @@ class TopicAdmin(KafkaCluster):
                 {name: entry.value for name, entry in entries.items() if entry.value is not None},
             )
 
-    def _changed(self, future: Future[None], doing: str, already: int) -> bool:
+    def _change(self, future: Future[None], doing: str, already: int) -> None:
         try:
             future.result(timeout=self._link.longest_s + 1)
         except (KafkaException, TimeoutError) as error:
-            if isinstance(error, KafkaException) and error.args[0].code() == already:
-                return False
-            raise translated(error, self.cluster, doing) from error
-        return True
+            if not (isinstance(error, KafkaException) and error.args[0].code() == already):
+                raise translated(error, self.cluster, doing) from error
+
+
+def _until(deadline: Deadline, call: Callable[[], T]) -> T:
+    """Call again while the cluster is away: a change whose answer was lost is found made the next time."""
+    return retry(
+        call,
+        policy=RetryPolicy(),
+        deadline=deadline,
+        retriable=lambda error: isinstance(error, ClusterUnavailableError),
+    )
 
 
 def ensure_target_topic(
@@ -223,15 +243,13 @@ def ensure_target_topic(
     deadline = deadline or Deadline.after_ms(_VISIBLE_WITHIN_MS)
     found = admin.topics().get(topic)
     if found is None:
-        admin.create(target_topic_plan(topic, partitions, source_config))
         # Another route may have been faster, from a source with fewer partitions: look at what is there.
-        found = admin.wait_for(topic, 1, deadline)
+        found = admin.create(target_topic_plan(topic, partitions, source_config), deadline)
     if found.partitions >= partitions:
         return found
     if not may_grow:
         raise PartitionStoppedError(partition_mismatch(topic, partitions, admin.cluster, found.partitions))
-    admin.grow(topic, partitions)
-    return admin.wait_for(topic, partitions, deadline)
+    return admin.grow(topic, partitions, deadline)
 
 
 def partition_mismatch(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -26,6 +27,8 @@ from parallax.domain.ids import (
 from parallax.domain.resume import LogRange
 from parallax.ports import GroupState
 from parallax.runtime.config import Cluster
+from parallax.runtime.deadline import Deadline
+from replicator.topics import TopicAdmin, TopicPlan
 
 NAME = "aggregate-a"
 RECORDS = 10
@@ -199,3 +202,21 @@ def test_a_reader_that_saw_its_cluster_die_sees_it_return(
         assert time.monotonic() - asked_at_s < TIMEOUT_MS / 2_000
     infrastructure.start(NAME)
     assert poll_until(everything, BACK_WITHIN_S, f"{NAME} answers the same reader again") == expected
+
+
+def test_changes_of_topics_outlast_their_cluster_s_absence(
+    infrastructure: Stack, bootstrap_servers: str, topic_name: str
+) -> None:
+    name, topic = ClusterName(NAME), TopicName(topic_name)
+    admin = TopicAdmin(name, Cluster(bootstrap_servers=bootstrap_servers), timeout_ms=500)
+    plan = TopicPlan(topic, 2, {})
+    infrastructure.kill(NAME)
+    with pytest.raises(ClusterUnavailableError):
+        admin.create(plan, Deadline.after_ms(1_000))
+    with ThreadPoolExecutor() as threads:
+        created = threads.submit(admin.create, plan, Deadline.after_ms(BACK_WITHIN_S * 1_000))
+        infrastructure.start(NAME)
+        assert created.result().partitions == 2
+    for _ in ("made", "found made"):
+        assert admin.grow(topic, 3, Deadline.after_ms(TIMEOUT_MS)).partitions == 3
+    assert admin.create(plan, Deadline.after_ms(TIMEOUT_MS)).partitions == 3
