@@ -111,7 +111,7 @@ def test_epoch_borders_lose_and_duplicate_nothing(
 ) -> None:
     create_sources(infrastructure, topic_name)
     create_topic(infrastructure.bootstrap("aggregate-b"), topic_name, PARTITIONS)
-    config = write_config(infrastructure, tmp_path, topic_name, lease_epoch_s=12)
+    config = write_config(infrastructure, tmp_path, topic_name, lease_epoch_s=8)
     assert parallax("schema", "apply", "--config", str(config)).returncode == 0
     feeders = [
         Feeder(infrastructure.bootstrap(f"regional-{region}"), region, topic_name, per_s)
