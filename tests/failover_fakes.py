@@ -125,8 +125,7 @@ class FakeConsumer:
         return None
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        self.positions.clear()
-        self.paused.clear()
+        self.positions.clear()  # but not what is paused, as librdkafka
         self.incremental_assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:

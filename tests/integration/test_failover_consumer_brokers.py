@@ -186,6 +186,38 @@ def test_batches_held_in_the_middle_are_delivered_once(world: RealWorld) -> None
     consumer.close()
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_partitions_that_wait_go_on_after_a_rebalance(world: RealWorld, strategy: str) -> None:
+    group = unique_name("group")
+    config = {"partition.assignment.strategy": strategy}
+    for partition, source in enumerate("ab"):
+        world.write("a", partition, of(source, 50))
+        world.write("b", partition, of(source, 40))
+    consumer = world.start("a", group, **config)
+    world.poll_until(consumer, 100)
+    consumer.move_to("b")
+    world.poll_until_told(consumer, EventKind.PENDING_STARTED)
+    world.service.away = True
+    for partition, (source, new) in enumerate(("ac", "bd")):
+        world.write("b", partition, [*of(new, 10), *of(source, 40, 60)])
+    world.poll_nothing(consumer)
+
+    other = Consumer({"bootstrap.servers": world.bootstrap("b"), "group.id": group, **config})
+    other.subscribe([world.topic])
+    poll_until(
+        lambda: world.poll(consumer) is None and len(consumer.assignment()) == 1, WITHIN_S, "one is taken"
+    )
+    other.close()
+    poll_until(
+        lambda: world.poll(consumer) is None and len(consumer.assignment()) == 2, WITHIN_S, "and given back"
+    )
+    world.service.away = False
+    world.poll_until(consumer, 140)
+    world.poll_nothing(consumer)
+    once_each(world, [*of("a", 60), *of("b", 60), *of("c", 10), *of("d", 10)])
+    consumer.close()
+
+
 def test_a_restarted_process_skips_by_its_commit(world: RealWorld) -> None:
     group = unique_name("group")
     world.write("a", 0, [*of("a", 100), *of("b", 100)])

@@ -140,6 +140,26 @@ def test_one_partition_that_waits_does_not_stop_the_others(world: World) -> None
     assert world.poll_records(1) == [A[1]]
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_partition_that_waits_goes_on_though_it_was_taken_and_given_back(
+    world: World, strategy: str
+) -> None:
+    world.log("a").extend([A[0], B[0]])
+    world.log("b").append(A[0])
+    world.start("a", {"partition.assignment.strategy": strategy})
+    world.poll_records(2)
+    world.move("b")
+    world.service.away = True  # no further skip ranges
+    world.log("b").append(A[1])
+    world.poll_nothing()
+    assert world.inner[-1].paused
+    world.inner[-1].rebalance("revoke", [(TOPIC, 0)])
+    world.inner[-1].rebalance("assign", [(TOPIC, 0)])
+    world.poll_nothing()
+    world.service.away = False
+    assert world.poll_records(1) == [A[1]]
+
+
 def test_straight_back(world: World) -> None:
     world.log("a").extend([A[0], B[0], A[1], B[1], A[2]])
     world.log("b").extend([B[0], B[1], B[2], A[0]])

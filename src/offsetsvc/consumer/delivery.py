@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Message, TopicPartition
@@ -82,6 +82,7 @@ class Delivery:
         self.skipped_records = 0
         self._auto_store = auto_store
         self._to_release: deque[Key] = deque()
+        self._left_paused: set[Key] = set()
 
     # --- assignment ---------------------------------------------------------------------------------------
 
@@ -96,8 +97,9 @@ class Delivery:
             self.inner.assign(targets)
         with self.lock:
             if not incremental:
-                self.partitions.clear()
+                self._forget(list(self.partitions))
                 self._to_release.clear()
+            self._go_on(self._left_paused.intersection(starts))
             for key, start in starts.items():
                 self.answers.pop(key, None)
                 self.partitions[key] = PartitionState(
@@ -110,8 +112,19 @@ class Delivery:
     def unassign(self, keys: Iterable[Key]) -> None:
         """Forget partitions; the caller has told the inner consumer."""
         with self.lock:
-            for key in keys:
-                self.partitions.pop(key, None)
+            self._forget(keys)
+
+    def _forget(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            state = self.partitions.pop(key, None)
+            if state is not None and state.held and not state.paused_by_user:
+                self._left_paused.add(key)
+
+    def _go_on(self, keys: Collection[Key]) -> None:
+        """Resume what was paused here: librdkafka keeps that in mind when a partition goes and comes back."""
+        self._left_paused.difference_update(keys)
+        if keys:
+            self.inner.resume([TopicPartition(*key) for key in keys])
 
     # --- records ------------------------------------------------------------------------------------------
 
@@ -196,7 +209,7 @@ class Delivery:
                         if kept is not None:
                             return kept
                     if not state.held:
-                        self.inner.resume([TopicPartition(*key)])
+                        self._go_on([key])
                 self._to_release.popleft()
             return None
 
@@ -245,9 +258,8 @@ class Delivery:
                     state.paused_by_user = False
                     self._release(key, state)
                 if state is None or not state.held:
-                    free.append(TopicPartition(*key))
-            if free:
-                self.inner.resume(free)
+                    free.append(key)
+            self._go_on(free)
 
     def seek(self, key: Key, offset: int) -> bool:
         """Go on from ``offset``.
@@ -266,7 +278,7 @@ class Delivery:
             if self._auto_store:
                 state.stored = offset
             if was_holding and not state.paused_by_user:
-                self.inner.resume([TopicPartition(*key)])
+                self._go_on([key])
             return kept
 
     def waiting(self) -> bool:
