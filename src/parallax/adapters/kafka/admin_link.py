@@ -8,10 +8,8 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
+from parallax.adapters.kafka.links import DOWN_TIMEOUT_S
 from parallax.adapters.kafka.settings import Settings
-
-DOWN_TIMEOUT_S = 0.5
-"""Enough for brokers that are there after all, and for a failover short beside the time-out of a silent cluster."""
 
 _HOLDS_S = 1.5
 """librdkafka tries to connect at least once a second (`reconnect.backoff.max.ms`), and tells when that fails."""

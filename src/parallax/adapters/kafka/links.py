@@ -29,8 +29,9 @@ DOWN_TIMEOUT_S = 0.5
 """So long a cluster gets whose brokers all refuse connections: a failover is short beside the time-out of a silent
 one, and a broker that is about to come back may."""
 
+UNKNOWN_TOPIC = 3
+"""Kafka's UNKNOWN_TOPIC_OR_PARTITION, where it is an answer and no error."""
 _NONE = 0
-_UNKNOWN_TOPIC = 3
 _MOVED = frozenset({5, 6, 14, 15, 16, 74, 75, 76})
 """No leader or coordinator now, or not this one any more: another moment tells more."""
 _PAUSE_MS = 50
@@ -206,7 +207,7 @@ class Link:
         answer = self.metadata(topics, doing)
         nodes = self.nodes(answer)
         for topic in answer.topics:
-            if topic.error_code == _UNKNOWN_TOPIC:
+            if topic.error_code == UNKNOWN_TOPIC:
                 continue
             self.check(topic.error_code, f"{doing}: finding the leaders of {topic.name}")
             for part in topic.partitions:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from parallax.adapters.kafka.links import Link, MovedError
+from parallax.adapters.kafka.links import UNKNOWN_TOPIC, Link, MovedError
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
@@ -17,7 +17,6 @@ from parallax.ports import TopicInfo
 
 LATEST, EARLIEST = -1, -2
 _READ_UNCOMMITTED = 0
-_UNKNOWN_TOPIC = 3
 
 
 def read_topics(link: Link) -> dict[TopicName, TopicInfo]:
@@ -28,7 +27,7 @@ def read_topics(link: Link) -> dict[TopicName, TopicInfo]:
     """
     found = {}
     for topic in link.metadata(None, "listing topics").topics:
-        if topic.name.startswith("__") or topic.error_code == _UNKNOWN_TOPIC:
+        if topic.name.startswith("__") or topic.error_code == UNKNOWN_TOPIC:
             continue  # the latter was deleted just now
         link.check(topic.error_code, f"describing topic {topic.name!r}")
         name = TopicName(topic.name)
@@ -98,7 +97,7 @@ def _offsets(
             for part in topic.partitions:
                 place = TopicPartition(TopicName(topic.name), part.partition_index)
                 doing = f"reading offsets of {place}"
-                if part.error_code == _UNKNOWN_TOPIC:
+                if part.error_code == UNKNOWN_TOPIC:
                     raise MovedError(f"{link.cluster}: {doing}: its leader does not know it")
                 link.check(part.error_code, doing)
                 offset = part.offset if part.offset >= 0 else otherwise.get(place, -1)

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
-from parallax.adapters.kafka.links import Link, MovedError
+from parallax.adapters.kafka.links import UNKNOWN_TOPIC, Link, MovedError
 from parallax.domain.ids import TargetOffset, TopicPartition
 from parallax.ports import PositionTime
 
 _OUT_OF_RANGE = 1
-_UNKNOWN_TOPIC = 3
 _FETCH_BYTES = 64 * 1024
 """A broker sends the first batch whole, however large it is."""
 _NEAR = 64
@@ -100,7 +99,7 @@ def _fetch(link: Link, place: TopicPartition, start: int) -> Any:
         for found in (item for topic in answer.responses for item in topic.partitions):
             if found.error_code == _OUT_OF_RANGE:
                 return None
-            if found.error_code == _UNKNOWN_TOPIC:
+            if found.error_code == UNKNOWN_TOPIC:
                 raise MovedError(f"{link.cluster}: {doing}: its leader does not know it")
             link.check(found.error_code, doing)
             return found
