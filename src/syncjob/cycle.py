@@ -19,6 +19,7 @@ from parallax.domain.primary import Decisions, assignment_of
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupCommit, GroupStore
 from parallax.runtime.config import Config
+from syncjob.answered import Answered
 from syncjob.direction import pairs_to_ask
 from syncjob.facts import Answer, GroupFacts, Pair, Seen, Side
 from syncjob.moves import find_moves, find_rewinds
@@ -71,8 +72,8 @@ def wall_clock_ms() -> int:
 class Syncer:
     """Publishes resume offsets of every group, cycle by cycle.
 
-    It keeps nothing but the commits of the last cycle, so that two consecutive reads can be compared: another
-    process may go on at any time.
+    It keeps nothing but the commits of the last cycle, so that two consecutive reads can be compared, and for
+    some seconds the answers that are final: another process may go on at any time.
 
     Args:
         config: groups, rules, time-outs.
@@ -109,6 +110,7 @@ class Syncer:
         self._before: dict[tuple[GroupName, ClusterName], Mapping[TopicPartition, GroupCommit]] = {}
         self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
         self._told: dict[tuple[GroupName, TopicPartition, ClusterName], Reason] = {}
+        self._answered = Answered()
 
     def close(self) -> None:
         """Stop reading."""
@@ -128,6 +130,7 @@ class Syncer:
         snapshots = {name: watch.result() for name, watch in self._watches.items()}
         groups = {group for snapshot in snapshots.values() if snapshot for group in snapshot.commits} | known
         decided = self._primaries.decisions(groups)
+        self._answered.forget_all_but(groups)
         reports = list(
             self._threads.map(
                 lambda group: self._group(group, snapshots, decided.get(group, ())),
@@ -229,7 +232,7 @@ class Syncer:
         answers: dict[Pair, Mapping[TopicPartition, Answer]] = {}
         for pair, topics in pairs_to_ask(facts).items() if needs_answers(facts.assignment) else ():
             try:
-                answers[pair] = self._ask(facts.group, pair, topics)
+                answers[pair] = self._answers(facts, pair, topics)
             except ParallaxError as error:
                 # The other pairs can still be served; decisions that need this answer say that it is missing.
                 _log.warning(
@@ -253,6 +256,16 @@ class Syncer:
                 self._before[facts.group, cluster] = published.commits
             done += published.decisions
         return sorted(done, key=lambda decision: (decision.topic_partition, decision.target))
+
+    def _answers(
+        self, facts: GroupFacts, pair: Pair, topics: Sequence[TopicName]
+    ) -> Mapping[TopicPartition, Answer]:
+        now_ms = self._now_ms()
+        found = self._answered.get(facts, pair, topics, now_ms)
+        if found is None:
+            found = self._ask(facts.group, pair, topics)
+            self._answered.keep(facts, pair, topics, found, now_ms)
+        return found
 
     def _require_same(self, facts: GroupFacts) -> None:
         decided = self._primaries.decisions([facts.group])

@@ -35,6 +35,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Mode, Site, Stage, decide
 from parallax.ports import GroupCommit, ObservedCommit, TopicInfo
 from parallax.runtime.deadline import Deadline
+from syncjob.answered import HOLDS_MS
 from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.facts import Answer, Pair
@@ -574,6 +575,58 @@ class TestRewinds:
             assert it.commit("b").next_offset == offset  # type: ignore[union-attr]
 
 
+class TestAsking:
+    def test_a_group_that_stands_still_is_asked_about_now_and_then(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        assert it.decision("b").reason is Reason.PUBLISHED
+        assert it.decision("b").reason is Reason.UNCHANGED
+        assert len(it.asked) == 1
+        it.world.now_ms += HOLDS_MS
+        assert it.decision("b").reason is Reason.UNCHANGED
+        assert len(it.asked) == 2
+
+    def test_a_group_that_goes_on_is_asked_about_at_once(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        it.world.commit("a", 20)
+        decision = it.decision("b")
+        assert (decision.reason, decision.offset) == (Reason.PUBLISHED, 20)
+        assert len(it.asked) == 2
+
+    def test_a_group_is_asked_about_until_all_that_it_consumed_has_arrived(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        it.world.copy("a", "a", 10)
+        it.world.copy("b", "a", 10)
+        it.world.copy("b", "b", 10)
+        it.world.watermarks()
+        it.world.commit("a", 15)
+        for asked in (1, 2, 3):
+            it.cycle()
+            assert len(it.asked) == asked
+        it.world.copy("a", "b", 10)
+        it.world.watermarks()
+        for _ in range(3):
+            it.cycle()
+        assert len(it.asked) == 4
+
+    def test_a_topic_made_anew_at_the_target_is_asked_about_at_once(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+        it.writer("b").infos[TOPIC] = replace(it.writer("b").infos[TOPIC], topic_id=TopicId("another"))
+        it.cycle()
+        assert it.asked.count((ClusterName("aggregate-a"), ClusterName("aggregate-b"))) == 2
+
+
 class TestFaults:
     def test_a_dead_clusters_last_known_commits_are_used(self, bench: Callable[..., Bench]) -> None:
         it = bench("a", "b", "c")
@@ -658,6 +711,7 @@ class TestFaults:
         it.world.commit("a", 15)
         it.cycle()
         it.world.index._rows.clear()  # the index was lost
+        it.world.now_ms += HOLDS_MS
         decision = it.decision("b")
         assert (decision.reason, decision.offset) == (Reason.KEPT_BETTER, 5)
         assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
