@@ -60,8 +60,10 @@ class Answered:
         now_ms: int,
     ) -> None:
         """Remember answers if they are final."""
-        if all(facts.sides[cluster].reachable for cluster in pair) and all(map(_final, answers.values())):
-            self._kept[facts.group, pair] = _Kept(_basis(facts, pair, topics), answers, now_ms)
+        basis = _basis(facts, pair, topics)
+        reachable = all(facts.sides[cluster].reachable for cluster in pair)
+        if reachable and all(_is_final(answer, basis) for answer in answers.values()):
+            self._kept[facts.group, pair] = _Kept(basis, answers, now_ms)
 
     def forget_all_but(self, groups: Collection[GroupName]) -> None:
         """Forget groups that are gone."""
@@ -69,8 +71,11 @@ class Answered:
             del self._kept[key]
 
 
-def _final(answer: Answer) -> bool:
-    return answer.complete_to is None and answer.notes <= {Outcome.OK}
+def _is_final(answer: Answer, basis: _Basis) -> bool:
+    """The service reads the group's commits anew: an answer about newer ones than the cycle's must not outlive it."""
+    commit = basis.commits.get(answer.topic_partition)
+    same = commit is not None and commit.next_offset == answer.origin_next_offset
+    return same and answer.complete_to is None and answer.notes <= {Outcome.OK}
 
 
 def _basis(facts: GroupFacts, pair: Pair, topics: Sequence[TopicName]) -> _Basis:

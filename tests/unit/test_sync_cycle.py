@@ -615,6 +615,26 @@ class TestAsking:
             it.cycle()
         assert len(it.asked) == 4
 
+    def test_an_answer_about_a_commit_that_the_cycle_did_not_see_does_not_outlive_it(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        real = it.syncer._ask
+
+        def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
+            it.world.commit("a", 20)
+            answers = real(group, pair, topics)
+            it.world.commit("a", 15)  # set back by an operator
+            return answers
+
+        with monkeypatch.context() as patched:
+            patched.setattr(it.syncer, "_ask", ask)
+            it.cycle()
+        it.cycle()
+        assert len(it.asked) == 2
+
     def test_a_topic_made_anew_at_the_target_is_asked_about_at_once(
         self, bench: Callable[..., Bench]
     ) -> None:
