@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support import Stack, poll_until, unique_name
 
@@ -66,8 +66,19 @@ class Synced:
     def committed(self, cluster: str, partition: int = 0) -> tuple[int, str]:
         if cluster not in self.lookers:
             self.lookers[cluster] = self.consumer(cluster)
-        found = self.lookers[cluster].committed([TopicPartition(self.topic, partition)], timeout=20)[0]
-        return found.offset, found.metadata or ""
+        place = TopicPartition(self.topic, partition)
+
+        def found() -> list[TopicPartition] | None:
+            try:
+                return self.lookers[cluster].committed([place], timeout=20)
+            except KafkaException as error:
+                # A cluster that never had a group creates its topic of offsets first.
+                if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                    raise
+                return None
+
+        [item] = poll_until(found, 20, f"the coordinator of {self.group} on {cluster}")
+        return item.offset, item.metadata or ""
 
     def commit(self, cluster: str, next_offset: int, partition: int = 0) -> None:
         """As a consumer that uses assign() does: the group has no member."""
