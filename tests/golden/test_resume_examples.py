@@ -272,6 +272,26 @@ def test_recreated_topic_consumed_to_its_end_holds_nothing_back() -> None:
     assert answer.outcome is Outcome.OK
 
 
+def test_topic_that_one_side_saw_before_its_source_had_it() -> None:
+    """Region b's topic came after region a's: its route to X was there before it, that to Y was not.
+
+    ::
+
+        X   0  1  2  3 | commit 2          Y   0  1  2  3
+            a0 a1 b0 b1                        a0 a1 b0 b1
+    """
+    before = of(B, mark(0, 0), topic="", closed_at=0)
+    on_x = [of(A, run(0, 0, 2)), before, of(B, run(0, 2, 2), topic="2")]
+    on_y = [of(A, run(0, 0, 2)), of(B, run(0, 2, 2), topic="2")]
+    answer = ask(2, on_x, on_y, log(0, 4))
+    assert (answer.resume_offset, answer.notes) == (2, (Outcome.OK,))
+    back = ask(2, on_y, on_x, log(0, 4))
+    assert (back.resume_offset, back.notes) == (2, (Outcome.OK,))
+    # Nobody knows what Y holds of region b: what is known of X does not tell.
+    unknown = ask(2, on_x, on_y[:1], log(0, 4))
+    assert (unknown.resume_offset, unknown.notes[0]) == (0, Outcome.EARLIEST_FALLBACK)
+
+
 def test_never_delivered_names_the_range() -> None:
     """Retention took a2 and a3 before Y's replicator got to them; X has them, the group has not read them.
 

@@ -154,7 +154,9 @@ def resume(
             [source for source in moved if source.region == region],
         )
         for index, source in enumerate(sources or [SourceId(region, TopicId(""))]):
-            _add_source(question, source, sources[index + 1 :], moved.get(source, START))
+            newer = sources[index + 1 :]
+            if not _precedes_the_topic(question, source, newer):
+                _add_source(question, source, newer, moved.get(source, START))
         answers += question.answers
         complete_to += question.complete_to
         notes |= question.notes
@@ -172,6 +174,21 @@ def resume(
         max(min(complete_to), resume_offset) if complete_to else None,
         tuple(sorted(notes or {Outcome.OK}, key=lambda note: note.value, reverse=True)),
         min(known_to) if known_to and min(known_to) >= 0 else None,
+    )
+
+
+def _precedes_the_topic(question: _Question, source: SourceId, newer: Sequence[SourceId]) -> bool:
+    """Whether a lineage stands for the time before the source had the topic, and the destination has copied it since.
+
+    It holds no record, so it asks for no row: often only one of the two clusters saw that time.
+    """
+    known = [
+        item.history.newest for item in (*question.origin, *question.destination) if item.source == source
+    ]
+    return (
+        not source.topic_id
+        and any(item.source in newer for item in question.destination)
+        and all(newest is None or newest.source_end == 0 for newest in known)
     )
 
 
