@@ -14,13 +14,16 @@ from offsetsvc.flights import Flights
 from offsetsvc.lineages import LineageView
 from offsetsvc.stretch import Stretch
 from parallax.domain.ids import Lineage, RoutePartition, TargetOffset
-from parallax.domain.run import LostRange
-from parallax.ports import LineageTail, MappingIndexReader, StampedRow
+from parallax.domain.run import LostRange, Run
+from parallax.ports import LineageTail, MappingIndexReader
 
 _MOST_TAILS = 10_000
 
 _SETTLES_S = 1.0
 """Many times as long as two writes of one task can overtake each other."""
+
+_FORGET_AFTER_S = 30.0
+"""A tail is read again at the latest then, whatever is known: rows of a replay may come later than they should."""
 
 _Key = tuple[RoutePartition, Lineage]
 
@@ -40,19 +43,31 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A tail, when it was read, and the newest row known then."""
+    """A tail and when it was read.
+
+    Attributes:
+        newest: the newest row known then; stamping an idle partition's watermark anew does not change the row.
+        since_s: when that row was first known to be the newest.
+        reached: the tail's own end.
+    """
 
     tail: Tail
     read_at_s: float
-    newest: StampedRow
+    newest: Run
+    since_s: float
     reached: TargetOffset | None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was read so late that all rows before the newest one were there."""
+        return self.read_at_s - self.since_s >= _SETTLES_S
 
 
 class Tails:
     """Reads tails, each at most every ``max_age_ms``. Safe to use from several threads.
 
-    A tail that was read after the row which is still the newest one lacks nothing; it is read again after
-    `_SETTLES_S` all the same, for rows of a replay that were on their way.
+    A tail that was read after the row which is still the newest one lacks nothing; it is read once more after
+    `_SETTLES_S` all the same, for rows of a replay that were on their way, and then left alone for `_FORGET_AFTER_S`.
 
     Args:
         index: what is read.
@@ -112,7 +127,9 @@ class Tails:
         missing = {key: row for key, row in newest.items() if key not in found}
         for key, tail in self._index.tails(missing).items():
             found[key] = _tail(wanted[key], tail)
-            self._keep(key, _Known(found[key], now_s, missing[key], _end(tail)))
+            newest_row, before = missing[key].row, self._known.get(key)
+            since_s = before.since_s if before is not None and before.newest == newest_row else now_s
+            self._keep(key, _Known(found[key], now_s, newest_row, since_s, _end(tail)))
         return found
 
     def _keep(self, key: _Key, known: _Known) -> None:
@@ -125,8 +142,8 @@ def _holds(known: _Known, view: LineageView, now_s: float, max_age_s: float) -> 
     newest = view.newest
     if newest is None or known.reached is None or known.reached < newest.row.target_end:
         return False
-    if known.newest == newest and max_age_s:
-        max_age_s = max(max_age_s, _SETTLES_S)
+    if known.newest == newest.row and max_age_s:
+        max_age_s = max(max_age_s, _FORGET_AFTER_S if known.settled else _SETTLES_S)
     return now_s - known.read_at_s < max_age_s
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from tests.contract.histories import START_MS, batch, mark, random_batches, run
@@ -82,6 +83,26 @@ def test_a_tail_is_read_again_when_it_is_old_or_ends_below_the_newest_row() -> N
     assert world.index.reads == 3
     world.now_s += MAX_AGE_MS / 1_000 + 0.001
     assert world.stretch().rows[-1] == mark(10, 10, 10)
+
+
+def test_the_tail_of_an_idle_lineage_is_left_alone_once_it_has_settled() -> None:
+    world = World(10)
+    world.index.write_rows([batch(PARTITION, LINEAGE, [run(0, 0, 5), mark(5, 5, 5)], version=1)])
+    world.stretch()
+    world.now_s += 1
+    settled = world.stretch()
+    assert world.index.reads == 2
+    for version in range(2, 30):
+        world.now_s += 1
+        stamped = replace(
+            batch(PARTITION, LINEAGE, [mark(5, 5, 5)], version=version), committed_at_ms=START_MS + version
+        )
+        world.index.write_rows([stamped])
+        assert world.stretch() == settled
+    assert world.index.reads == 2
+    world.now_s += 2
+    world.stretch()
+    assert world.index.reads == 3
 
 
 def test_a_lineage_without_rows_has_no_tail_and_one_whose_rows_are_gone_no_stretch() -> None:
