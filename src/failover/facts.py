@@ -71,7 +71,6 @@ class PartitionFacts:
     Attributes:
         basis: whose word the position at the origin is: committed, observed, policy.
         observed_at_ms: when the position was seen, if not just now.
-        origin_indexed_to: the index tells of all records of the origin below; None: some source has no row.
         origin_answers: whether the origin's cluster told its log's end.
         skips_cut: more skip ranges exist than the answer holds.
         redelivery_records: what a plain client reads again; None: record timestamps decided, so that it can't be known.
@@ -82,9 +81,7 @@ class PartitionFacts:
     answer: Answer
     basis: str
     observed_at_ms: int | None
-    origin_indexed_to: int | None
     origin_answers: bool
-    pending_records: int
     redelivery_records: int | None
     freshness_ms: int | None
     lost: tuple[LostSource, ...] = ()
@@ -100,15 +97,11 @@ class PartitionFacts:
 
     @property
     def settled(self) -> bool:
-        """Whether asking again later can't give a better answer: all that was consumed is at the target.
+        """Whether waiting can't give a better answer.
 
         Where record timestamps decided, the operator has chosen not to wait for rows.
         """
-        position = self.answer.origin_next_offset
-        if position is None or Outcome.BY_TIMESTAMP in self.answer.notes:
-            return True
-        indexed = self.origin_indexed_to is not None and self.origin_indexed_to >= position
-        return indexed and self.pending_records == 0
+        return Outcome.BY_TIMESTAMP in self.answer.notes or self.answer.settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +145,7 @@ def _fact(offset: pb.FailoverOffset) -> PartitionFacts:
         answer=answer_from_pb(offset),
         basis=origin.basis,
         observed_at_ms=origin.observed_at_ms if origin.HasField("observed_at_ms") else None,
-        origin_indexed_to=origin.indexed_to if origin.HasField("indexed_to") else None,
         origin_answers=origin.HasField("high_watermark"),
-        pending_records=offset.pending_records,
         redelivery_records=offset.redelivery_records if offset.HasField("redelivery_records") else None,
         freshness_ms=offset.freshness_ms if offset.HasField("freshness_ms") else None,
         lost=tuple(

@@ -167,7 +167,7 @@ def _partition(facts: MoveFacts, item: PartitionFacts) -> PartitionPlan:
         outcome=answer.outcome,
         skip_ranges=len(answer.skips),
         skip_records=sum(skip.end - skip.start for skip in answer.skips),
-        pending_records=item.pending_records,
+        pending_records=item.answer.pending_records,
         redelivery_records=item.redelivery_records,
         freshness_ms=item.freshness_ms,
         settled=item.settled,
@@ -219,9 +219,9 @@ def _unknown(facts: MoveFacts, item: PartitionFacts) -> Iterable[str]:
     if not item.origin_answers:
         yield f"{name}: how much {origin} holds beyond that can't be known"
     position = answer.origin_next_offset
-    if position is not None and (item.origin_indexed_to is None or item.origin_indexed_to < position):
+    if position is not None and (answer.origin_indexed_to is None or answer.origin_indexed_to < position):
         yield (
-            f"{name}: the index covers {origin} up to {item.origin_indexed_to or 0} only: which records up to "
+            f"{name}: the index covers {origin} up to {answer.origin_indexed_to or 0} only: which records up to "
             f"{position} were consumed can't be known yet"
         )
     if item.freshness_ms is None:
@@ -304,7 +304,7 @@ def _waits(facts: MoveFacts) -> Iterable[str]:
             f"until its commits in {move.origin} stand still; it has no member there: consumers that assign "
             "partitions without joining can't be seen, so stop them first"
         )
-    pending = sum(item.pending_records for item in facts.partitions)
+    pending = sum(item.answer.pending_records for item in facts.partitions)
     if pending:
         yield f"until {pending} consumed record(s) have reached {move.target}"
     behind = sum(not item.settled for item in facts.partitions)

@@ -49,4 +49,6 @@ def answer_from_pb(offset: pb.FailoverOffset) -> Answer:
             SkipRange(TargetOffset(item.start), TargetOffset(item.end)) for item in offset.skip_ranges
         ),
         complete_to=TargetOffset(offset.complete_to) if offset.HasField("complete_to") else None,
+        origin_indexed_to=TargetOffset(origin.indexed_to) if origin.HasField("indexed_to") else None,
+        pending_records=offset.pending_records,
     )

@@ -19,13 +19,13 @@ from parallax.domain.primary import Decisions, assignment_of
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupCommit, GroupStore
 from parallax.runtime.config import Config
-from syncjob.answered import Answered
 from syncjob.direction import pairs_to_ask
 from syncjob.facts import Answer, GroupFacts, Pair, Seen, Side
 from syncjob.moves import find_moves, find_rewinds
 from syncjob.plan import Decision, Reason, Rules, decide, needs_answers, writes
 from syncjob.publish import publish
 from syncjob.remember import to_remember
+from syncjob.standing import Standing, hold, sight_of
 from syncjob.watch import ClusterWatch, Snapshot
 
 _log = structlog.get_logger(__name__)
@@ -73,7 +73,7 @@ class Syncer:
     """Publishes resume offsets of every group, cycle by cycle.
 
     It keeps nothing but the commits of the last cycle, so that two consecutive reads can be compared, and for
-    some seconds the answers that are final: another process may go on at any time.
+    some seconds what was decided about groups that stand still: another process may go on at any time.
 
     Args:
         config: groups, rules, time-outs.
@@ -110,7 +110,7 @@ class Syncer:
         self._before: dict[tuple[GroupName, ClusterName], Mapping[TopicPartition, GroupCommit]] = {}
         self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
         self._told: dict[tuple[GroupName, TopicPartition, ClusterName], Reason] = {}
-        self._answered = Answered()
+        self._standing = Standing()
 
     def close(self) -> None:
         """Stop reading."""
@@ -130,7 +130,7 @@ class Syncer:
         snapshots = {name: watch.result() for name, watch in self._watches.items()}
         groups = {group for snapshot in snapshots.values() if snapshot for group in snapshot.commits} | known
         decided = self._primaries.decisions(groups)
-        self._answered.forget_all_but(groups)
+        self._standing.forget_all_but(groups)
         reports = list(
             self._threads.map(
                 lambda group: self._group(group, snapshots, decided.get(group, ())),
@@ -154,9 +154,17 @@ class Syncer:
         decided: Decisions,
     ) -> CycleReport:
         try:
-            facts = replace(self._facts(group, snapshots), assignment=assignment_of(decided))
+            assignment, now_ms = assignment_of(decided), self._now_ms()
+            sight = sight_of(group, snapshots, assignment)
+            standing = self._standing.get(group, sight, now_ms)
+            if standing is not None:
+                return CycleReport(standing)
+            facts = replace(self._facts(group, snapshots), assignment=assignment)
             moves, rewinds = self._note_moves(facts)
-            return CycleReport(tuple(self._serve(facts)), moves=moves, rewinds=rewinds)
+            decisions, holds = self._serve(facts)
+            if holds and not (moves or rewinds):
+                self._standing.keep(group, sight, decisions, now_ms)
+            return CycleReport(tuple(decisions), moves=moves, rewinds=rewinds)
         except ParallaxError as error:
             return CycleReport((), {group: f"[{error.code}] {error}"})
 
@@ -228,11 +236,13 @@ class Syncer:
                 self._store.void_progress(facts.group, item.topic, [item.partition])
         return len(moves), len(rewinds)
 
-    def _serve(self, facts: GroupFacts) -> list[Decision]:
+    def _serve(self, facts: GroupFacts) -> tuple[list[Decision], bool]:
+        """Decide and publish; whether the decisions hold as long as the group stands still."""
         answers: dict[Pair, Mapping[TopicPartition, Answer]] = {}
-        for pair, topics in pairs_to_ask(facts).items() if needs_answers(facts.assignment) else ():
+        wanted = pairs_to_ask(facts) if needs_answers(facts.assignment) else {}
+        for pair, topics in wanted.items():
             try:
-                answers[pair] = self._answers(facts, pair, topics)
+                answers[pair] = self._ask(facts.group, pair, topics)
             except ParallaxError as error:
                 # The other pairs can still be served; decisions that need this answer say that it is missing.
                 _log.warning(
@@ -243,29 +253,20 @@ class Syncer:
                     problem=f"[{error.code}] {error}",
                 )
         decisions = decide(facts, answers, self._rules, self._now_ms())
+        holds = len(answers) == len(wanted) and hold(facts, answers, decisions)
         if self._dry_run:
-            return decisions
+            return decisions, holds
         done = [decision for decision in decisions if decision.commit is None]
         to_write = writes(decisions)
         if to_write:
             self._require_same(facts)
-        for cluster, wanted in to_write.items():
+        for cluster, changes in to_write.items():
             expected = {item: seen.commit for item, seen in facts.sides[cluster].commits.items()}
-            published = publish(self._watches[cluster].writer, self._store, facts.group, expected, wanted)
+            published = publish(self._watches[cluster].writer, self._store, facts.group, expected, changes)
             if published.commits is not None:
                 self._before[facts.group, cluster] = published.commits
             done += published.decisions
-        return sorted(done, key=lambda decision: (decision.topic_partition, decision.target))
-
-    def _answers(
-        self, facts: GroupFacts, pair: Pair, topics: Sequence[TopicName]
-    ) -> Mapping[TopicPartition, Answer]:
-        now_ms = self._now_ms()
-        found = self._answered.get(facts, pair, topics, now_ms)
-        if found is None:
-            found = self._ask(facts.group, pair, topics)
-            self._answered.keep(facts, pair, topics, found, now_ms)
-        return found
+        return sorted(done, key=lambda decision: (decision.topic_partition, decision.target)), holds
 
     def _require_same(self, facts: GroupFacts) -> None:
         decided = self._primaries.decisions([facts.group])

@@ -79,12 +79,17 @@ class GroupFacts:
         return sorted({item for side in self.sides.values() for item in side.commits})
 
 
+_HARMLESS = frozenset({Outcome.OK, Outcome.STALE, Outcome.UNREACHABLE})
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The offset service's word on one partition of a move.
 
     Attributes:
         origin_next_offset: the group's position that the answer was computed from; None: it has none.
+        origin_indexed_to: the index tells of all records of the origin below; None: some source has no row.
+        pending_records: consumed, and not at the target yet.
         target_topic_id: empty where the topic is unknown at the target.
         low_watermark, high_watermark: of the target's partition; None if it has no such partition.
         vector: how far each source is consumed.
@@ -102,6 +107,26 @@ class Answer:
     vector: Mapping[SourceId, SourcePosition]
     skips: tuple[SkipRange, ...] = ()
     complete_to: TargetOffset | None = None
+    origin_indexed_to: TargetOffset | None = None
+    pending_records: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether asking again later can't give a better answer: all that was consumed is indexed, and at the target."""
+        position = self.origin_next_offset
+        if position is None:
+            return True
+        indexed = self.origin_indexed_to is not None and self.origin_indexed_to >= position
+        return indexed and self.pending_records == 0
+
+    @property
+    def final(self) -> bool:
+        """Whether it also names every record to skip, and nothing is amiss: it holds while the group stands still.
+
+        Rows of idle sources may be missing for long (STALE), and a cluster may be away (UNREACHABLE): neither changes
+        what was consumed, and where it lies.
+        """
+        return self.settled and self.complete_to is None and self.notes <= _HARMLESS
 
 
 Pair = tuple[ClusterName, ClusterName]

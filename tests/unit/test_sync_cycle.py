@@ -18,6 +18,7 @@ from parallax.decision_ports import Reach
 from parallax.domain.errors import (
     InvalidNameError,
     InvariantError,
+    ServiceUnavailableError,
     StoreUnavailableError,
     UnknownTopicError,
 )
@@ -35,11 +36,11 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Mode, Site, Stage, decide
 from parallax.ports import GroupCommit, ObservedCommit, TopicInfo
 from parallax.runtime.deadline import Deadline
-from syncjob.answered import HOLDS_MS
 from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.facts import Answer, Pair
 from syncjob.plan import Decision, Reason, metadata_for
+from syncjob.standing import HOLDS_MS
 
 P0 = TopicPartition(TOPIC, 0)
 OTHER = GroupName("other")
@@ -576,16 +577,61 @@ class TestRewinds:
 
 
 class TestAsking:
-    def test_a_group_that_stands_still_is_asked_about_now_and_then(self, bench: Callable[..., Bench]) -> None:
+    def test_a_group_that_stands_still_is_looked_at_now_and_then(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         it = bench()
         two_sources(it.world)
         it.world.commit("a", 15)
         assert it.decision("b").reason is Reason.PUBLISHED
-        assert it.decision("b").reason is Reason.UNCHANGED
-        assert len(it.asked) == 1
+        assert it.decision("b").reason is Reason.UNCHANGED  # the offset that was published is new here
+        with monkeypatch.context() as patched:
+            for read in ("observed", "published", "progress", "save_observed"):
+                patched.delattr(type(it.world.groups), read)
+            assert it.decision("b").reason is Reason.UNCHANGED
+        assert len(it.asked) == 2
         it.world.now_ms += HOLDS_MS
         assert it.decision("b").reason is Reason.UNCHANGED
-        assert len(it.asked) == 2
+        assert len(it.asked) == 3
+
+    def test_a_dead_cluster_does_not_make_standing_groups_dearer(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        for _ in range(3):
+            it.cycle()
+        it.writer("a").away = True
+        asked = len(it.asked)
+        for _ in range(4):
+            assert it.decision("b").reason is Reason.UNCHANGED
+        assert len(it.asked) == asked + 1
+
+    def test_a_group_without_an_answer_is_asked_about_in_every_cycle(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        it.cycle()
+
+        def silent(*_: object) -> Mapping[TopicPartition, Answer]:
+            it.asked.append((ClusterName("aggregate-a"), ClusterName("aggregate-b")))
+            raise ServiceUnavailableError("no offset service answered")
+
+        monkeypatch.setattr(it.syncer, "_ask", silent)
+        for asked in (2, 3, 4):
+            assert it.decision("b").reason is Reason.NO_ANSWER
+            assert len(it.asked) == asked
+
+    def test_a_group_that_somebody_joins_is_looked_at_at_once(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        for _ in range(3):
+            it.cycle()
+        it.writer("b").members[GROUP] = 1
+        assert it.decision("b").reason is Reason.ACTIVE_AT_TARGET
+        assert len(it.asked) == 3
 
     def test_a_group_that_goes_on_is_asked_about_at_once(self, bench: Callable[..., Bench]) -> None:
         it = bench()
@@ -613,7 +659,7 @@ class TestAsking:
         it.world.watermarks()
         for _ in range(3):
             it.cycle()
-        assert len(it.asked) == 4
+        assert len(it.asked) == 5
 
     def test_an_answer_about_a_commit_that_the_cycle_did_not_see_does_not_outlive_it(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch

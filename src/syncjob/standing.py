@@ -1,0 +1,103 @@
+"""Which groups stand still, so that they are looked at every ten seconds instead of in every cycle. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.domain.primary import Assignment
+from parallax.ports import GroupCommit
+from syncjob.facts import Answer, Answers, GroupFacts
+from syncjob.plan import Decision
+from syncjob.watch import Snapshot
+
+HOLDS_MS = 10_000
+"""So long at most: reports of moves, retention at the target, and a source topic made anew, are seen by looking alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What every cycle reads of a group, and its decisions depend on.
+
+    Attributes:
+        commits, topic_ids, assigned: by cluster that answers; a topic that does not exist there has no id.
+        with_members: the clusters where it has members.
+    """
+
+    assignment: Assignment | None
+    commits: Mapping[ClusterName, Mapping[TopicPartition, GroupCommit]]
+    topic_ids: Mapping[ClusterName, Mapping[TopicName, TopicId | None]]
+    assigned: Mapping[ClusterName, frozenset[TopicName]]
+    with_members: frozenset[ClusterName]
+
+
+def sight_of(
+    group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], assignment: Assignment | None
+) -> Sight:
+    """What a cycle has read of a group on the clusters that are not away."""
+    found = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
+    commits = {name: snapshot.commits.get(group, {}) for name, snapshot in found.items()}
+    assigned = {name: snapshot.assigned.get(group, frozenset()) for name, snapshot in found.items()}
+    topics = {item.topic for there in commits.values() for item in there}.union(*assigned.values())
+    return Sight(
+        assignment,
+        commits,
+        {
+            name: {topic: snapshot.topic_ids.get(topic) for topic in topics}
+            for name, snapshot in found.items()
+        },
+        assigned,
+        frozenset(name for name, snapshot in found.items() if group in snapshot.with_members),
+    )
+
+
+class Standing:
+    """The decisions of former cycles that looking again could not change.
+
+    Nothing was to be written by them, and their answers are final: all that the group consumed is at the targets, and
+    indexed, however long ago the last row was written. Groups may be looked at from several threads, each from one at a time.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[GroupName, tuple[Sight, tuple[Decision, ...], int]] = {}
+
+    def get(self, group: GroupName, sight: Sight, now_ms: int) -> tuple[Decision, ...] | None:
+        """The group's decisions, if they still hold."""
+        kept = self._kept.get(group)
+        if kept is None or kept[0] != sight or not 0 <= now_ms - kept[2] < HOLDS_MS:
+            return None
+        return kept[1]
+
+    def keep(self, group: GroupName, sight: Sight, decisions: Sequence[Decision], now_ms: int) -> None:
+        """Remember decisions that `hold`."""
+        self._kept[group] = (sight, tuple(decisions), now_ms)
+
+    def forget_all_but(self, groups: Collection[GroupName]) -> None:
+        """Forget groups that are gone."""
+        for group in self._kept.keys() - set(groups):
+            del self._kept[group]
+
+
+def hold(facts: GroupFacts, answers: Answers, decisions: Sequence[Decision]) -> bool:
+    """Whether decisions stay what they are for as long as the group is seen like this.
+
+    Args:
+        facts: what they were made of.
+        answers: of every pair that was to be asked.
+        decisions: of this cycle.
+    """
+    steady = all(seen.steady for side in facts.sides.values() for seen in side.commits.values())
+    return (
+        steady
+        and all(decision.commit is None for decision in decisions)
+        and all(
+            _is_final(answer, facts, pair[0]) for pair, found in answers.items() for answer in found.values()
+        )
+    )
+
+
+def _is_final(answer: Answer, facts: GroupFacts, origin: ClusterName) -> bool:
+    """The service reads the group's commits anew: an answer about newer ones than the cycle's must not outlive it."""
+    seen = facts.sides[origin].commits.get(answer.topic_partition)
+    return answer.final and seen is not None and seen.commit.next_offset == answer.origin_next_offset
