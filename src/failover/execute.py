@@ -39,7 +39,7 @@ class Mover:
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if not plan.arrived and not plan.publisher_only and not refusals:
                 self._outside.go_on()
-                moving = self._moving(self._open_record(facts), plan.fencing_number)
+                moving = self._moving(facts, plan.fencing_number)
                 moving.fence()
                 self._ahead[move.group] = (plan, moving)
         except StoppedError:
@@ -80,7 +80,7 @@ class Mover:
                 self._outside.go_on()
             Waiting(self._outside, move, tell).for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
             if moving is None:
-                moving = self._moving(self._open_record(facts), plan.fencing_number)
+                moving = self._moving(facts, plan.fencing_number)
             return moving.run(tell)
         except StoppedError:
             return self._untouched(move, plan, "the command was stopped")
@@ -118,8 +118,8 @@ class Mover:
             return Result(move, Ending.REFUSED, plan, problem=problem)
         return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
-    def _moving(self, record: MoveRecord, fencing_number: int) -> Moving:
-        return Moving(self._outside, self._limits, record, fencing_number)
+    def _moving(self, facts: MoveFacts, fencing_number: int) -> Moving:
+        return Moving(self._outside, self._limits, self._open_record(facts), facts, fencing_number)
 
     def _publish_from(self, move: Move, fencing_number: int) -> int:
         """An active/active group consumes everywhere already: only who publishes its results changes."""

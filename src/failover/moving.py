@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import structlog
 
-from failover.facts import Kind, PartitionFacts, origin_positions
+from failover.facts import Kind, MoveFacts, PartitionFacts, origin_positions
 from failover.outside import Outside, Positions
 from failover.plan import MovePlan, make_plan
 from failover.progress import save_progress
@@ -39,6 +39,7 @@ class Moving:
         outside: services, clusters, store.
         limits: how long it waits, and what it may cross.
         record: what it has done so far.
+        planned: what the plan was made of: about a group that has stood still since nobody is asked again.
         fencing_number: that held when the move was planned; it is off if somebody has decided since.
     """
 
@@ -47,6 +48,7 @@ class Moving:
         outside: Outside,
         limits: Limits,
         record: MoveRecord,
+        planned: MoveFacts,
         fencing_number: int,
     ) -> None:
         self._outside = outside
@@ -56,6 +58,7 @@ class Moving:
         self._tell: Tell = lambda _words: None
         self._waiting = Waiting(outside, record.move, self._tell)
         self._fenced_at_s: float | None = None
+        self._planned = planned
         self._planned_at = fencing_number
         self._reason = f"failover {record.operation_id}"
 
@@ -80,10 +83,13 @@ class Moving:
             arrived: tuple[PartitionFacts, ...] = ()
             if self._move.kind is Kind.PLANNED:
                 self._waiting.for_members_to_leave(self._limits.drain_ms)
-                arrived = self._waiting.for_all_to_arrive(self._limits.catch_up_ms, self._record.assigned)
+                arrived = self._waiting.for_all_to_arrive(
+                    self._limits.catch_up_ms, self._record.assigned, self._planned
+                )
             else:
                 handover_s = self._limits.handover_ms / 1_000
                 self._waiting.for_reports(fenced_at_s + handover_s)
+                arrived = self._waiting.unless_reported(self._planned)
             self._outside.go_on()
             plan = self._write(arrived)
             self._outside.go_on()
@@ -104,7 +110,7 @@ class Moving:
         return self._fenced_at_s
 
     def _write(self, arrived: tuple[PartitionFacts, ...]) -> MovePlan:
-        """Write the final offsets: ``arrived``, if the group has not gone on since."""
+        """Write the final offsets: ``arrived``, if there are any and the group has not gone on since."""
         self._tell("writing offsets")
         why = ""
         for attempt in range(_WRITE_ATTEMPTS):

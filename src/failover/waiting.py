@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from failover.facts import Move, PartitionFacts
-from failover.outside import Outside
+from failover.facts import Move, MoveFacts, PartitionFacts, origin_positions
+from failover.outside import Outside, Positions
 from failover.record import Commits
 from parallax.domain.ids import TopicName
 from parallax.runtime.deadline import Deadline
 
 POLL_S = 0.25
+
+_PLAN_HOLDS_MS = 10_000
+"""A plan that was made longer ago is asked about again: retention goes on."""
 
 Tell = Callable[[str], None]
 """Called with a few words at each step."""
@@ -106,13 +109,17 @@ class Waiting:
         return f"group {group} goes on committing in {origin} without members: stop its consumers"
 
     def for_all_to_arrive(
-        self, within_ms: float, topics: Collection[TopicName] = ()
+        self,
+        within_ms: float,
+        topics: Collection[TopicName] = (),
+        planned: MoveFacts | None = None,
     ) -> tuple[PartitionFacts, ...]:
         """Wait until all that was consumed is at the target, and index and services know it.
 
         Args:
             within_ms: how long.
             topics: to be answered even if the group has committed nothing on them.
+            planned: what the plan was made of; its answers do if they are final, and the group has stood still since.
 
         Returns:
             The answers that tell so.
@@ -122,6 +129,9 @@ class Waiting:
         """
         deadline = Deadline.after_ms(within_ms, self._outside.clock)
         commits = self._outside.commits(self._move.group, self._move.origin) or {}
+        positions = {item: commit.next_offset for item, commit in commits.items()}
+        if planned is not None and self._still_holds(planned, positions):
+            return planned.partitions
         while True:
             facts = self._outside.offsets(self._move, topics=topics)
             waiting = _under_way(facts, commits)
@@ -134,6 +144,22 @@ class Waiting:
                 )
             self._tell("waiting for consumed records to arrive")
             self._outside.pause(POLL_S)
+
+    def unless_reported(self, planned: MoveFacts) -> tuple[PartitionFacts, ...]:
+        """The plan's answers, if its origin is gone and nobody has reported more of it since; else none."""
+        group, origin = self._move.group, self._move.origin
+        if self._outside.commits(group, origin) is not None:
+            return ()
+        seen = {
+            item.topic_partition: item.next_offset for item in self._outside.groups.observed(group, origin)
+        }
+        return planned.partitions if self._still_holds(planned, seen) else ()
+
+    def _still_holds(self, planned: MoveFacts, positions: Positions) -> bool:
+        """Whether asking again would give what the plan was made of: target and index only grow."""
+        young = 0 <= self._outside.now_ms() - planned.now_ms < _PLAN_HOLDS_MS
+        final = bool(planned.partitions) and all(item.answer.final for item in planned.partitions)
+        return young and final and origin_positions(planned.partitions) == positions
 
 
 def _under_way(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:
