@@ -99,9 +99,12 @@ def service_spec(
     )
 
 
-def failover_command(config: Path, origin: str, target: str, *, disaster: bool) -> list[str]:
-    """The command that moves every group of a region; its results go to standard output as JSON."""
-    arguments = ["--region", origin, "--to", target, "--execute", *(["--disaster"] if disaster else [])]
+def failover_command(
+    config: Path, origin: str, target: str, *, disaster: bool, execute: bool = True
+) -> list[str]:
+    """The command that moves every group of a region, or plans it; its results go to standard output as JSON."""
+    steps = ["--execute" if execute else "--dry-run", *(["--disaster"] if disaster else [])]
+    arguments = ["--region", origin, "--to", target, *steps]
     return [*_PARALLAX, "failover", *arguments, "--config", str(config), "--json"]
 
 
