@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,26 +16,40 @@ from devstack.workload.producer import TripProducer
 AGAIN = KafkaError(KafkaError._TIMED_OUT, "not yet", fatal=False, retriable=True)
 ABORT = KafkaError(KafkaError._TIMED_OUT, "too late", fatal=False, retriable=False, txn_requires_abort=True)
 FATAL = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
+ABORTED = KafkaError(KafkaError.INVALID_TXN_STATE, "ended by the cluster", fatal=True)
 
 
 class Broker:
-    """A producer's cluster: ``refusals`` are the errors of the next commits; ``lose`` the next records not delivered."""
+    """A producer's cluster.
 
-    def __init__(self, *refusals: KafkaError, lose: int = 0) -> None:
+    ``refusals`` are the errors of the next commits, ``abort_refusals`` those of aborts, which end the client; ``lose``
+    the next records are not delivered.
+    """
+
+    def __init__(
+        self, *refusals: KafkaError, lose: int = 0, abort_refusals: Sequence[KafkaError] = ()
+    ) -> None:
         self.committed: list[int] = []
-        self.commits = self.aborts = 0
+        self.commits = self.aborts = self.clients = 0
+        self._ended = False
+        self._abort_refusals = list(abort_refusals)
         self._refusals, self._lose = list(refusals), lose
         self._open: list[int] = []
         self._reports: list[Callable[[], None]] = []
 
-    def __call__(self, _settings: dict[str, Any]) -> Broker:
+    def __call__(self, settings: dict[str, Any]) -> Broker:
+        assert settings["transactional.id"]
+        assert not self._reports
+        self.clients += 1
+        self._ended = False
         return self
 
     def init_transactions(self, _timeout_s: float) -> None:
-        assert not self._open
+        self._open = []
 
     def begin_transaction(self) -> None:
         assert not self._open
+        assert not self._ended
 
     def produce(
         self, _topic: str, value: bytes, _key: bytes, *, timestamp: int, on_delivery: Callable[..., None]
@@ -54,7 +68,13 @@ class Broker:
 
     def abort_transaction(self, _timeout_s: float) -> None:
         self.aborts += 1
+        if self._abort_refusals:
+            self._ended = True
+            raise KafkaException(self._abort_refusals.pop(0))
         self._open = []
+
+    def purge(self) -> None:
+        assert self._ended
 
     def flush(self, _timeout_s: float) -> int:
         reports, self._reports = self._reports, []
@@ -114,6 +134,19 @@ def test_what_can_not_be_committed_is_sent_again_under_new_numbers(monkeypatch: 
     assert broker.committed == [2, 3, 4, 5, 6, 7]
     assert broker.aborts == 1
     assert figures["acked"] - figures["aborted"] == 6
+
+
+def test_an_abort_that_ends_the_client_is_followed_by_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(ABORT, lose=2, abort_refusals=[ABORTED])
+    figures = produced(monkeypatch, broker)
+    assert broker.committed == [2, 3, 4, 5, 6, 7]
+    assert broker.clients == 2
+    assert figures["acked"] - figures["aborted"] == 6
+
+
+def test_an_abort_of_a_fenced_producer_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KafkaException, match="fenced"):
+        produced(monkeypatch, Broker(ABORT, abort_refusals=[FATAL]))
 
 
 def test_a_producer_that_was_fenced_ends(monkeypatch: pytest.MonkeyPatch) -> None:

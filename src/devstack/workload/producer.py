@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from devstack.workload.channel import Channel
 from devstack.workload.delivered import DeliveredLog
@@ -81,6 +81,7 @@ class TripProducer:
         }
         if plan.transactions is not None:
             settings["transactional.id"] = f"trips.{topic}.{region}"
+        self._settings = settings
         self._producer = Producer(settings)
 
     def run(self) -> None:
@@ -160,12 +161,27 @@ class TripProducer:
                 raise
             commit = False
         if not commit:
-            self._insist(self._producer.abort_transaction)
+            self._abort()
         self._producer.flush(_FLUSH_S)  # the queue is empty: what is left are delivery reports
         if not commit:
             self._counts.aborted += self._counts.acked - acked
             self._counts.failed.clear()
         return commit
+
+    def _abort(self) -> None:
+        """Abort what is open; once an abort that failed has ended a client for good, with a new one.
+
+        librdkafka is told INVALID_TXN_STATE where the cluster has aborted by itself meanwhile.
+        """
+        try:
+            self._insist(self._producer.abort_transaction)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_TXN_STATE:
+                raise
+            self._producer.purge()
+            self._producer.flush(_FLUSH_S)
+            self._producer = Producer(self._settings)
+            self._insist(self._producer.init_transactions)
 
     def _insist(self, end: Callable[[float], None]) -> None:
         """End a transaction, however long its cluster is away."""
