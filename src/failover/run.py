@@ -10,13 +10,13 @@ from failover.facts import Kind, Move
 from failover.outside import Outside
 from failover.verify import Verifier
 from offsetsvc.client import OffsetClient
+from offsetsvc.credentials import client_credentials
 from offsetsvc.pb import offsets_pb2 as pb
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain.errors import ConfigError
 from parallax.domain.ids import ClusterName, RegionName, region_of
 from parallax.runtime.config import Config
-from syncjob.run import client_credentials
 
 
 def service_targets(

@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
-import grpc
 import structlog
 
 from offsetsvc.client import OffsetClient
+from offsetsvc.credentials import client_credentials
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain.errors import ConfigError, UnavailableError
-from parallax.runtime.config import Config, Tls
+from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 from syncjob.asking import ask
 from syncjob.cycle import CycleReport, Syncer
@@ -117,19 +116,3 @@ def merged(first: CycleReport, second: CycleReport) -> CycleReport:
         first.moves + second.moves,
         first.rewinds + second.rewinds,
     )
-
-
-def client_credentials(tls: Tls | None) -> grpc.ChannelCredentials | None:
-    """The services' own certificate is what their clients here trust, and show where they are asked for one.
-
-    Raises:
-        ConfigError: a file can't be read.
-    """
-    if tls is None:
-        return None
-    try:
-        chain = Path(tls.certificate_chain).read_bytes()
-        key = Path(tls.private_key).read_bytes() if tls.client_ca is not None else None
-    except OSError as error:
-        raise ConfigError(f"service.tls: {error.filename}: cannot be read: {error.strerror}") from error
-    return grpc.ssl_channel_credentials(chain, key, chain if key is not None else None)

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+import yaml
 from tests.offset_world import World
 
 from offsetsvc.client import OffsetClient
@@ -18,6 +19,7 @@ from offsetsvc.grpc_server import GrpcServer
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.rest import create_app
 from offsetsvc.rest_server import RestServer
+from parallax.cli.offset_options import connect
 from parallax.cli.serve import server_credentials
 from parallax.domain.errors import ConfigError, ServiceUnavailableError
 from parallax.runtime.config import Tls
@@ -64,6 +66,28 @@ def test_clients_that_trust_the_authority_are_answered(addresses: tuple[str, str
         assert len(client.list_routes().routes) == 4
     with httpx.Client(verify=_context(with_certificate=mutual), timeout=20) as http:
         assert http.get(f"{url}/livez").status_code == 200
+
+
+def test_commands_show_and_trust_the_configured_certificate(
+    addresses: tuple[str, str, bool], tmp_path: Path
+) -> None:
+    target, _, mutual = addresses
+    tls = {"certificate_chain": str(CHAIN), "private_key": str(KEY)}
+    values = {
+        "regions": {
+            "a": {
+                "regional": {"bootstrap_servers": "127.0.0.1:1"},
+                "aggregate": {"bootstrap_servers": "127.0.0.1:1"},
+                "offsetsvc": {"grpc": target, "rest": "127.0.0.1:0"},
+            }
+        },
+        "cassandra": {"contact_points": ["127.0.0.1:1"]},
+        "service": {"tls": {**tls, **({"client_ca": str(AUTHORITY)} if mutual else {})}},
+    }
+    config = tmp_path / "parallax.yaml"
+    config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    with connect(config, None, None, 20_000) as client:
+        assert len(client.list_routes().routes) == 4
 
 
 def test_plain_text_is_refused(addresses: tuple[str, str, bool]) -> None:

@@ -33,10 +33,11 @@ LAYERS = {
 """What each layer may import besides itself."""
 
 CROSSINGS = {
-    "syncjob": {"offsetsvc.client", "offsetsvc.convert", "offsetsvc.pb"},
+    "syncjob": {"offsetsvc.client", "offsetsvc.convert", "offsetsvc.credentials", "offsetsvc.pb"},
     "failover": {
         "offsetsvc.client",
         "offsetsvc.convert",
+        "offsetsvc.credentials",
         "offsetsvc.failover_consumer",
         "offsetsvc.lineages",
         "offsetsvc.pb",

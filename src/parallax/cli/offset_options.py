@@ -9,6 +9,7 @@ import grpc
 import typer
 
 from offsetsvc.client import OffsetClient, at_cluster, at_region
+from offsetsvc.credentials import client_credentials
 from offsetsvc.pb import offsets_pb2 as pb
 from parallax.domain.errors import ConfigError, InvalidNameError
 from parallax.runtime.config import Config, OffsetService, load
@@ -27,7 +28,10 @@ ServiceOption = Annotated[
 ]
 AuthorityOption = Annotated[
     Path | None,
-    typer.Option("--tls-ca", help="PEM file of the authority that signed the services' certificates."),
+    typer.Option(
+        "--tls-ca",
+        help="PEM file of the authority that signed the services' certificates. Default: service.tls.",
+    ),
 ]
 TimeoutOption = Annotated[
     int, typer.Option("--timeout-ms", min=1, help="For each question, with its retries.")
@@ -83,13 +87,17 @@ def connect(
     Raises:
         ConfigError: neither says where a service is, or a file can't be read.
     """
-    targets = services or ([] if config is None else targets_of(load(config)))
+    settings = None if config is None else load(config)
+    targets = services or ([] if settings is None else targets_of(settings))
     if not targets:
         raise ConfigError(
             "no offset service is known: name one with --service host:port, or a configuration with --config "
             "(or PARALLAX_CONFIG)"
         )
-    return OffsetClient(targets, timeout_ms=timeout_ms, credentials=_credentials(authority))
+    credentials = _credentials(authority)
+    if credentials is None and settings is not None:
+        credentials = client_credentials(settings.service.tls)
+    return OffsetClient(targets, timeout_ms=timeout_ms, credentials=credentials)
 
 
 def targets_of(config: Config) -> list[str]:
