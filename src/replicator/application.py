@@ -71,6 +71,8 @@ class Application:
         extras: further queries.
         available_now: copy what the sources hold now, then stop.
         json_logs: how to log, here and on executors.
+        name: of its folder for Spark's bookkeeping; several applications may share `checkpoint_directory`.
+        status_address: where its state is told; None: `replicator.status_address`.
     """
 
     config: Config
@@ -78,6 +80,8 @@ class Application:
     extras: Sequence[Extra] = ()
     available_now: bool = False
     json_logs: bool | None = None
+    name: str = "replicator"
+    status_address: str | None = None
 
     @property
     def leases(self) -> int:
@@ -102,7 +106,7 @@ class Application:
         with ExitStack() as stack:
             supervisors: list[Supervisor] = []  # the server is there before the supervisor
             server = StatusServer(
-                settings.status_address,
+                self.status_address or settings.status_address,
                 board,
                 token=token,
                 extra=lambda: {"queries": [state for item in supervisors for state in item.state()]},
@@ -113,7 +117,7 @@ class Application:
             stack.callback(_stop_session, session)
             session_started()
             check_slots(lambda: task_slots(session), self.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
-            folder = stack.enter_context(_checkpoints(settings.checkpoint_directory))
+            folder = stack.enter_context(_checkpoints(settings.checkpoint_directory, self.name))
             target = _status_target(server, session, token)
             supervisor = Supervisor([*self._plans(session, target, folder), *self._extra_plans(session)])
             supervisors.append(supervisor)
@@ -165,13 +169,13 @@ class Application:
 
 
 @contextmanager
-def _checkpoints(directory: str | None) -> Iterator[Path]:
+def _checkpoints(directory: str | None, name: str) -> Iterator[Path]:
     """A folder for Spark's bookkeeping, empty at the start: it holds no position, and old plans may not fit."""
     if directory is None:
-        with tempfile.TemporaryDirectory(prefix="parallax-checkpoint-", ignore_cleanup_errors=True) as name:
-            yield Path(name)
+        with tempfile.TemporaryDirectory(prefix="parallax-checkpoint-", ignore_cleanup_errors=True) as made:
+            yield Path(made)
         return
-    folder = Path(directory) / "replicator"
+    folder = Path(directory) / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     yield folder

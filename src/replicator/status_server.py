@@ -65,7 +65,8 @@ class StatusServer:
             self._server = ThreadingHTTPServer((host, port), self._handler_class())
         except OSError as error:
             raise ConfigError(
-                f"replicator.status_address {address!r} can't be listened on: {error.strerror}; choose another one"
+                f"status_address {address!r} can't be listened on: {error.strerror}; choose another one "
+                "(replicator.status_address; sync.status_address for `parallax sync`)"
             ) from error
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="status", daemon=True)
@@ -203,5 +204,5 @@ def status_of(board: ProgressBoard) -> dict[str, Any]:
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise ConfigError(f"replicator.status_address {address!r} is not of the form 'host:port'")
+        raise ConfigError(f"status_address {address!r} is not of the form 'host:port'")
     return host, int(port)

@@ -132,8 +132,7 @@ def synced(
         "regions": regions,
         "cassandra": cassandra,
         "groups": {"include": [group]},
-        "sync": {"interval_ms": 200},
-        "replicator": {"status_address": "127.0.0.1:0"},
+        "sync": {"interval_ms": 200, "status_address": "127.0.0.1:0"},
         "service": {"stale_after_ms": 3_600_000},
     }
     regions["a"]["offsetsvc"] = {"grpc": "127.0.0.1:0", "rest": "127.0.0.1:0"}

@@ -166,9 +166,9 @@ def test_the_config_names_the_containers(services: dict[str, dict[str, Any]]) ->
         assert f"http://{settings.offsetsvc.rest}/readyz" in service["healthcheck"]["test"][-1]
     assert config.cassandra.contact_points == ("cassandra:9042",)
     assert config.cassandra.local_datacenter == services["cassandra"]["environment"]["CASSANDRA_DC"]
-    status_port = config.replicator.status_address.rpartition(":")[2]
-    for name in ("replicator-a", "replicator-b", "syncjob"):
-        assert f":{status_port}/readyz" in services[name]["healthcheck"]["test"][-1]
+    replicator, sync = config.replicator.status_address, config.sync.status_address
+    for name, address in (("replicator-a", replicator), ("replicator-b", replicator), ("syncjob", sync)):
+        assert f":{address.rpartition(':')[2]}/readyz" in services[name]["healthcheck"]["test"][-1]
 
 
 def test_services_read_the_mounted_config(services: dict[str, dict[str, Any]]) -> None:

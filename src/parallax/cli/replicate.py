@@ -39,7 +39,9 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
 
 
 def replicate(
-    config: Annotated[Path, typer.Option("--config", "-c", help="The configuration file.")],
+    config: Annotated[
+        Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
+    ],
     region: Annotated[
         list[str] | None,
         typer.Option("--region", help="A target region; may be given again. Default: every one."),

@@ -16,7 +16,9 @@ from parallax.runtime.config import load
 
 app = typer.Typer(help="Create and upgrade the keyspace in Cassandra.", no_args_is_help=True)
 
-_Config = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.")]
+_Config = Annotated[
+    Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
+]
 
 
 @app.command()

@@ -66,7 +66,8 @@ def _run_on_spark(config: Config, *, json_logs: bool | None) -> None:
         sync_leases(config),
         lambda session: start_sync_query(session, config, json_logs=json_logs),
     )
-    application = Application(config, (), (extra,), json_logs=json_logs)
+    address = config.sync.status_address
+    application = Application(config, (), (extra,), json_logs=json_logs, name="sync", status_address=address)
     application.run(stop, session_started=handle_signals)
 
 

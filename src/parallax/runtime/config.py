@@ -178,6 +178,8 @@ class Sync(_Section):
     """What a rewind on the active side does to the passive one: propagate or refuse."""
     republish_after_s: Annotated[int, Field(ge=60)] = 86_400
     """Unchanged offsets are written again after this time, so that they don't expire."""
+    status_address: str = "127.0.0.1:7611"
+    """Where `parallax sync` tells its state; with `parallax replicate --with-sync` the replicator's address does."""
 
 
 class Drill(_Section):
