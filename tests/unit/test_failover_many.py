@@ -255,11 +255,22 @@ def not_asked() -> list[set[RegionName]]:
 
 
 @pytest.fixture
+def first_and_last() -> list[tuple[RegionName | None, RegionName | None]]:
+    """Of each command: the region whose service is asked first, and the one asked last."""
+    return []
+
+
+@pytest.fixture
 def run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, not_asked: list[set[RegionName]]
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    not_asked: list[set[RegionName]],
+    first_and_last: list[tuple[RegionName | None, RegionName | None]],
 ) -> Iterator[Run]:
     @contextmanager
-    def opened(_config: Config, **_near: Any) -> Iterator[Any]:
+    def opened(_config: Config, **near: Any) -> Iterator[Any]:
+        first_and_last.append((near.get("target"), near.get("origin")))
         yield bench.outside
 
     @contextmanager
@@ -340,6 +351,15 @@ def test_a_disaster_leaves_out_the_services_of_what_is_lost(
     run("failback", "--region", "a", "--disaster")
     assert not_asked[2:] == [{"a"}, {"a"}, {"b"}]
     assert bench.assignment().consumed_cluster == ON_B
+
+
+def test_the_service_of_a_region_that_may_have_been_away_is_asked_last(
+    run: Run, first_and_last: list[tuple[RegionName | None, RegionName | None]]
+) -> None:
+    run("failover", "--region", "a", "--to", "b", "--execute")
+    run("failback", "--region", "a")
+    run("failback", "--region", "a", "--disaster")  # b is gone
+    assert first_and_last == [("b", "a"), (None, "a"), ("a", None)]
 
 
 def test_a_client_without_the_lost_regions_is_another_one(bench: Bench) -> None:

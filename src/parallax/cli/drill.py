@@ -24,7 +24,7 @@ from failover.outside import Outside
 from failover.run import open_client, open_outside, open_verifier
 from failover.verdict import Consumers
 from failover.waiting import Tell
-from parallax.cli.failover_options import ConfigOption, DryRunOption, JsonOption
+from parallax.cli.failover_options import ConfigOption, JsonOption
 from parallax.cli.offset_story import console
 from parallax.cli.stopping import stopping
 from parallax.cli.verify import verify_within
@@ -54,7 +54,7 @@ def drill(
     directory: Annotated[
         Path, typer.Option("--directory", help="Where parallax-drill.md and parallax-drill.html are written.")
     ] = Path(),
-    dry_run: DryRunOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and do nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Practise a planned failover and the way back with canary records; exit code 1 if a drill did not pass.

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
 from failover.chosen import one_move, region_moves, way_back, ways_back
@@ -40,6 +38,7 @@ from parallax.cli.failover_options import (
 )
 from parallax.cli.failover_story import (
     plan_values,
+    progress_bar,
     result_values,
     rollback_values,
     show_plan,
@@ -130,7 +129,7 @@ def move(
         timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms),
     )
     target = to if to is not None else region_of_name(to_cluster)
-    command.run(moves, target=target, origin=region, many=region is not None, disaster=disaster)
+    command.run(moves, first=target, last=region, lost=region if disaster else None, many=region is not None)
 
 
 def failback(
@@ -171,7 +170,14 @@ def failback(
         catch_up_timeout_s,
         as_json,
     )
-    command.run(moves, target=region, origin=None, many=region is not None, disaster=disaster)
+    # The store of a region that was away may answer from before: its service is asked when no other answers.
+    command.run(
+        moves,
+        first=region if disaster else None,
+        last=None if disaster else region,
+        lost=None,
+        many=region is not None,
+    )
 
 
 @app.command("rollback")
@@ -249,17 +255,27 @@ class _Command:
         self,
         moves: Callable[[Outside, Callable[[GroupName], bool]], dict[GroupName, Move]],
         *,
-        target: str | None,
-        origin: str | None,
+        first: str | None,
+        last: str | None,
+        lost: str | None,
         many: bool,
-        disaster: bool,
     ) -> None:
-        """Find the moves, then plan or execute them; exit code 1 if one was refused or did not end well."""
-        near = None if target is None else RegionName(target)
-        far = None if origin is None else RegionName(origin)
-        lost = frozenset() if far is None or not disaster else frozenset({far})
+        """Find the moves, then plan or execute them; exit code 1 if one was refused or did not end well.
+
+        Args:
+            moves: finds them.
+            first: the region whose service is asked first.
+            last: the region whose service is asked last.
+            lost: a region whose service is not asked.
+            many: whether a region's groups move.
+        """
+        near = None if first is None else RegionName(first)
         with open_outside(
-            self._config, target=near, origin=far, lost=lost, by_timestamp=self._by_timestamp
+            self._config,
+            target=near,
+            origin=None if last is None else RegionName(last),
+            lost=frozenset() if lost is None else frozenset({RegionName(lost)}),
+            by_timestamp=self._by_timestamp,
         ) as everything:
             found = moves(everything, self._config.groups.chosen)
             groups = in_order(found, self._first)
@@ -302,7 +318,7 @@ class _Command:
         self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
     ) -> None:
         mover = Mover(outside, self._limits)
-        with stopping(outside.stop), _bar(shown=not self._as_json) as bar:
+        with stopping(outside.stop), progress_bar(shown=not self._as_json) as bar:
             task = bar.add_task("moving", total=len(groups))
 
             def one(group: GroupName) -> Result:
@@ -326,19 +342,6 @@ class _Command:
             console().print("no group has to move")
         if any(item.ending not in {Ending.MOVED, Ending.ALREADY_THERE} for item in results):
             raise typer.Exit(1)
-
-
-def _bar(*, shown: bool) -> Progress:
-    """On standard error, so that standard output is the result alone."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        disable=not shown,
-        transient=True,
-    )
 
 
 def _print_json(values: Any) -> None:

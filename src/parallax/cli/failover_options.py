@@ -24,9 +24,7 @@ DryRunOption = Annotated[
 ]
 DisasterOption = Annotated[
     bool,
-    typer.Option(
-        "--disaster", help="The side that is left may be gone: nothing of it is needed or waited for."
-    ),
+    typer.Option("--disaster", help="The old side may be gone: nothing of it is needed or waited for."),
 ]
 GapsOption = Annotated[
     bool,

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from failover.facts import Kind
@@ -225,3 +226,16 @@ def _outcome(outcome: Outcome) -> str:
 
 def _known(value: int | None) -> str:
     return "-" if value is None else str(value)
+
+
+def progress_bar(*, shown: bool) -> Progress:
+    """On standard error, so that standard output is the result alone."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        disable=not shown,
+        transient=True,
+    )

@@ -158,7 +158,7 @@ def regions(
     timeout_ms: TimeoutOption = _TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
-    """List the regions with their clusters and services, and which of them answer."""
+    """List the regions with their clusters and services, and which aggregate clusters answer the service asked."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.describe_regions()
     if as_json:
