@@ -292,6 +292,52 @@ def test_topic_that_one_side_saw_before_its_source_had_it() -> None:
     assert (unknown.resume_offset, unknown.notes[0]) == (0, Outcome.EARLIEST_FALLBACK)
 
 
+def test_topic_that_the_destination_has_not_seen_is_still_to_come() -> None:
+    """The route to Y saw the time before region b had the topic, and is behind.
+
+    ::
+
+        X   0  1  2  3  4 | commit 5       Y   0  1  2 ...
+            a0 a1 a2 b0 b1                     a0 a1 a2
+    """
+    on_x = [of(A, run(0, 0, 3)), of(B, run(0, 3, 2), topic="2")]
+    for closed_at in (None, 0):
+        on_y = [of(A, run(0, 0, 3)), of(B, mark(0, 3), topic="", closed_at=closed_at)]
+        answer = ask(5, on_x, on_y, log(0, 3))
+        assert (answer.complete_to, answer.resume_offset) == (3, 3)
+        assert Outcome.PENDING in answer.notes
+        assert [part.pending for part in answer.sources if part.source.topic_id == "2"] == [(0, 2)]
+
+
+def test_record_that_is_not_indexed_yet_is_not_passed_over_for_a_lineage_that_ended() -> None:
+    """Region b's records lie in Y, and its index does not tell of them yet: only that something came before.
+
+    ::
+
+        X   0  1  2  3  4                  Y   0  1  2  3  4
+            a0 a1 b0 b1 a2                     a0 b0 b1 a1 a2
+               | commit 2: a0, a1
+    """
+    on_x = [of(A, run(0, 0, 2), run(2, 4, 1)), of(B, mark(0, 2, 0), run(0, 2, 2), topic="2")]
+    for before in ("", "1"):
+        for closed_at in (None, 0):
+            on_y = [of(A, run(0, 0, 1), run(1, 3, 2)), of(B, mark(0, 0), topic=before, closed_at=closed_at)]
+            assert ask(2, on_x, on_y, log(0, 5)).resume_offset <= 1
+
+
+def test_lineage_that_ended_has_a_successor_somewhere() -> None:
+    """That of region b has ended in Y; what follows it there the index does not tell yet.
+
+    ::
+
+        X   0  1                           Y   0  1  2  3
+            a0 a1 | commit 2                   a0 b0 b1 a1
+    """
+    on_x = [of(A, run(0, 0, 2)), of(B, mark(0, 2, 0), topic="")]
+    on_y = [of(A, run(0, 0, 1), run(1, 3, 1)), of(B, mark(0, 1, 0), topic="", closed_at=0)]
+    assert ask(2, on_x, on_y, log(0, 4)).resume_offset == 1
+
+
 def test_never_delivered_names_the_range() -> None:
     """Retention took a2 and a3 before Y's replicator got to them; X has them, the group has not read them.
 

@@ -39,6 +39,13 @@ class Replication:
         self.excused: set[Record] = set()
         """Records that were named as never delivered: to read them or not is both right."""
         self.compacted: set[Record] = set()
+        self.before_topic = {
+            (cluster.name, region)
+            for cluster in self.clusters
+            for region in self.regions
+            if self.random.random() < 0.2
+        }
+        """Routes that were there before the region had the topic: such a lineage has no source topic id."""
 
     # --- producers -------------------------------------------------------------------------------------------
 
@@ -219,7 +226,11 @@ class Replication:
         for region, items in cluster.copiers.items():
             if not self.options.complete and self.random.random() < 0.1:
                 continue
-            for item in items:
+            behind = not self.options.complete and self.random.random() < 0.15
+            if (cluster.name, region) in self.before_topic:
+                closed = not behind or self.random.random() < 0.5
+                result.append(self._before_topic(cluster, region, closed=closed))
+            for item in items[: self.random.randrange(len(items) + 1)] if behind else items:
                 rows = item.rows
                 if not self.options.complete:
                     keep = self.random.choice([0.1, 0.5, 0.9])
@@ -229,6 +240,12 @@ class Replication:
                 history = History(lineage, rows, item.lost)
                 result.append(SourceHistory(SourceId(region, lineage.source_topic_id), history, closed))
         return result
+
+    def _before_topic(self, cluster: Cluster, region: RegionName, *, closed: bool) -> SourceHistory:
+        source = SourceId(region, TopicId(""))
+        opening = Run(SourceOffset(0), TargetOffset(0), 0, SourceOffset(0), -1)
+        history = History(Lineage(source.topic_id, cluster.topic_id), [opening])
+        return SourceHistory(source, history, SourceOffset(0) if closed else None)
 
     def settle(self, cluster: Cluster) -> None:
         """Commit what is open and write current watermarks."""

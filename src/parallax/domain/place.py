@@ -83,8 +83,8 @@ def rows_end(items: Iterable[SourceHistory]) -> TargetOffset:
 def place_of(
     consumed: SourcePosition,
     lineages: Sequence[SourceHistory],
+    older: Sequence[SourceHistory],
     newer: Sequence[SourceHistory],
-    region: Sequence[SourceHistory],
     low_watermark: TargetOffset,
 ) -> Place:
     """The smallest place over a source's lineages.
@@ -96,8 +96,8 @@ def place_of(
     Args:
         consumed: how far the source was consumed.
         lineages: the source's lineages at the destination, oldest first; none: it may have been there unseen.
-        newer: the lineages of newer incarnations of the region's topic at the destination.
-        region: all lineages of the region at the destination, oldest first.
+        older: the destination's lineages of incarnations of the region's topic that are known to be older.
+        newer: likewise newer. Of others it is not known on which side of the source they lie.
         low_watermark: the destination's log start.
     """
     best = _CONSUMED
@@ -107,12 +107,13 @@ def place_of(
         starts = [rows[0].target_start for later in following if (rows := later.history.rows)]
         if starts and min(starts) <= low_watermark:
             continue  # all that the lineage ever had lies below the log start
-        before_unlisted = 0 if newer else len(region)
-        older = region[: before_unlisted if item is None else region.index(item)]
+        before = [*older, *lineages[:index]] if item is not None or not newer else []
         found = _place_in(consumed, item, low_watermark)
+        if found.via is Via.CONSUMED and not following:
+            found = _behind(item)
         if found.via is Via.CONSUMED:
             continue
-        older_end = rows_end(older)
+        older_end = rows_end(before)
         if older_end > (TargetOffset(-1) if found.offset is None else found.offset):
             found = Place(older_end, Via.AFTER)
         place = TargetOffset(0) if found.offset is None else found.offset
@@ -122,6 +123,12 @@ def place_of(
         else:
             best = Place(place, found.via, found.row, matters)
     return best
+
+
+def _behind(item: SourceHistory | None) -> Place:
+    """The place in the lineage that followed one which has ended, where the index does not have it yet."""
+    newest = None if item is None else item.history.newest
+    return _CONSUMED if newest is None else Place(newest.target_end, Via.AFTER, newest)
 
 
 def _place_in(consumed: SourcePosition, item: SourceHistory | None, low_watermark: TargetOffset) -> Place:

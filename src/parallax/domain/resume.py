@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.incarnations import Incarnations
 from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.place import LogRange, Via, place_of, position_of, rows_end
 from parallax.domain.progress import (
@@ -148,15 +149,16 @@ def resume(
             [item for item in destination if item.source.region == region],
             destination_log,
         )
-        sources = _chronological(
+        incarnations = Incarnations(
             [item.source for item in question.destination],
             [item.source for item in question.origin],
             [source for source in moved if source.region == region],
         )
-        for index, source in enumerate(sources or [SourceId(region, TopicId(""))]):
-            newer = sources[index + 1 :]
-            if not _precedes_the_topic(question, source, newer):
-                _add_source(question, source, newer, moved.get(source, START))
+        for source in incarnations.sources:
+            _add_source(question, source, incarnations, moved.get(source, START))
+        if not incarnations.sources:
+            unknown = SourceId(region, TopicId(""))
+            _add_source(question, unknown, Incarnations([unknown]), START)
         answers += question.answers
         complete_to += question.complete_to
         notes |= question.notes
@@ -177,7 +179,7 @@ def resume(
     )
 
 
-def _precedes_the_topic(question: _Question, source: SourceId, newer: Sequence[SourceId]) -> bool:
+def _precedes_the_topic(question: _Question, source: SourceId, newer: Sequence[SourceHistory]) -> bool:
     """Whether a lineage stands for the time before the source had the topic, and the destination has copied it since.
 
     It holds no record, so it asks for no row: often only one of the two clusters saw that time.
@@ -187,38 +189,22 @@ def _precedes_the_topic(question: _Question, source: SourceId, newer: Sequence[S
     ]
     return (
         not source.topic_id
-        and any(item.source in newer for item in question.destination)
+        and bool(newer)
         and all(newest is None or newest.source_end == 0 for newest in known)
     )
 
 
-def _chronological(*orders: Sequence[SourceId]) -> list[SourceId]:
-    """All sources of a region, each once, older incarnations first as far as the given orders tell.
-
-    Where they don't, those that only a later order names count as older: that is the safe assumption.
-    """
-    result: list[SourceId] = []
-    for order in orders:
-        place = 0
-        for source in order:
-            if source in result:
-                place = result.index(source) + 1
-            else:
-                result.insert(place, source)
-                place += 1
-    return result
-
-
 def _add_source(
-    question: _Question, source: SourceId, newer: Sequence[SourceId], moved: SourcePosition
+    question: _Question, source: SourceId, incarnations: Incarnations, moved: SourcePosition
 ) -> None:
+    newer = [item for item in question.destination if incarnations.is_newer(item.source, source)]
+    older = [item for item in question.destination if incarnations.is_newer(source, item.source)]
+    if _precedes_the_topic(question, source, newer):
+        return
     at_origin = [item for item in question.origin if item.source == source]
     at_destination = [item for item in question.destination if item.source == source]
     consumed, proof = consumed_position(question.commit, at_origin, moved)
-    newer_lineages = [item for item in question.destination if item.source in newer]
-    place = place_of(
-        consumed, at_destination, newer_lineages, question.destination, question.log.low_watermark
-    )
+    place = place_of(consumed, at_destination, older, newer, question.log.low_watermark)
     if place.lineage_matters:
         question.notes.add(Outcome.LINEAGE_CHANGED)
     newest = at_destination[-1].history.newest if at_destination else None
@@ -226,7 +212,7 @@ def _add_source(
     if place.via is Via.LOG_START:
         question.notes.add(Outcome.EARLIEST_FALLBACK)
     pending = None
-    may_still_come = not newer_lineages and _may_still_come(consumed, at_destination)
+    may_still_come = not newer and _may_still_come(consumed, at_destination)
     if may_still_come and reached < consumed.source_next:
         pending = (reached, consumed.source_next)
         question.notes.add(Outcome.PENDING)
