@@ -30,8 +30,7 @@ class Mover:
     def fence_ahead(self, move: Move) -> None:
         """Fence a group that `move` will move: many groups' consumers then report at the same time.
 
-        `move` then goes on from there, without planning again: final offsets are asked for anew in any case. What is in
-        the way is met again, and told, by `move`.
+        `move` then goes on from there, without planning again. What is in the way is met again, and told, by `move`.
         """
         try:
             facts = self._facts(move)

@@ -4,7 +4,7 @@
 2. Fence: record that the group moves. FailoverConsumers stop and report, the syncjob leaves the group alone.
 3. Planned: wait until the origin has no member and its commits stand still, then until all that was consumed is at
    the target and indexed. If that takes too long the fence is lifted and nothing has changed.
-4. Ask for the final offsets, write them at the target, read them back.
+4. Ask for the final offsets (those of the plan do if nothing has changed), write them at the target, read them back.
 5. Record the target as primary.
 """
 
@@ -158,7 +158,8 @@ class Moving:
 
         Whether it has members at the target is said by the target itself when the offsets are written.
         """
-        facts = self._outside.facts(self._move, self._reported(), self._record.assigned, known=arrived)
+        reported = {} if arrived else self._reported()
+        facts = self._outside.facts(self._move, reported, self._record.assigned, known=arrived)
         alone = None if facts.members_at_target is None else 0
         plan = make_plan(replace(facts, members_at_target=alone))
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)

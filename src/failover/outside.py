@@ -205,11 +205,12 @@ class Outside:
             move: the move.
             reported: as in `offsets`.
             topics: what was assigned to members at the origin before they left.
-            known: the services' answers of a moment ago; they are asked if a topic is not among them.
+            known: the services' answers if they still hold; they are asked if a topic is not among them.
 
         Raises:
             UnavailableError: the services can't say where the group is primary.
         """
+        now_ms = self.now_ms()
         partitions = known
         assignment: Assignment | None = None
         problem = ""
@@ -233,7 +234,7 @@ class Outside:
             members_at_target=self.members(move.group, move.target),
             assigned=assigned,
             problem=problem,
-            now_ms=self.now_ms(),
+            now_ms=now_ms,
         )
 
     def fence(self, move: Move, reason: str, expected_number: int | None = None) -> int:

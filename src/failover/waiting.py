@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from failover.facts import Move, MoveFacts, PartitionFacts, origin_positions
 from failover.outside import Outside, Positions
 from failover.record import Commits
+from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TopicName
 from parallax.runtime.deadline import Deadline
 
@@ -153,13 +154,32 @@ class Waiting:
         seen = {
             item.topic_partition: item.next_offset for item in self._outside.groups.observed(group, origin)
         }
-        return planned.partitions if self._still_holds(planned, seen) else ()
+        # Where the service asked the cluster itself, and this command can't, it may know more by now.
+        observed = all(item.basis == "observed" for item in planned.partitions)
+        return planned.partitions if observed and self._still_holds(planned, seen) else ()
 
     def _still_holds(self, planned: MoveFacts, positions: Positions) -> bool:
-        """Whether asking again would give what the plan was made of: target and index only grow."""
+        """Whether asking again would give what the plan was made of: the index only grows."""
         young = 0 <= self._outside.now_ms() - planned.now_ms < _PLAN_HOLDS_MS
         final = bool(planned.partitions) and all(item.answer.final for item in planned.partitions)
-        return young and final and origin_positions(planned.partitions) == positions
+        unmoved = origin_positions(planned.partitions) == positions
+        return young and final and unmoved and self._target_has(planned.partitions)
+
+    def _target_has(self, partitions: Collection[PartitionFacts]) -> bool:
+        """Whether the places that the answers name are still there: retention goes on, a topic may be made anew."""
+        target = self._outside.writer(self._move.target)
+        try:
+            topics = target.topics()
+            logs = target.log_ranges([item.topic_partition for item in partitions])
+        except ClusterUnavailableError:
+            return False
+        return all(
+            (info := topics.get(item.topic_partition.topic)) is not None
+            and info.topic_id == item.answer.target_topic_id
+            and (log := logs.get(item.topic_partition)) is not None
+            and log.low_watermark <= item.answer.resume_offset <= log.high_watermark
+            for item in partitions
+        )
 
 
 def _under_way(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:

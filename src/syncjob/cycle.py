@@ -155,7 +155,7 @@ class Syncer:
     ) -> CycleReport:
         try:
             assignment, now_ms = assignment_of(decided), self._now_ms()
-            sight = sight_of(group, snapshots, assignment)
+            sight = sight_of(group, snapshots, assignment, self._config.topics.chosen)
             standing = self._standing.get(group, sight, now_ms)
             if standing is not None:
                 return CycleReport(standing)
@@ -190,11 +190,12 @@ class Syncer:
         }
         before = self._before.get((group, cluster), {})
         self._before[group, cluster] = found
+        reported_ahead = False
         if not self._dry_run:
             stored = self._store.observed(group, cluster) if found else ()
-            self._store.save_observed(
-                to_remember(group, cluster, found, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
-            )
+            told = to_remember(group, cluster, found, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
+            reported_ahead = len(told) < len(found)
+            self._store.save_observed(told)
         return Side(
             cluster,
             reachable=True,
@@ -203,6 +204,7 @@ class Syncer:
             published=published,
             has_members=group in snapshot.with_members,
             assigned=frozenset(filter(self._config.topics.chosen, snapshot.assigned.get(group, ()))),
+            reported_ahead=reported_ahead,
         )
 
     def _side_away(self, group: GroupName, cluster: ClusterName, side: Side) -> Side:
@@ -218,7 +220,8 @@ class Syncer:
             commit = GroupCommit(item.next_offset, item.leader_epoch, "")
             commits[item.topic_partition] = Seen(commit, commit)
         topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
-        return replace(side, topic_ids=topic_ids, commits=commits)
+        reported_ahead = any(item.counts_at(self._now_ms()) for item in observed)
+        return replace(side, topic_ids=topic_ids, commits=commits, reported_ahead=reported_ahead)
 
     def _note_moves(self, facts: GroupFacts) -> tuple[int, int]:
         moves, rewinds = find_moves(facts), find_rewinds(facts)

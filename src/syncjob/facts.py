@@ -49,6 +49,7 @@ class Side:
         topic_ids: the topics that exist there (of a cluster that is away: those of the commits last seen).
         has_members: whether the group has members there now.
         assigned: topics of which they have partitions, with commits or without.
+        reported_ahead: a member has just reported more than the group has committed.
     """
 
     cluster: ClusterName
@@ -58,6 +59,7 @@ class Side:
     published: Mapping[TopicPartition, PublishedOffset] = field(default_factory=dict)
     has_members: bool = False
     assigned: frozenset[TopicName] = frozenset()
+    reported_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

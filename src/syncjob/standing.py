@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
@@ -12,8 +12,10 @@ from syncjob.facts import Answer, Answers, GroupFacts
 from syncjob.plan import Decision
 from syncjob.watch import Snapshot
 
-HOLDS_MS = 10_000
-"""So long at most: reports of moves, retention at the target, and a source topic made anew, are seen by looking alone."""
+HOLDS_MS = 5_000
+"""So long at most: members' reports, retention and lost tails at the target, partitions that were added, and a source
+topic made anew, are seen by looking alone. While a cluster is away, the age of its last positions grows by as much: it
+stays well below `service.stale_after_ms` by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,20 @@ class Sight:
 
 
 def sight_of(
-    group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], assignment: Assignment | None
+    group: GroupName,
+    snapshots: Mapping[ClusterName, Snapshot | None],
+    assignment: Assignment | None,
+    chosen: Callable[[TopicName], bool],
 ) -> Sight:
-    """What a cycle has read of a group on the clusters that are not away."""
+    """What a cycle has read of a group on the clusters that are not away, of the topics that are chosen."""
     found = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
-    commits = {name: snapshot.commits.get(group, {}) for name, snapshot in found.items()}
-    assigned = {name: snapshot.assigned.get(group, frozenset()) for name, snapshot in found.items()}
+    commits = {
+        name: {item: commit for item, commit in snapshot.commits.get(group, {}).items() if chosen(item.topic)}
+        for name, snapshot in found.items()
+    }
+    assigned = {
+        name: frozenset(filter(chosen, snapshot.assigned.get(group, ()))) for name, snapshot in found.items()
+    }
     topics = {item.topic for there in commits.values() for item in there}.union(*assigned.values())
     return Sight(
         assignment,
@@ -65,9 +75,10 @@ class Standing:
     def get(self, group: GroupName, sight: Sight, now_ms: int) -> tuple[Decision, ...] | None:
         """The group's decisions, if they still hold."""
         kept = self._kept.get(group)
-        if kept is None or kept[0] != sight or not 0 <= now_ms - kept[2] < HOLDS_MS:
-            return None
-        return kept[1]
+        if kept is not None and kept[0] == sight and 0 <= now_ms - kept[2] < HOLDS_MS:
+            return kept[1]
+        self._kept.pop(group, None)  # what is seen now may pass, and the former sight come again
+        return None
 
     def keep(self, group: GroupName, sight: Sight, decisions: Sequence[Decision], now_ms: int) -> None:
         """Remember decisions that `hold`."""
@@ -87,9 +98,10 @@ def hold(facts: GroupFacts, answers: Answers, decisions: Sequence[Decision]) -> 
         answers: of every pair that was to be asked.
         decisions: of this cycle.
     """
-    steady = all(seen.steady for side in facts.sides.values() for seen in side.commits.values())
+    sides = facts.sides.values()
     return (
-        steady
+        all(seen.steady for side in sides for seen in side.commits.values())
+        and not any(side.reported_ahead for side in sides)
         and all(decision.commit is None for decision in decisions)
         and all(
             _is_final(answer, facts, pair[0]) for pair, found in answers.items() for answer in found.values()

@@ -193,6 +193,43 @@ class TestPlanned:
         assert bench.move("a", "b", drain_ms=60_000).ending is Ending.MOVED
         assert bench.client.calls.count("offsets") == 2
 
+    def test_the_age_of_a_plan_is_that_of_its_first_question(self, bench: Bench) -> None:
+        begin = bench.client._begin
+
+        def slowly(method: str) -> None:
+            begin(method)
+            if method == "get_primary" and bench.client.calls.count("get_primary") == 1:
+                bench.world.now_ms += 9_500
+
+        def leave(_turn: int) -> None:
+            bench.world.now_ms += 1_000
+
+        bench.client._begin = slowly  # type: ignore[method-assign] # a service that is slow once
+        bench.while_waiting = leave
+        assert bench.move("a", "b", drain_ms=60_000).ending is Ending.MOVED
+        assert bench.client.calls.count("offsets") == 2
+
+    def test_a_gap_that_opens_after_the_plan_is_seen(self, bench: Bench) -> None:
+        bench.while_waiting = lambda _turn: bench.world.trim("b", 8)
+
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.ABANDONED
+        assert "--accept-gaps" in result.problem
+        assert bench.commit("b") is None
+
+    def test_a_target_topic_made_anew_after_the_plan_is_asked_about(self, bench: Bench) -> None:
+        def make_anew(turn: int) -> None:
+            if turn == 1:
+                bench.world.create_topic("b", generation="2")
+                for source in ("b", "a"):
+                    bench.world.copy(source, "b", 10)
+                bench.world.watermarks()
+
+        bench.while_waiting = make_anew
+        assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
+        assert bench.client.calls.count("offsets") == 2
+
     def test_what_showed_that_all_has_arrived_is_what_is_written(self, bench: Bench) -> None:
         bench.writer("a").members[GROUP] = 1
 
@@ -497,6 +534,20 @@ class TestDisaster:
 
         assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
         assert bench.client.calls.count("offsets") == 1
+
+    def test_a_service_that_sees_the_origin_is_asked_again(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Only this command can't reach it: what consumers commit there meanwhile the store does not know."""
+        bench.world.groups.save_observed(list(_observed(bench)))
+        ask = bench.outside._ask
+        monkeypatch.setattr(
+            bench.outside, "_ask", lambda cluster, what: None if cluster == ON_A else ask(cluster, what)
+        )
+        bench.while_waiting = lambda _turn: bench.world.commit("a", 18)
+
+        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        assert bench.commit("b") == 8
 
     def test_many_groups_wait_for_a_dead_cluster_once(self, bench: Bench) -> None:
         writer = bench.writer("a")

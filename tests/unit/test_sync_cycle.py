@@ -34,7 +34,7 @@ from parallax.domain.ids import (
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Mode, Site, Stage, decide
-from parallax.ports import GroupCommit, ObservedCommit, TopicInfo
+from parallax.ports import REPORT_COUNTS_MS, GroupCommit, ObservedCommit, TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
@@ -135,6 +135,26 @@ def two_sources(world: World) -> None:
     world.copy("b", "b", 10)
     world.copy("a", "b", 10)
     world.watermarks()
+
+
+def report(it: Bench, next_offset: int) -> int:
+    """A member's word on what it has delivered; when it came, milliseconds since the Unix epoch."""
+    it.world.now_ms += 100
+    it.world.groups.save_observed(
+        [
+            ObservedCommit(
+                GROUP,
+                ClusterName("aggregate-a"),
+                P0,
+                TopicId("aggregate-a-1"),
+                TargetOffset(next_offset),
+                -1,
+                it.world.now_ms,
+                reported=True,
+            )
+        ]
+    )
+    return it.world.now_ms
 
 
 class TestPublishing:
@@ -605,6 +625,56 @@ class TestAsking:
         for _ in range(4):
             assert it.decision("b").reason is Reason.UNCHANGED
         assert len(it.asked) == asked + 1
+
+    def test_a_sight_that_comes_again_is_looked_at(self, bench: Callable[..., Bench]) -> None:
+        """What was seen in between counts: here more was remembered of the group than it has now."""
+        it = bench()
+        two_sources(it.world)
+        it.writer("b").members[GROUP] = 1  # nothing can be written there
+        it.world.commit("a", 10)
+        for _ in range(3):
+            it.cycle()
+        it.world.commit("a", 15)
+        it.cycle()
+        it.world.commit("a", 10)  # an operator sets it back
+        it.cycle()
+        (seen,) = it.world.groups.observed(GROUP, ClusterName("aggregate-a"))
+        assert seen.next_offset == 10
+
+    def test_a_report_that_no_commit_follows_counts_no_longer_than_it_should(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 10)
+        for _ in range(3):
+            it.cycle()
+        reported_at_ms = report(it, 15)
+        while it.world.groups.observed(GROUP, ClusterName("aggregate-a"))[0].next_offset == 15:
+            it.cycle()
+        assert it.world.now_ms - reported_at_ms <= REPORT_COUNTS_MS + 1_000
+
+    def test_reports_go_on_while_the_cluster_is_away(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 10)
+        it.cycle()
+        report(it, 12)
+        it.writer("a").away = True
+        for _ in range(3):
+            it.cycle()
+        report(it, 18)
+        assert it.decision("b").offset == 8
+
+    def test_topics_that_are_left_out_do_not_matter(self, bench: Callable[..., Bench]) -> None:
+        it = bench()
+        two_sources(it.world)
+        it.world.commit("a", 15)
+        left_out = TopicPartition(TopicName("__internal"), 0)
+        for offset in range(6):
+            it.writer("a").commits[GROUP][left_out] = GroupCommit(TargetOffset(offset), -1, "")
+            it.cycle()
+        assert len(it.asked) == 2
 
     def test_a_group_without_an_answer_is_asked_about_in_every_cycle(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
