@@ -210,8 +210,7 @@ class Outside:
         Raises:
             UnavailableError: the services can't say where the group is primary.
         """
-        now_ms = self.now_ms()
-        partitions = known
+        partitions, now_ms = known, self.now_ms()
         assignment: Assignment | None = None
         problem = ""
         assigned = self.assigned(move.group, move.origin).union(topics)
