@@ -25,7 +25,7 @@ from syncjob.moves import find_moves, find_rewinds
 from syncjob.plan import Decision, Reason, Rules, decide, needs_answers, writes
 from syncjob.publish import publish
 from syncjob.remember import to_remember
-from syncjob.standing import Standing, hold, sight_of
+from syncjob.standing import Sight, Standing, hold, sight_of
 from syncjob.watch import ClusterWatch, Snapshot
 
 _log = structlog.get_logger(__name__)
@@ -159,7 +159,7 @@ class Syncer:
             standing = self._standing.get(group, sight, now_ms)
             if standing is not None:
                 return CycleReport(standing)
-            facts = replace(self._facts(group, snapshots), assignment=assignment)
+            facts = self._facts(group, snapshots, sight)
             moves, rewinds = self._note_moves(facts)
             decisions, holds = self._serve(facts)
             if holds and not (moves or rewinds):
@@ -168,26 +168,24 @@ class Syncer:
         except ParallaxError as error:
             return CycleReport((), {group: f"[{error.code}] {error}"})
 
-    def _facts(self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None]) -> GroupFacts:
-        sides = {name: self._side(group, name, snapshot) for name, snapshot in snapshots.items()}
+    def _facts(
+        self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], sight: Sight
+    ) -> GroupFacts:
+        sides = {name: self._side(group, name, snapshot, sight) for name, snapshot in snapshots.items()}
         topics = {item.topic for side in sides.values() for item in side.commits}
         progress: dict[TopicPartition, Progress] = {}
         for topic in sorted(topics):
             for partition, stored in self._store.progress(group, topic).items():
                 progress[TopicPartition(topic, partition)] = stored
-        return GroupFacts(group, sides, progress)
+        return GroupFacts(group, sides, progress, sight.assignment)
 
-    def _side(self, group: GroupName, cluster: ClusterName, snapshot: Snapshot | None) -> Side:
+    def _side(self, group: GroupName, cluster: ClusterName, snapshot: Snapshot | None, sight: Sight) -> Side:
         published = {item.topic_partition: item for item in self._store.published(group, cluster)}
         if snapshot is None:
             return self._side_away(
                 group, cluster, Side(cluster, reachable=False, topic_ids={}, commits={}, published=published)
             )
-        found = {
-            item: commit
-            for item, commit in snapshot.commits.get(group, {}).items()
-            if self._config.topics.chosen(item.topic)
-        }
+        found = sight.commits[cluster]
         before = self._before.get((group, cluster), {})
         self._before[group, cluster] = found
         reported_ahead = False
@@ -202,8 +200,8 @@ class Syncer:
             topic_ids=snapshot.topic_ids,
             commits={item: Seen(commit, before.get(item)) for item, commit in found.items()},
             published=published,
-            has_members=group in snapshot.with_members,
-            assigned=frozenset(filter(self._config.topics.chosen, snapshot.assigned.get(group, ()))),
+            has_members=cluster in sight.with_members,
+            assigned=sight.assigned[cluster],
             reported_ahead=reported_ahead,
         )
 

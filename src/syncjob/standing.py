@@ -1,4 +1,4 @@
-"""Which groups stand still, so that they are looked at every ten seconds instead of in every cycle. Pure."""
+"""Which groups stand still, so that they are looked at every five seconds instead of in every cycle. Pure."""
 
 from __future__ import annotations
 

@@ -137,6 +137,16 @@ def two_sources(world: World) -> None:
     world.watermarks()
 
 
+def consuming(bench: Callable[..., Bench], next_offset: int, *, cycles: int = 0) -> Bench:
+    """Both sources are copied, the group consumes region a's cluster, and the syncjob has looked so often."""
+    it = bench()
+    two_sources(it.world)
+    it.world.commit("a", next_offset)
+    for _ in range(cycles):
+        it.cycle()
+    return it
+
+
 def report(it: Bench, next_offset: int) -> int:
     """A member's word on what it has delivered; when it came, milliseconds since the Unix epoch."""
     it.world.now_ms += 100
@@ -230,9 +240,7 @@ class TestPublishing:
     def test_unchanged_offsets_are_written_again_only_when_they_might_expire(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         assert it.decision("b").reason is Reason.PUBLISHED
         for _ in range(3):
             assert it.decision("b").reason is Reason.UNCHANGED
@@ -292,10 +300,7 @@ class TestReports:
         it.world.groups.save_observed([seen])
 
     def test_a_report_outlives_the_older_commit(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 10)
-        it.cycle()
+        it = consuming(bench, 10, cycles=1)
         self.report(it, 15)
         it.world.commit("a", 12)
         it.cycle()
@@ -305,10 +310,7 @@ class TestReports:
         assert self.remembered(it) == 16
 
     def test_a_dead_cluster_is_left_where_the_report_says(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 10)
-        it.cycle()
+        it = consuming(bench, 10, cycles=1)
         self.report(it, 15)
         it.world.commit("a", 12)
         it.cycle()
@@ -320,28 +322,21 @@ class TestReports:
         assert answer.origin.next_offset == 15
 
     def test_a_member_that_went_silent_counts_no_more(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 10)
+        it = consuming(bench, 10)
         self.report(it, 15)
         it.world.now_ms += 10_000
         it.cycle()
         assert self.remembered(it) == 10
 
     def test_a_rewind_counts_at_once(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 10)
-        it.cycle()
+        it = consuming(bench, 10, cycles=1)
         self.report(it, 15)
         it.world.commit("a", 4)
         it.cycle()
         assert self.remembered(it) == 4
 
     def test_a_report_about_a_deleted_topic_counts_no_more(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 10)
+        it = consuming(bench, 10)
         self.report(it, 15, "aggregate-a-0")
         it.cycle()
         assert self.remembered(it) == 10
@@ -349,9 +344,7 @@ class TestReports:
     def test_a_report_that_came_while_commits_were_read_is_newer_than_they(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 10)
+        it = consuming(bench, 10)
         read = it.writer("a").committed
 
         def and_a_member_reports(group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
@@ -370,9 +363,7 @@ class TestDirection:
     def test_an_old_commit_of_the_groups_own_is_replaced_after_two_equal_reads(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         it.world.commit("b", 3)  # b0..2, all consumed on a too
         assert it.decision("b").reason is Reason.WAITING
         assert it.commit("b").next_offset == 3  # type: ignore[union-attr]
@@ -403,9 +394,7 @@ class TestDirection:
         assert it.writer("a").written == it.writer("b").written == []
 
     def test_without_the_vectors_nothing_is_decided(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 5)
+        it = consuming(bench, 5)
         it.world.commit("b", 3)
 
         def fail(*_: object) -> Mapping[TopicPartition, Answer]:
@@ -418,19 +407,14 @@ class TestDirection:
 
 class TestSomebodyAtTheTarget:
     def test_a_group_with_members_there_is_left_alone(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 5)
-        it.cycle()
+        it = consuming(bench, 5, cycles=1)
         it.writer("b").members[GROUP] = 1
         it.world.commit("a", 15)
         assert it.decision("b").reason is Reason.ACTIVE_AT_TARGET
         assert it.commit("b").next_offset == 0  # type: ignore[union-attr]
 
     def test_members_that_join_at_the_last_moment_are_left_alone(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         original = it.syncer._ask
 
         def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
@@ -443,9 +427,7 @@ class TestSomebodyAtTheTarget:
         assert it.world.groups.published(GROUP, ClusterName("aggregate-b")) == []
 
     def test_a_commit_that_moves_between_two_reads_is_left_alone(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         it.world.commit("b", 1)
         it.cycle()
         it.world.commit("b", 2)
@@ -455,9 +437,7 @@ class TestSomebodyAtTheTarget:
     def test_a_commit_between_the_decision_and_the_write_is_left_alone(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         original = it.syncer._ask
 
         def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
@@ -511,10 +491,7 @@ class TestMoves:
         assert it.cycle().moves == 0
 
     def test_it_may_move_back_and_forth(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         it.world.commit("b", 8)
         it.cycle()
         it.cycle()
@@ -529,10 +506,7 @@ class TestMoves:
     def test_a_commit_exactly_at_the_published_offset_is_still_ours(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         it.world.commit("b", 5)  # a consumer that has read nothing commits without metadata
         it.cycle()
         report = it.cycle()
@@ -542,9 +516,7 @@ class TestMoves:
     def test_a_crash_before_the_store_was_written_leaves_the_offset_ours(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
 
         def fail(*_: object) -> None:
             raise StoreUnavailableError("away")
@@ -600,9 +572,7 @@ class TestAsking:
     def test_a_group_that_stands_still_is_looked_at_now_and_then(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         assert it.decision("b").reason is Reason.PUBLISHED
         assert it.decision("b").reason is Reason.UNCHANGED  # the offset that was published is new here
         with monkeypatch.context() as patched:
@@ -615,11 +585,7 @@ class TestAsking:
         assert len(it.asked) == 3
 
     def test_a_dead_cluster_does_not_make_standing_groups_dearer(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        for _ in range(3):
-            it.cycle()
+        it = consuming(bench, 15, cycles=3)
         it.writer("a").away = True
         asked = len(it.asked)
         for _ in range(4):
@@ -644,21 +610,14 @@ class TestAsking:
     def test_a_report_that_no_commit_follows_counts_no_longer_than_it_should(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 10)
-        for _ in range(3):
-            it.cycle()
+        it = consuming(bench, 10, cycles=3)
         reported_at_ms = report(it, 15)
         while it.world.groups.observed(GROUP, ClusterName("aggregate-a"))[0].next_offset == 15:
             it.cycle()
         assert it.world.now_ms - reported_at_ms <= REPORT_COUNTS_MS + 1_000
 
     def test_reports_go_on_while_the_cluster_is_away(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 10)
-        it.cycle()
+        it = consuming(bench, 10, cycles=1)
         report(it, 12)
         it.writer("a").away = True
         for _ in range(3):
@@ -667,9 +626,7 @@ class TestAsking:
         assert it.decision("b").offset == 8
 
     def test_topics_that_are_left_out_do_not_matter(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         left_out = TopicPartition(TopicName("__internal"), 0)
         for offset in range(6):
             it.writer("a").commits[GROUP][left_out] = GroupCommit(TargetOffset(offset), -1, "")
@@ -679,10 +636,7 @@ class TestAsking:
     def test_a_group_without_an_answer_is_asked_about_in_every_cycle(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
 
         def silent(*_: object) -> Mapping[TopicPartition, Answer]:
             it.asked.append((ClusterName("aggregate-a"), ClusterName("aggregate-b")))
@@ -694,20 +648,13 @@ class TestAsking:
             assert len(it.asked) == asked
 
     def test_a_group_that_somebody_joins_is_looked_at_at_once(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        for _ in range(3):
-            it.cycle()
+        it = consuming(bench, 15, cycles=3)
         it.writer("b").members[GROUP] = 1
         assert it.decision("b").reason is Reason.ACTIVE_AT_TARGET
         assert len(it.asked) == 3
 
     def test_a_group_that_goes_on_is_asked_about_at_once(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         it.world.commit("a", 20)
         decision = it.decision("b")
         assert (decision.reason, decision.offset) == (Reason.PUBLISHED, 20)
@@ -734,9 +681,7 @@ class TestAsking:
     def test_an_answer_about_a_commit_that_the_cycle_did_not_see_does_not_outlive_it(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         real = it.syncer._ask
 
         def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
@@ -754,10 +699,7 @@ class TestAsking:
     def test_a_topic_made_anew_at_the_target_is_asked_about_at_once(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         it.writer("b").infos[TOPIC] = replace(it.writer("b").infos[TOPIC], topic_id=TopicId("another"))
         it.cycle()
         assert it.asked.count((ClusterName("aggregate-a"), ClusterName("aggregate-b"))) == 2
@@ -802,10 +744,7 @@ class TestFaults:
     def test_the_group_goes_on_elsewhere_and_the_dead_cluster_returns(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         it.writer("a").away = True
         it.world.commit("b", 8)
         assert it.cycle().moves == 1
@@ -822,9 +761,7 @@ class TestFaults:
     def test_one_group_that_can_not_be_served_does_not_stop_the_others(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         broken = GroupName("a-broken-one")
         it.writer("a").commits[broken] = {P0: GroupCommit(TargetOffset(3), -1, "")}
         published = it.world.groups.published
@@ -842,10 +779,7 @@ class TestFaults:
     def test_a_fallback_to_the_log_start_does_not_replace_a_better_offset(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         it.world.index._rows.clear()  # the index was lost
         it.world.now_ms += HOLDS_MS
         decision = it.decision("b")
@@ -861,10 +795,7 @@ class TestFaults:
         assert it.writer("b").written == []
 
     def test_a_recreated_target_topic_gets_new_offsets(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         del it.writer("b").commits[GROUP]  # Kafka deletes offsets with the topic
         it.world.create_topic("b", generation="2")
         it.world.copy("a", "b", 10)
@@ -912,10 +843,7 @@ class TestPrimaries:
         assert it.commit("a").next_offset == 7  # type: ignore[union-attr]
 
     def test_a_move_is_followed_at_once_and_its_way_back_is_exact(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         move(it, "a", "b")
         decide_primary(it.world, Change(GROUP, RegionName("b")))
         it.cycle()
@@ -927,10 +855,7 @@ class TestPrimaries:
     def test_a_stale_client_at_the_former_primary_is_never_taken_for_the_truth(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         move(it, "a", "b")
         decide_primary(it.world, Change(GROUP, RegionName("b")))
         it.cycle()
@@ -942,10 +867,7 @@ class TestPrimaries:
         assert it.world.groups.progress(GROUP, TOPIC)[0].cluster == "aggregate-b"
 
     def test_a_primary_that_has_not_begun_publishes_nothing(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         decide_primary(it.world, Change(GROUP, RegionName("b")))
         it.asked.clear()
         assert it.decision("a").reason is Reason.UNBEGUN
@@ -953,10 +875,7 @@ class TestPrimaries:
         assert it.commit("a").next_offset == 15  # type: ignore[union-attr]
 
     def test_a_group_that_goes_on_elsewhere_is_told_to_somebody(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
-        it.cycle()
+        it = consuming(bench, 15, cycles=1)
         decide_primary(it.world, Change(GROUP, RegionName("b")))
         it.writer("a").members[GROUP] = 1
         report = it.cycle()
@@ -973,9 +892,7 @@ class TestPrimaries:
     def test_a_group_whose_decisions_cant_be_read_fails_alone(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         it.writer("a").commits[OTHER] = dict(it.writer("a").commits[GROUP])
         monkeypatch.setattr(
             it.world.primaries,
@@ -987,9 +904,7 @@ class TestPrimaries:
         assert only(report, "b", group=OTHER).reason is Reason.PUBLISHED
 
     def test_a_primary_without_any_commit_is_still_given_offsets(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         decide_primary(it.world, Change(GROUP, RegionName("b")))
         assert it.decision("b").reason is Reason.PUBLISHED
         assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
@@ -1015,9 +930,7 @@ class TestPrimaries:
     def test_groups_that_nobody_publishes_for(
         self, bench: Callable[..., Bench], changes: list[Change], reason: Reason, outcome: Outcome
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         for change in changes:
             decide_primary(it.world, change)
         decision = it.decision("b")
@@ -1028,9 +941,7 @@ class TestPrimaries:
     def test_decisions_made_apart_stop_publishing_until_one_knows_both(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         decide_primary(it.world, Change(GROUP, RegionName("a"), disaster=True))
         other = World()
         decide_primary(other, Change(GROUP, RegionName("b"), disaster=True), "b")
@@ -1043,9 +954,7 @@ class TestPrimaries:
         assert it.decision("b").reason is Reason.PUBLISHED
 
     def test_a_decision_during_the_cycle_stops_its_writes(self, bench: Callable[..., Bench]) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         read = it.world.groups.groups
 
         def decide_meanwhile(group: GroupName, cluster: ClusterName) -> Any:
@@ -1063,9 +972,7 @@ class TestPrimaries:
     def test_decisions_that_contradict_each_other_stop_their_own_group_alone(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = bench()
-        two_sources(it.world)
-        it.world.commit("a", 15)
+        it = consuming(bench, 15)
         broken = GroupName("a-broken-one")
         it.writer("a").commits[broken] = {P0: GroupCommit(TargetOffset(3), -1, "")}
         site = Site(frozenset({RegionName("a")}), frozenset(it.world.clusters), RegionName("a"))
