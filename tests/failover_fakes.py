@@ -63,6 +63,8 @@ class FakeConsumer:
         self.commits_in_vain = 0
         self.closed = False
         self.gave_up_place = False
+        self.fatal: KafkaError | None = None
+        self._fatal_told = False
         self._callbacks: dict[str, Rebalance] = {}
         self._rebalances: list[tuple[str, list[Key]]] = []
         self._turn = 0
@@ -77,6 +79,11 @@ class FakeConsumer:
     def rebalance(self, kind: str, keys: Iterable[Key]) -> None:
         """What the group coordinator does at the next poll."""
         self._rebalances.append((kind, list(keys)))
+
+    def fail_for_good(self) -> None:
+        """What librdkafka does once it was told that another consumer has this one's instance id."""
+        self.fatal = KafkaError(KafkaError._FATAL, "Static consumer fenced by other consumer")
+        self.rebalance("lost", list(self.positions))
 
     def unsubscribe(self) -> None:
         self.gave_up_place = True
@@ -99,6 +106,9 @@ class FakeConsumer:
             self._callbacks[kind](self, places)
             if kind != "assign":
                 self.incremental_unassign(places)  # as confluent-kafka does where the callback did not
+        if self.fatal is not None:
+            told, self._fatal_told = self._fatal_told, True
+            return [] if told else [Message(topic="", partition=-1, offset=-1001, error=self.fatal)]
         found: list[Message] = []
         idle = 0
         keys = sorted(self.positions)

@@ -29,7 +29,7 @@ from offsetsvc.consumer.errors import (
 from offsetsvc.consumer.events import EventKind, FailoverEvent, PartitionStart
 from offsetsvc.consumer.ports import ConsumerFactory, InnerConsumer, OffsetService, Rebalance
 from offsetsvc.consumer.settings import MoveFrom, OnNoOffset, OnServiceAway, Policies, read_settings
-from offsetsvc.consumer.site import Subscription
+from offsetsvc.consumer.subscription import Subscription
 from offsetsvc.primary_convert import primary_from_pb
 from parallax.domain.primary import Assignment
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.failover_fakes import FakeCluster, FakeService, Record, record_of
 from tests.support import Stack, poll_until, unique_name
@@ -126,9 +126,12 @@ def once_each(world: RealWorld, wanted: Sequence[Record]) -> None:
 def test_failover_from_a_killed_cluster_and_back(world: RealWorld) -> None:
     group = unique_name("group")
     world.write("a", 0, [*of("a", 200), *of("b", 40), *of("a", 200, 300)])
-    world.write("a", 1, [*of("c", 100), *of("d", 100)])
     consumer = world.start("a", group)
-    world.poll_until(consumer, 300)
+    world.poll_until(
+        consumer, 300
+    )  # beyond what the far route has copied, whichever partition is fetched first
+    world.write("a", 1, [*of("c", 100), *of("d", 100)])
+    world.poll_until(consumer, 400)
     world.write("b", 0, [*of("b", 50), *of("a", 150)])  # the far route is behind
     world.write("b", 1, [*of("d", 100), *of("c", 100)])
 
@@ -246,3 +249,39 @@ def test_commits_are_plain_offsets_to_other_consumers(world: RealWorld) -> None:
     (position,) = plain.committed([TopicPartition(world.topic, 0)], timeout=WITHIN_S)
     plain.close()
     assert position.offset == 10
+
+
+def test_a_place_that_the_coordinator_gave_to_another_is_taken_back(world: RealWorld) -> None:
+    group = unique_name("group")
+    config = {"group.id": group, "heartbeat.interval.ms": 200}
+    world.write("a", 0, of("a", 100))
+    consumer = world.start("a", group, **{"heartbeat.interval.ms": 200})
+    world.poll_until(consumer, 100)
+    poll_until(
+        lambda: (
+            world.poll(consumer) is None and consumer.committed(consumer.assignment(), 10)[0].offset == 100
+        ),
+        WITHIN_S,
+        "all is committed",
+    )
+    admin = AdminClient({"bootstrap.servers": world.bootstrap("a")})
+    (member,) = admin.describe_consumer_groups([group])[group].result(WITHIN_S).members
+    other = Consumer(
+        {**config, "bootstrap.servers": world.bootstrap("a"), "group.instance.id": member.group_instance_id}
+    )
+    other.subscribe([world.topic])
+
+    def given_back() -> bool:
+        """Whether the other one, too, was told that its place is another's."""
+        world.poll(consumer)
+        message = other.poll(0.05)
+        error = None if message is None else message.error()
+        return error is not None and error.code() == KafkaError._FATAL
+
+    poll_until(given_back, WITHIN_S, "the place is taken back")
+    world.write("a", 0, of("a", 100, 200))
+    world.poll_until(consumer, 200)  # an error that reached the application would be in the way
+    world.poll_nothing(consumer)
+    once_each(world, of("a", 200))
+    other.close()
+    consumer.close()

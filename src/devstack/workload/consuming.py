@@ -131,7 +131,7 @@ class ConsumeLoop:
         records = []
         for message in messages:
             if (error := message.error()) is not None:
-                if error.fatal():
+                if error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's own code: error.fatal() is false here
                     raise ConsumeError(f"{self._cluster}: {error}")
                 if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - confluent-kafka's public name for it
                     _note(f"{self._cluster}: {error}")

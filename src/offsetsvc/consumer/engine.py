@@ -20,12 +20,14 @@ from offsetsvc.consumer.follow import Follower, Wish
 from offsetsvc.consumer.inner import InnerConsumers
 from offsetsvc.consumer.leaving import Leaving
 from offsetsvc.consumer.move import Asker, MoveAnswer, MoveRequest, Position, Wanted
+from offsetsvc.consumer.own_place import OwnPlace
 from offsetsvc.consumer.ports import ConsumerFactory, Key, OffsetService
 from offsetsvc.consumer.positions import moving_positions, report_of
 from offsetsvc.consumer.report import Reporter
 from offsetsvc.consumer.service_state import ServiceState
 from offsetsvc.consumer.settings import Policies, Settings
-from offsetsvc.consumer.site import Site, Subscription, Tools
+from offsetsvc.consumer.site import Site, Tools
+from offsetsvc.consumer.subscription import Subscription
 from offsetsvc.pb import primaries_pb2
 from parallax.domain.errors import ParallaxError
 from parallax.runtime.deadline import Deadline
@@ -81,6 +83,7 @@ class Engine:
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
         self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
         self._leaving = Leaving()
+        self._own_place = OwnPlace(own=settings.own_instance, handles=self._inner, leaving=self._leaving)
         self._service_state = ServiceState(policies, self._reporter, self._events)
         self._asking = Asking(self._asker, policies, self._reporter, self._events, self._service_state)
         self._follower = Follower(service, settings.group) if follow_primary else None
@@ -160,7 +163,7 @@ class Engine:
             elif self._fenced is not None or self._first_word is not None:
                 self._closed.wait(min(slice_s, _TEND_EVERY_S))
             else:
-                messages = step(self.site.delivery, slice_s)
+                messages = self._own_place.sift(self.site.inner, step(self.site.delivery, slice_s))
                 if messages:
                     self.site.noted(messages)
                     self.provenance.note(messages, self.site.generation)
@@ -225,7 +228,8 @@ class Engine:
             self._finish_move()
             if self._fenced is not None or self._first_word is not None:
                 return
-            self.site.learn()
+            self._own_place.take_again(self.site)
+            self.site.tend()
             if self._asking.request is None:
                 self._service_state.mind(self.site)
                 self.site.committer.tick()

@@ -60,10 +60,12 @@ class Leaving:
 
         def close() -> None:
             try:
-                self._await_coordinator(inner, region, topics)
-                if give_up_place and topics:
-                    _leave_group(inner)
-                inner.close()
+                try:
+                    self._await_coordinator(inner, region, topics)
+                    if give_up_place and topics:
+                        _leave_group(inner)
+                finally:
+                    inner.close()
             except (KafkaException, RuntimeError) as error:
                 _log.warning("leaving_failed", region=region, error=str(error))
 

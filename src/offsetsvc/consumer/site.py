@@ -17,24 +17,14 @@ from offsetsvc.consumer.ports import InnerConsumer, Key, OffsetService, Rebalanc
 from offsetsvc.consumer.report import Reporter
 from offsetsvc.consumer.settings import Settings
 from offsetsvc.consumer.start import Skipping, Start
+from offsetsvc.consumer.subscription import Subscription
 from offsetsvc.consumer.watch import SkipWatcher
+from parallax.domain.errors import ParallaxError
 
 _SKIPPED_EVERY_S = 1.0
 
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """What the application subscribed to, with its callbacks."""
-
-    topics: tuple[str, ...]
-    on_assign: Rebalance | None = None
-    on_revoke: Rebalance | None = None
-    on_lost: Rebalance | None = None
-
-    @property
-    def plain_topics(self) -> tuple[str, ...]:
-        """The topics by name; empty when one of them is a pattern."""
-        return () if any(topic.startswith("^") for topic in self.topics) else self.topics
+START_AGAIN_S = 0.5
+"""Between two attempts to find out where a partition begins, each of which tells the application if it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +66,8 @@ class Site:
         self._tools = tools
         self._subscription: Subscription | None = None
         self._override: list[TopicPartition] | None = None
+        self._unstarted: list[TopicPartition] = []
+        self._start_at_s = 0.0
         self._move = move
         self._arrived = move is None
         self._resumed = move is None
@@ -131,6 +123,19 @@ class Site:
             on_lost=lambda _inner, partitions: self._on_revoke(partitions, lost=True),
         )
 
+    def join_again(self, inner: InnerConsumer) -> None:
+        """Join the group with another handle, as a member that has lost its partitions does."""
+        partitions = [TopicPartition(*key) for key in self.delivery.partitions]
+        if partitions:
+            self._call_revoked(partitions, lost=True)
+        self._forget(list(self.delivery.partitions))
+        self._unstarted = []
+        self.delivery.inner = inner
+        if self._subscription is not None:
+            self.join(self._subscription)
+        else:
+            self.assign(partitions)
+
     def assign(self, partitions: Sequence[TopicPartition], *, incremental: bool = False) -> None:
         """Read partitions that the application chose, from their offsets or from where they begin."""
         if self._override is not None:  # the application's on_assign calls this
@@ -168,10 +173,20 @@ class Site:
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
         if self._left:
             return
+        try:
+            self._start(partitions)
+        except ParallaxError:
+            # Without an assignment of ours librdkafka begins by itself: at commits, and without their skip ranges.
+            self._unstarted, self._start_at_s = list(partitions), time.monotonic() + START_AGAIN_S
+            self.delivery.assign({}, incremental=self._tools.settings.cooperative)
+            raise
+
+    def _start(self, partitions: Sequence[TopicPartition]) -> None:
         starts = self._tools.chooser.choose(self.delivery, partitions)
         callback = self._subscription.on_assign if self._subscription is not None else None
         if callback is not None:
             starts = self._as_application_wants(callback, starts)
+        self._unstarted = []
         self._begin(starts, incremental=self._tools.settings.cooperative)
 
     def _as_application_wants(self, callback: Rebalance, starts: Mapping[Key, Start]) -> dict[Key, Start]:
@@ -252,12 +267,24 @@ class Site:
         gone = list(keys)
         for key in gone:
             self._watcher.stop(key)
+        self._unstarted = [item for item in self._unstarted if key_of(item) not in gone]
         self.delivery.unassign(gone)
 
     # --- one step of the polling thread -------------------------------------------------------------------
 
-    def learn(self) -> None:
-        """Take skip ranges that have become known."""
+    def tend(self) -> None:
+        """Take skip ranges that have become known, and begin with partitions that had no start when assigned.
+
+        Raises:
+            ParallaxError: they still have none.
+        """
+        self._learn()
+        if self._unstarted and time.monotonic() >= self._start_at_s:
+            # Not at each poll: an error leaves the poll before it has heard that the partitions are gone.
+            self._start_at_s = time.monotonic() + START_AGAIN_S
+            self._start(self._unstarted)
+
+    def _learn(self) -> None:
         for item in self._watcher.take():
             self.delivery.learn(item.key, item.skip_ranges, item.known_to)
             state = self.delivery.partitions.get(item.key)

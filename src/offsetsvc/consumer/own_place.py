@@ -1,0 +1,77 @@
+"""A consumer's place in its group, under an instance id of its own making, taken again after librdkafka gave it up.
+
+librdkafka gives a static member up for good when the coordinator once says that another consumer has its
+``group.instance.id``. Of an id that was made up here there is no other consumer: it was its own answer to an
+outage. It forgets its member id when the session has timed out, commits that waited for the coordinator are sent
+without one, and the coordinator takes them for those of a stranger (librdkafka's issue 3437). Nothing is fetched
+from then on, however well the cluster is; so the place is taken again with a new handle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+from confluent_kafka import KafkaError, Message
+
+from offsetsvc.consumer.inner import InnerConsumers
+from offsetsvc.consumer.leaving import Leaving
+from offsetsvc.consumer.ports import InnerConsumer
+from offsetsvc.consumer.site import Site
+
+_log = structlog.get_logger("parallax.failover_consumer")
+
+REST_S = 30.0
+"""Between two fatal errors that are healed here. One that comes sooner has another cause: the application's to see."""
+
+
+class OwnPlace:
+    """Keeps back the fatal errors that a new handle heals.
+
+    Args:
+        own: the instance id was made up here; with the application's own, somebody else may well have it.
+        handles: makes the new handle.
+        leaving: closes the old one.
+    """
+
+    def __init__(
+        self,
+        *,
+        own: bool,
+        handles: InnerConsumers,
+        leaving: Leaving,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._own = own
+        self._handles = handles
+        self._leaving = leaving
+        self._clock = clock
+        self._given_up: InnerConsumer | None = None
+        self._healed_at_s: float | None = None
+
+    def sift(self, inner: InnerConsumer, messages: Sequence[Message]) -> list[Message]:
+        """The messages without a fatal error that `take_again` is to heal."""
+        kept = []
+        for message in messages:
+            if self._heals(message.error()):
+                self._given_up = inner
+                _log.warning("place_given_up", error=str(message.error()))
+            else:
+                kept.append(message)
+        return kept
+
+    def take_again(self, site: Site) -> None:
+        """Join again if the site's handle was given up."""
+        given_up, self._given_up = self._given_up, None
+        if given_up is None or given_up is not site.inner:
+            return
+        self._healed_at_s = self._clock()
+        # It has left the group already; its place is what the new one takes.
+        self._leaving.leave(given_up, site.region, (), give_up_place=False)
+        site.join_again(self._handles.make(site.region, site.generation))
+
+    def _heals(self, error: KafkaError | None) -> bool:
+        if not self._own or error is None or error.code() != KafkaError._FATAL:  # noqa: SLF001 - librdkafka's own code
+            return False
+        return self._healed_at_s is None or self._clock() - self._healed_at_s >= REST_S
