@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import structlog
 
+from failover import decisions
 from failover.facts import Move, MoveFacts
 from failover.moving import Moving
 from failover.outside import Outside
@@ -33,12 +34,13 @@ class Mover:
         `move` then goes on from there, without planning again. What is in the way is met again, and told, by `move`.
         """
         try:
-            facts = self._facts(move)
+            newest = self._newest(move)
+            facts = self._facts(move, newest)
             plan = make_plan(facts)
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if not plan.arrived and not plan.publisher_only and not refusals:
                 self._outside.go_on()
-                moving = self._moving(facts, plan.fencing_number)
+                moving = self._moving(facts, newest, plan.fencing_number)
                 moving.fence()
                 self._ahead[move.group] = (plan, moving)
         except StoppedError:
@@ -71,15 +73,16 @@ class Mover:
             plan, moving = self._ahead.pop(move.group, (None, None))
             if plan is None or moving is None or moving.record.move != move:
                 tell("planning")
-                facts, moving = self._facts(move), None
+                newest = self._newest(move)
+                facts, moving = self._facts(move, newest), None
                 plan = make_plan(facts)
-                ended = self._without_moving(plan)
+                ended = self._without_moving(plan, newest)
                 if ended is not None:
                     return ended
                 self._outside.go_on()
             Waiting(self._outside, move, tell).for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
             if moving is None:
-                moving = self._moving(facts, plan.fencing_number)
+                moving = self._moving(facts, newest, plan.fencing_number)
             return moving.run(tell)
         except StoppedError:
             return self._untouched(move, plan, "the command was stopped")
@@ -94,11 +97,11 @@ class Mover:
                 problem += moving.record.standing
             return Result(move, Ending.INTERRUPTED, plan, problem=problem)
 
-    def _without_moving(self, plan: MovePlan) -> Result | None:
+    def _without_moving(self, plan: MovePlan, newest: MoveRecord | None) -> Result | None:
         """The ending of a plan by which no consumer has to move; None: it has to."""
         move = plan.move
         if plan.arrived:
-            return self._arrived(plan)
+            return self._arrived(plan, newest)
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
         if refusals:
             return self._untouched(move, plan, "; ".join(refusals))
@@ -109,7 +112,7 @@ class Mover:
     def _untouched(self, move: Move, plan: MovePlan | None, problem: str) -> Result:
         """This command has not begun; an earlier one may have."""
         try:
-            begun = self._interrupted(move)
+            begun = _interrupted(move, self._newest(move))
         except UnavailableError as error:
             unknown = f"{problem}; whether the group is fenced already is not known ([{error.code}] {error})"
             return Result(move, Ending.INTERRUPTED, plan, problem=unknown)
@@ -117,45 +120,48 @@ class Mover:
             return Result(move, Ending.REFUSED, plan, problem=problem)
         return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
-    def _moving(self, facts: MoveFacts, fencing_number: int) -> Moving:
-        return Moving(self._outside, self._limits, self._open_record(facts), facts, fencing_number)
+    def _moving(self, facts: MoveFacts, newest: MoveRecord | None, fencing_number: int) -> Moving:
+        record = self._open_record(facts, newest)
+        return Moving(self._outside, self._limits, record, facts, fencing_number)
 
     def _publish_from(self, move: Move, fencing_number: int) -> int:
         """An active/active group consumes everywhere already: only who publishes its results changes."""
-        region = self._outside.publisher(move.group)
-        record = self._outside.begin(move, Snapshot({}, {}, fencing_number, region))
-        number = self._outside.publish_from(move, f"failover {record.operation_id}", fencing_number)
+        region = decisions.publisher(self._outside, move.group)
+        record = self._outside.begin(move, Snapshot({}, {}, fencing_number, region), self._newest(move))
+        reason = f"failover {record.operation_id}"
+        number = decisions.publish_from(self._outside, move, reason, fencing_number)
         self._outside.keep(replace(record, step=Step.DONE, fencing_number=number))
         return number
 
-    def _facts(self, move: Move) -> MoveFacts:
+    def _facts(self, move: Move, newest: MoveRecord | None) -> MoveFacts:
         """The members' topics are those of the beginning too: an interrupted move has made its members leave."""
-        begun = self._interrupted(move)
+        begun = _interrupted(move, newest)
         return self._outside.facts(move, topics=frozenset() if begun is None else begun.assigned)
-
-    def _interrupted(self, move: Move) -> MoveRecord | None:
-        if (newest := self._newest(move)) is None or newest.ended:
-            return None
-        same = (newest.move.origin, newest.move.target) == (move.origin, move.target)
-        return newest if same else None
 
     def _newest(self, move: Move) -> MoveRecord | None:
         return next(iter(self._outside.records(move.group)), None)
 
-    def _open_record(self, facts: MoveFacts) -> MoveRecord:
+    def _open_record(self, facts: MoveFacts, newest: MoveRecord | None) -> MoveRecord:
         """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
-        move, begun = facts.move, self._interrupted(facts.move)
+        move, begun = facts.move, _interrupted(facts.move, newest)
         if begun is not None:
             return self._outside.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
         snapshot = self._outside.snapshot(move, facts.assignment)
-        return self._outside.begin(move, snapshot, facts.assigned)
+        return self._outside.begin(move, snapshot, newest, facts.assigned)
 
-    def _arrived(self, plan: MovePlan) -> Result:
+    def _arrived(self, plan: MovePlan, newest: MoveRecord | None) -> Result:
         """There already, unless the journal knows a later decision than the services, whose store was away."""
         move, number = plan.move, plan.fencing_number
-        newest = self._newest(move)
         if newest is not None and newest.fencing_number > number:
             return Result(move, Ending.REFUSED, plan, problem=outdated(move, number, newest.fencing_number))
         if newest is not None and newest.step is Step.WRITTEN and newest.move.target == move.target:
             self._outside.keep(replace(newest, step=Step.DONE, fencing_number=number))
         return Result(move, Ending.ALREADY_THERE, plan, number)
+
+
+def _interrupted(move: Move, newest: MoveRecord | None) -> MoveRecord | None:
+    """The group's newest operation, if it is this move and has not ended."""
+    if newest is None or newest.ended:
+        return None
+    same = (newest.move.origin, newest.move.target) == (move.origin, move.target)
+    return newest if same else None

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import structlog
 
+from failover import decisions
 from failover.facts import Kind, MoveFacts, PartitionFacts, origin_positions
 from failover.outside import Outside, Positions
 from failover.plan import MovePlan, make_plan
@@ -23,6 +24,7 @@ from failover.results import Ending, Limits, Result
 from failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 from parallax.domain.errors import FencedError, ParallaxError, RefusedError
 from parallax.domain.ids import UNKNOWN_EPOCH
+from parallax.domain.primary import Assignment
 from parallax.ports import GroupCommit
 from syncjob.facts import Answer
 from syncjob.plan import metadata_for
@@ -30,6 +32,9 @@ from syncjob.plan import metadata_for
 _log = structlog.get_logger(__name__)
 
 _WRITE_ATTEMPTS = 3
+
+_FENCE_HOLDS_S = 2.0
+"""A fence this young is not asked about again before the offsets are written."""
 
 
 class Moving:
@@ -57,7 +62,9 @@ class Moving:
         self._move = record.move
         self._tell: Tell = lambda _words: None
         self._waiting = Waiting(outside, record.move, self._tell)
+        self._begun_at_s = outside.clock()
         self._fenced_at_s: float | None = None
+        self._fenced_as: Assignment | None = None
         self._planned = planned
         self._planned_at = fencing_number
         self._reason = f"failover {record.operation_id}"
@@ -82,16 +89,20 @@ class Moving:
             self._outside.go_on()
             arrived: tuple[PartitionFacts, ...] = ()
             if self._move.kind is Kind.PLANNED:
-                self._waiting.for_members_to_leave(self._limits.drain_ms)
+                before = self._record.snapshot.commits.get(self._move.origin)
+                left = self._waiting.for_members_to_leave(
+                    self._limits.drain_ms, seen=(self._begun_at_s, before)
+                )
                 arrived = self._waiting.for_all_to_arrive(
-                    self._limits.catch_up_ms, self._record.assigned, self._planned
+                    left, self._limits.catch_up_ms, self._record.assigned, self._planned
                 )
             else:
+                left = {}
                 handover_s = self._limits.handover_ms / 1_000
                 self._waiting.for_reports(fenced_at_s + handover_s)
                 arrived = self._waiting.unless_reported(self._planned)
             self._outside.go_on()
-            plan = self._write(arrived)
+            plan = self._write(arrived, left)
             self._outside.go_on()
         except AbandonedError as error:
             return self._abandon(str(error))
@@ -104,19 +115,19 @@ class Moving:
     def fence(self) -> float:
         """Record that the group moves; since when, on the outside's clock."""
         self._tell("fencing")
-        number = self._outside.fence(self._move, self._reason, self._planned_at)
-        self._keep(step=Step.FENCED, fencing_number=number)
+        self._fenced_as = decisions.fence(self._outside, self._move, self._reason, self._planned_at)
+        self._keep(step=Step.FENCED, fencing_number=self._fenced_as.decision.fencing_number)
         self._fenced_at_s = self._outside.clock()
         return self._fenced_at_s
 
-    def _write(self, arrived: tuple[PartitionFacts, ...]) -> MovePlan:
-        """Write the final offsets: ``arrived``, if there are any and the group has not gone on since."""
+    def _write(self, arrived: tuple[PartitionFacts, ...], left: Commits) -> MovePlan:
+        """Write the final offsets: ``arrived``, if there are any and the group has not gone on since it ``left``."""
         self._tell("writing offsets")
         why = ""
         for attempt in range(_WRITE_ATTEMPTS):
             if attempt:
                 self._outside.pause(POLL_S)
-            before = self._origin_commits()
+            before = self._origin_commits() if attempt else left
             plan, final = self._final(() if attempt else arrived)
             late = behind(final, before)
             if late:
@@ -159,7 +170,9 @@ class Moving:
         Whether it has members at the target is said by the target itself when the offsets are written.
         """
         reported = {} if arrived else self._reported()
-        facts = self._outside.facts(self._move, reported, self._record.assigned, known=arrived)
+        facts = self._outside.facts(
+            self._move, reported, self._record.assigned, known=arrived, decided=self._decided_just_now()
+        )
         alone = None if facts.members_at_target is None else 0
         plan = make_plan(replace(facts, members_at_target=alone))
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
@@ -169,11 +182,18 @@ class Moving:
             raise AbandonedError(self._waiting.still_there(facts.members))
         return plan, facts.partitions
 
+    def _decided_just_now(self) -> Assignment | None:
+        """What the fence has said, unless others have had time to decide since; the end of the move would tell."""
+        if self._fenced_at_s is None or self._outside.clock() - self._fenced_at_s > _FENCE_HOLDS_S:
+            return None
+        return self._fenced_as
+
     def _reported(self) -> Positions:
         """In a disaster consumers don't commit when they are stopped, for the cluster may be dead: they report."""
         if self._move.kind is Kind.PLANNED:
             return {}
-        if (assignment := self._outside.assignment(self._move.group)) is None:
+        assignment = self._decided_just_now() or self._outside.assignment(self._move.group)
+        if assignment is None:
             return {}
         return self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
 
@@ -192,7 +212,7 @@ class Moving:
 
     def _switch(self) -> None:
         self._tell("switching")
-        number = self._outside.settle(self._move, self._reason, self._record.fencing_number)
+        number = decisions.settle(self._outside, self._move, self._reason, self._record.fencing_number)
         self._keep(step=Step.DONE, fencing_number=number)
 
     def _abandon(self, problem: str) -> Result:
@@ -201,7 +221,7 @@ class Moving:
         if self._record.step is Step.FENCED:
             back = self._move.reversed(self._record.snapshot.primary)
             try:
-                number = self._outside.settle(back, f"{self._reason} abandoned", number)
+                number = decisions.settle(self._outside, back, f"{self._reason} abandoned", number)
             except FencedError as error:
                 problem = f"{problem}; {error}"
         self._keep(step=Step.ABANDONED, fencing_number=number, problem=problem)

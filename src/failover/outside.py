@@ -5,22 +5,22 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from failover.facts import Kind, Move, MoveFacts, PartitionFacts, facts_from_pb
-from failover.membership import Membership
 from failover.record import Commits, MoveRecord, Snapshot, Step, note_of, record_of, without_skips
 from failover.results import StoppedError
+from failover.shared_views import Membership, Places
 from offsetsvc.client import OffsetClient, at_cluster
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.primary_convert import primary_from_pb
 from parallax.decision_ports import OperationJournal
 from parallax.domain.errors import ClusterUnavailableError, InvariantError, ParallaxError, UnknownRegionError
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
-from parallax.domain.primary import Assignment, Change, Stage
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.primary import Assignment, Change
 from parallax.domain.progress import Progress
 from parallax.ports import ClusterWriter, GroupStore
 
@@ -63,10 +63,12 @@ class Outside:
     stop: threading.Event = field(default_factory=threading.Event)
     by_timestamp: pb.TimestampPolicy | None = None
     _members: dict[ClusterName, Membership] = field(default_factory=dict)
+    _places: dict[ClusterName, Places] = field(default_factory=dict)
     _away: dict[ClusterName, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._members = {name: Membership(writer, self.clock) for name, writer in self.writers.items()}
+        self._places = {name: Places(writer, self.clock) for name, writer in self.writers.items()}
 
     def go_on(self) -> None:
         """Between two steps.
@@ -98,6 +100,10 @@ class Outside:
                 f"unknown aggregate cluster {cluster!r}; known: {', '.join(sorted(self.writers)) or 'none'}"
             )
         return self.writers[cluster]
+
+    def places(self, cluster: ClusterName) -> Places:
+        """The cluster's topics and log ranges, for moves that look at them side by side."""
+        return self._places[cluster]
 
     def members(self, group: GroupName, cluster: ClusterName) -> int | None:
         """How many members the group has there; None if the cluster does not answer."""
@@ -198,6 +204,7 @@ class Outside:
         reported: Positions | None = None,
         topics: Collection[TopicName] = (),
         known: tuple[PartitionFacts, ...] = (),
+        decided: Assignment | None = None,
     ) -> MoveFacts:
         """All that a plan of the move is made of; an answer that is missing is said, not raised.
 
@@ -206,13 +213,13 @@ class Outside:
             reported: as in `offsets`.
             topics: what was assigned to members at the origin before they left.
             known: the services' answers if they still hold; they are asked if a topic is not among them.
+            decided: where the group is primary, if that was decided a moment ago.
 
         Raises:
             UnavailableError: the services can't say where the group is primary.
         """
         partitions, now_ms = known, self.now_ms()
-        assignment: Assignment | None = None
-        problem = ""
+        assignment, problem = decided, ""
         assigned = self.assigned(move.group, move.origin).union(topics)
         told = {item.topic_partition.topic for item in known}
         try:
@@ -222,7 +229,7 @@ class Outside:
             partitions = ()
             problem = f"[{error.code}] {error}"
         try:
-            assignment = self.assignment(move.group)
+            assignment = assignment or self.assignment(move.group)
         except InvariantError as error:
             problem = f"[{error.code}] {error}"
         return MoveFacts(
@@ -236,65 +243,16 @@ class Outside:
             now_ms=now_ms,
         )
 
-    def fence(self, move: Move, reason: str, expected_number: int | None = None) -> int:
-        """Record that the group moves: nobody consumes, nobody else publishes. The fencing number that holds then.
+    def decide(self, change: Change) -> Assignment:
+        """Have the services decide where a group is primary; what holds then.
 
         Raises:
-            FencedError: another number than the expected one holds.
+            ParallaxError: as `OffsetClient.set_primary` says.
         """
-        return self._decide(
-            Change(
-                move.group,
-                move.region,
-                cluster=move.target,
-                stage=Stage.MOVING,
-                moving_from=move.origin,
-                expected_number=expected_number,
-                disaster=move.kind is Kind.DISASTER,
-                reason=reason,
-            )
-        )
-
-    def settle(self, move: Move, reason: str, expected_number: int | None = None) -> int:
-        """Record that the group has arrived; the fencing number that holds then.
-
-        Raises:
-            FencedError: another number than the expected one holds.
-        """
-        return self._decide(
-            Change(
-                move.group,
-                move.region,
-                cluster=move.target,
-                expected_number=expected_number,
-                disaster=move.kind is Kind.DISASTER,
-                reason=reason,
-            )
-        )
-
-    def publisher(self, group: GroupName) -> RegionName | None:
-        """The region that publishes an active/active group's results; None if nothing was decided."""
-        assignment = self.assignment(group)
-        return None if assignment is None else assignment.decision.primary
-
-    def publish_from(self, move: Move, reason: str, expected_number: int) -> int:
-        """Record that an active/active group publishes from the move's region; the fencing number that holds then.
-
-        Raises:
-            FencedError: another number than the expected one holds.
-        """
-        return self._decide(
-            Change(
-                move.group,
-                move.region,
-                expected_number=expected_number,
-                disaster=move.kind is Kind.DISASTER,
-                reason=reason,
-            )
-        )
-
-    def _decide(self, change: Change) -> int:
-        return self.client.set_primary(change).decision.fencing_number
+        found = primary_from_pb(self.client.set_primary(change))
+        if found is None:
+            raise InvariantError(f"group {change.group}: the service decided and tells of no decision")
+        return found
 
     def snapshot(self, move: Move, assignment: Assignment | None) -> Snapshot:
         """The group as it is now, as far as clusters answer."""
@@ -307,7 +265,7 @@ class Outside:
             commits[move.target] = {
                 item: without_skips(commit) for item, commit in commits[move.target].items()
             }
-        topics = sorted(self._topics(move, commits.values()))
+        topics = sorted(self._topics(move, commits))
         progress: dict[TopicPartition, Progress] = {
             TopicPartition(topic, partition): stored
             for topic in topics
@@ -320,20 +278,24 @@ class Outside:
             None if assignment is None else assignment.decision.primary,
         )
 
-    def _topics(self, move: Move, commits: Iterable[Commits]) -> set[TopicName]:
+    def _topics(self, move: Move, commits: Mapping[ClusterName, Commits]) -> set[TopicName]:
         """The group's topics: those of a cluster that does not answer are remembered."""
         remembered = (
             item.topic_partition.topic
             for cluster in (move.origin, move.target)
+            if cluster not in commits
             for item in self.groups.observed(move.group, cluster)
         )
-        return {item.topic for found in commits for item in found} | set(remembered)
+        return {item.topic for found in commits.values() for item in found} | set(remembered)
 
     def begin(
-        self, move: Move, snapshot: Snapshot, assigned: frozenset[TopicName] = frozenset()
+        self,
+        move: Move,
+        snapshot: Snapshot,
+        newest: MoveRecord | None,
+        assigned: frozenset[TopicName] = frozenset(),
     ) -> MoveRecord:
-        """A new operation, kept before anything is changed."""
-        newest = next(iter(self.records(move.group)), None)
+        """A new operation after the group's ``newest`` one, kept before anything is changed."""
         # Records are sorted by this, and not every operator's clock is right.
         now_ms = self.now_ms() if newest is None else max(self.now_ms(), newest.started_at_ms + 1)
         name = uuid.uuid4().hex

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from failover import decisions
 from failover.facts import Kind, Move
 from failover.outside import Outside
 from failover.progress import restore_progress
@@ -144,14 +145,14 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     reason = reason_of(record)
     fence = plan.fencing_number
     if record.step is Step.DONE:
-        fence = outside.fence(back, reason, fence)
+        fence = decisions.fence(outside, back, reason, fence).decision.fencing_number
     # Consumers at the target, and the sync job at both clusters, were at work until now.
     now = _commits_now(outside, move)
     present = now[move.target]
     if present is None:
         raise ClusterUnavailableError(f"{move.target} stopped answering; run the rollback again")
     if _gone_on(record, present):
-        number = outside.settle(move, f"{reason} given up", fence)
+        number = decisions.settle(outside, move, f"{reason} given up", fence)
         outside.keep(replace(record, fencing_number=number))
         raise RefusedError(
             f"group {move.group} has just committed in {move.target}: it stays there; use `parallax failback`"
@@ -160,7 +161,7 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
         outside.writer(cluster).commit_for(move.group, commits)
     topics = {item.topic for item in (*record.written, *record.snapshot.progress)}
     restore_progress(outside, move.group, record.snapshot, topics)
-    number = outside.settle(back, reason, fence)
+    number = decisions.settle(outside, back, reason, fence)
     return outside.keep(replace(record, step=Step.ROLLED_BACK, fencing_number=number))
 
 

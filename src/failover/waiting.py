@@ -13,6 +13,9 @@ from parallax.runtime.deadline import Deadline
 
 POLL_S = 0.25
 
+_STILL_S = 0.2
+"""Commits that are the same over so long stand still."""
+
 _PLAN_HOLDS_MS = 10_000
 """A plan that was made longer ago is asked about again: retention goes on."""
 
@@ -75,21 +78,31 @@ class Waiting:
         if members is None:
             raise AbandonedError(f"{target} stopped answering: run the command again")
 
-    def for_members_to_leave(self, within_ms: float) -> None:
+    def for_members_to_leave(
+        self, within_ms: float, seen: tuple[float, Commits | None] = (0.0, None)
+    ) -> Commits:
         """Wait until nobody consumes at the origin: no members, and commits that stand still.
+
+        Args:
+            within_ms: how long.
+            seen: the group's commits there before, and when on the outside's clock.
+
+        Returns:
+            The commits.
 
         Raises:
             AbandonedError: it took longer.
         """
         origin = self._move.origin
         deadline = Deadline.after_ms(within_ms, self._outside.clock)
-        before: Commits | None = None
+        seen_at_s, before = seen
         while True:
             members = self._outside.members(self._move.group, origin)
             commits = self._outside.commits(self._move.group, origin)
-            if members == 0 and commits is not None and commits == before:
-                return
-            before = commits
+            if commits is None or commits != before:
+                seen_at_s, before = self._outside.clock(), commits
+            elif members == 0 and self._outside.clock() - seen_at_s >= _STILL_S:
+                return commits
             if deadline.passed:
                 raise AbandonedError(self.still_there(members))
             self._tell(
@@ -111,6 +124,7 @@ class Waiting:
 
     def for_all_to_arrive(
         self,
+        commits: Commits,
         within_ms: float,
         topics: Collection[TopicName] = (),
         planned: MoveFacts | None = None,
@@ -118,6 +132,7 @@ class Waiting:
         """Wait until all that was consumed is at the target, and index and services know it.
 
         Args:
+            commits: the group's at the origin.
             within_ms: how long.
             topics: to be answered even if the group has committed nothing on them.
             planned: what the plan was made of; its answers do if they are final, and the group has stood still since.
@@ -129,7 +144,6 @@ class Waiting:
             AbandonedError: it took longer.
         """
         deadline = Deadline.after_ms(within_ms, self._outside.clock)
-        commits = self._outside.commits(self._move.group, self._move.origin) or {}
         positions = {item: commit.next_offset for item, commit in commits.items()}
         if planned is not None and self._still_holds(planned, positions):
             return planned.partitions
@@ -167,7 +181,7 @@ class Waiting:
 
     def _target_has(self, partitions: Collection[PartitionFacts]) -> bool:
         """Whether the places that the answers name are still there: retention goes on, a topic may be made anew."""
-        target = self._outside.writer(self._move.target)
+        target = self._outside.places(self._move.target)
         try:
             topics = target.topics()
             logs = target.log_ranges([item.topic_partition for item in partitions])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -243,16 +243,16 @@ class TestPlanned:
         assert bench.commit("b") == 8
 
     def test_a_commit_after_all_had_arrived_is_asked_about_anew(self, bench: Bench) -> None:
-        begin = bench.client._begin
+        writer = bench.writer("b")
+        put = writer.commit_for
 
-        def commit_at_the_last_moment(method: str) -> None:
-            begin(method)
-            if (
-                bench.client.calls.count("get_primary") == 2 and method == "get_primary"
-            ):  # the first is the plan's
-                bench.world.commit("a", 18)
+        def and_commit_at_the_last_moment(
+            group: GroupName, commits: Mapping[TopicPartition, GroupCommit]
+        ) -> None:
+            put(group, commits)
+            bench.world.commit("a", 18)
 
-        bench.client._begin = commit_at_the_last_moment  # type: ignore[method-assign] # between two steps
+        writer.commit_for = and_commit_at_the_last_moment  # type: ignore[method-assign] # between two steps
         result = bench.move("a", "b", drain_ms=10_000)
 
         assert result.ending is Ending.MOVED, result.problem
@@ -735,14 +735,14 @@ class TestStopping:
         assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
         assert len(bench.outside.records(GROUP)) == 1
 
-    @pytest.mark.parametrize("during", ["set_primary moving", "offsets", "get_primary"])
+    @pytest.mark.parametrize("during", ["set_primary moving", "offsets", "report_positions"])
     def test_it_stops_after_each_step(self, bench: Bench, during: str) -> None:
         begin = bench.client._begin
         calls: list[str] = []
 
         def and_stop(method: str) -> None:
             calls.append(method)
-            if method == during and (method != "get_primary" or calls.count(method) > 1):
+            if method == during:
                 bench.outside.stop.set()
             begin(method)
 
@@ -1079,7 +1079,7 @@ def test_the_journal_is_small_although_metadata_is_long(bench: Bench) -> None:
     move = a_move("a", "b")
     snapshot = bench.outside.snapshot(move, None)
     marks = {place: mark_of(commit) for place in places}
-    record = replace(bench.outside.begin(move, snapshot), written=marks)
+    record = replace(bench.outside.begin(move, snapshot, None), written=marks)
 
     note = note_of(record)
 

@@ -262,7 +262,7 @@ def test_a_group_that_was_never_moved_has_nothing_to_compare() -> None:
 def test_a_move_under_way_is_noted(bench: Bench) -> None:
     bench.world.commit("b", 20)
     (record,) = bench.outside.records(GROUP)
-    begun = bench.outside.begin(record.move.reversed(), record.snapshot)
+    begun = bench.outside.begin(record.move.reversed(), record.snapshot, record)
     bench.outside.keep(replace(begun, step=Step.FENCED))
     assert "a move to aggregate-a is under way (fenced)" in verified(bench).notes[0]
 

@@ -1,0 +1,71 @@
+"""The decisions of a move: its fence, its end, and who publishes."""
+
+from __future__ import annotations
+
+from failover.facts import Kind, Move
+from failover.outside import Outside
+from parallax.domain.ids import GroupName, RegionName
+from parallax.domain.primary import Assignment, Change, Stage
+
+
+def fence(outside: Outside, move: Move, reason: str, expected_number: int | None = None) -> Assignment:
+    """Record that the group moves: nobody consumes, nobody else publishes. What holds then.
+
+    Raises:
+        FencedError: another number than the expected one holds.
+    """
+    return outside.decide(
+        Change(
+            move.group,
+            move.region,
+            cluster=move.target,
+            stage=Stage.MOVING,
+            moving_from=move.origin,
+            expected_number=expected_number,
+            disaster=move.kind is Kind.DISASTER,
+            reason=reason,
+        )
+    )
+
+
+def settle(outside: Outside, move: Move, reason: str, expected_number: int | None = None) -> int:
+    """Record that the group has arrived; the fencing number that holds then.
+
+    Raises:
+        FencedError: another number than the expected one holds.
+    """
+    decided = outside.decide(
+        Change(
+            move.group,
+            move.region,
+            cluster=move.target,
+            expected_number=expected_number,
+            disaster=move.kind is Kind.DISASTER,
+            reason=reason,
+        )
+    )
+    return decided.decision.fencing_number
+
+
+def publisher(outside: Outside, group: GroupName) -> RegionName | None:
+    """The region that publishes an active/active group's results; None if nothing was decided."""
+    assignment = outside.assignment(group)
+    return None if assignment is None else assignment.decision.primary
+
+
+def publish_from(outside: Outside, move: Move, reason: str, expected_number: int) -> int:
+    """Record that an active/active group publishes from the move's region; the fencing number that holds then.
+
+    Raises:
+        FencedError: another number than the expected one holds.
+    """
+    decided = outside.decide(
+        Change(
+            move.group,
+            move.region,
+            expected_number=expected_number,
+            disaster=move.kind is Kind.DISASTER,
+            reason=reason,
+        )
+    )
+    return decided.decision.fencing_number
