@@ -25,7 +25,7 @@ from syncjob.moves import find_moves, find_rewinds
 from syncjob.plan import Decision, Reason, Rules, decide, needs_answers, writes
 from syncjob.publish import publish
 from syncjob.remember import to_remember
-from syncjob.standing import Sight, Standing, hold, sight_of
+from syncjob.standing import Kept, Sight, Standing, hold, sight_of
 from syncjob.watch import ClusterWatch, Snapshot
 
 _log = structlog.get_logger(__name__)
@@ -156,9 +156,9 @@ class Syncer:
         try:
             assignment, now_ms = assignment_of(decided), self._now_ms()
             sight = sight_of(group, snapshots, assignment, self._config.topics.chosen)
-            standing = self._standing.get(group, sight, now_ms)
-            if standing is not None:
-                return CycleReport(standing)
+            kept = self._standing.get(group, sight, now_ms)
+            if kept is not None and self._still_stands(group, snapshots, kept, now_ms):
+                return CycleReport(kept.decisions)
             facts = self._facts(group, snapshots, sight)
             moves, rewinds = self._note_moves(facts)
             decisions, holds = self._serve(facts)
@@ -167,6 +167,20 @@ class Syncer:
             return CycleReport(tuple(decisions), moves=moves, rewinds=rewinds)
         except ParallaxError as error:
             return CycleReport((), {group: f"[{error.code}] {error}"})
+
+    def _still_stands(
+        self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], kept: Kept, now_ms: int
+    ) -> bool:
+        """Note now and then that the commits stand; whether nobody has reported more of the group."""
+        if not kept.is_to_be_noted(now_ms):
+            return True
+        ahead = [
+            self._remember(group, name, snapshot, commits, commits)
+            for name, commits in kept.sight.commits.items()
+            if (snapshot := snapshots[name]) is not None
+        ]
+        self._standing.noted(group, now_ms, stands=not any(ahead))
+        return not any(ahead)
 
     def _facts(
         self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], sight: Sight
@@ -188,12 +202,7 @@ class Syncer:
         found = sight.commits[cluster]
         before = self._before.get((group, cluster), {})
         self._before[group, cluster] = found
-        reported_ahead = False
-        if not self._dry_run:
-            stored = self._store.observed(group, cluster) if found else ()
-            told = to_remember(group, cluster, found, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
-            reported_ahead = len(told) < len(found)
-            self._store.save_observed(told)
+        reported_ahead = self._remember(group, cluster, snapshot, found, before)
         return Side(
             cluster,
             reachable=True,
@@ -204,6 +213,22 @@ class Syncer:
             assigned=sight.assigned[cluster],
             reported_ahead=reported_ahead,
         )
+
+    def _remember(
+        self,
+        group: GroupName,
+        cluster: ClusterName,
+        snapshot: Snapshot,
+        commits: Mapping[TopicPartition, GroupCommit],
+        before: Mapping[TopicPartition, GroupCommit],
+    ) -> bool:
+        """Remember the commits for the day when their cluster is gone; whether members have reported more."""
+        if self._dry_run or not commits:
+            return False
+        stored = self._store.observed(group, cluster)
+        told = to_remember(group, cluster, commits, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
+        self._store.save_observed(told)
+        return len(told) < len(commits)
 
     def _side_away(self, group: GroupName, cluster: ClusterName, side: Side) -> Side:
         """What was last seen of a cluster that is away."""

@@ -1,9 +1,9 @@
-"""Which groups stand still, so that they are looked at every five seconds instead of in every cycle. Pure."""
+"""Which groups stand still, so that they are looked at now and then instead of in every cycle. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
 from parallax.domain.primary import Assignment
@@ -17,6 +17,10 @@ HOLDS_MS = 5_000
 topic made anew, are seen by looking alone. While a cluster is away, the age of its last positions grows by as much: it
 stays well below `service.stale_after_ms` by default."""
 
+HOLDS_ALONE_MS = 30_000
+"""The same for a group without any member, of which there are many: that its commits stand is still noted every
+`HOLDS_MS`, or its last positions would look old once their cluster is gone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sight:
@@ -25,6 +29,7 @@ class Sight:
     Attributes:
         commits, topic_ids, assigned: by cluster that answers; a topic that does not exist there has no id.
         with_members: the clusters where it has members.
+        complete: every cluster answers.
     """
 
     assignment: Assignment | None
@@ -32,6 +37,12 @@ class Sight:
     topic_ids: Mapping[ClusterName, Mapping[TopicName, TopicId | None]]
     assigned: Mapping[ClusterName, frozenset[TopicName]]
     with_members: frozenset[ClusterName]
+    complete: bool
+
+    @property
+    def holds_ms(self) -> int:
+        """How long decisions about a group that looks like this may be kept."""
+        return HOLDS_ALONE_MS if self.complete and not self.with_members else HOLDS_MS
 
 
 def sight_of(
@@ -59,7 +70,27 @@ def sight_of(
         },
         assigned,
         frozenset(name for name, snapshot in found.items() if group in snapshot.with_members),
+        complete=len(found) == len(snapshots),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was decided about a group.
+
+    Attributes:
+        looked_at_ms: when.
+        noted_at_ms: when it was last noted that its commits stand.
+    """
+
+    sight: Sight
+    decisions: tuple[Decision, ...]
+    looked_at_ms: int
+    noted_at_ms: int
+
+    def is_to_be_noted(self, now_ms: int) -> bool:
+        """Whether it is time to note that the commits stand."""
+        return now_ms - self.noted_at_ms >= HOLDS_MS
 
 
 class Standing:
@@ -70,19 +101,25 @@ class Standing:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[GroupName, tuple[Sight, tuple[Decision, ...], int]] = {}
+        self._kept: dict[GroupName, Kept] = {}
 
-    def get(self, group: GroupName, sight: Sight, now_ms: int) -> tuple[Decision, ...] | None:
-        """The group's decisions, if they still hold."""
+    def get(self, group: GroupName, sight: Sight, now_ms: int) -> Kept | None:
+        """What was decided about the group, if it still holds."""
         kept = self._kept.get(group)
-        if kept is not None and kept[0] == sight and 0 <= now_ms - kept[2] < HOLDS_MS:
-            return kept[1]
+        if kept is not None and kept.sight == sight and 0 <= now_ms - kept.looked_at_ms < sight.holds_ms:
+            return kept
         self._kept.pop(group, None)  # what is seen now may pass, and the former sight come again
         return None
 
     def keep(self, group: GroupName, sight: Sight, decisions: Sequence[Decision], now_ms: int) -> None:
         """Remember decisions that `hold`."""
-        self._kept[group] = (sight, tuple(decisions), now_ms)
+        self._kept[group] = Kept(sight, tuple(decisions), now_ms, now_ms)
+
+    def noted(self, group: GroupName, now_ms: int, *, stands: bool) -> None:
+        """Remember that the group's commits were noted to stand; it is to be looked at anew if more was reported."""
+        kept = self._kept.pop(group)
+        if stands:
+            self._kept[group] = replace(kept, noted_at_ms=now_ms)
 
     def forget_all_but(self, groups: Collection[GroupName]) -> None:
         """Forget groups that are gone."""

@@ -40,7 +40,7 @@ from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.facts import Answer, Pair
 from syncjob.plan import Decision, Reason, metadata_for
-from syncjob.standing import HOLDS_MS
+from syncjob.standing import HOLDS_ALONE_MS, HOLDS_MS
 
 P0 = TopicPartition(TOPIC, 0)
 OTHER = GroupName("other")
@@ -582,7 +582,44 @@ class TestAsking:
         assert len(it.asked) == 2
         it.world.now_ms += HOLDS_MS
         assert it.decision("b").reason is Reason.UNCHANGED
+        assert len(it.asked) == 2
+        it.world.now_ms += HOLDS_ALONE_MS
+        assert it.decision("b").reason is Reason.UNCHANGED
         assert len(it.asked) == 3
+
+    def test_a_group_with_members_is_looked_at_more_often(self, bench: Callable[..., Bench]) -> None:
+        it = consuming(bench, 15, cycles=3)
+        it.writer("a").members[GROUP] = 1
+        it.cycle()
+        asked = len(it.asked)
+        it.cycle()
+        assert len(it.asked) == asked
+        it.world.now_ms += HOLDS_MS
+        it.cycle()
+        assert len(it.asked) == asked + 1
+
+    def test_commits_that_stand_do_not_grow_old(self, bench: Callable[..., Bench]) -> None:
+        it = consuming(bench, 15, cycles=3)
+        asked = len(it.asked)
+        for _ in range(3):
+            it.world.now_ms += HOLDS_MS
+            it.cycle()
+            (seen,) = it.world.groups.observed(GROUP, ClusterName("aggregate-a"))
+            assert it.world.now_ms - seen.observed_at_ms < HOLDS_MS
+        assert len(it.asked) == asked
+
+    def test_a_report_about_a_group_without_members_is_not_passed_over(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        """A consumer that assigns its partitions itself is no member."""
+        it = consuming(bench, 10, cycles=3)
+        asked = len(it.asked)
+        report(it, 15)
+        it.world.now_ms += HOLDS_MS
+        it.cycle()
+        (seen,) = it.world.groups.observed(GROUP, ClusterName("aggregate-a"))
+        assert seen.next_offset == 15
+        assert len(it.asked) == asked + 1
 
     def test_a_dead_cluster_does_not_make_standing_groups_dearer(self, bench: Callable[..., Bench]) -> None:
         it = consuming(bench, 15, cycles=3)
@@ -781,7 +818,7 @@ class TestFaults:
     ) -> None:
         it = consuming(bench, 15, cycles=1)
         it.world.index._rows.clear()  # the index was lost
-        it.world.now_ms += HOLDS_MS
+        it.world.now_ms += HOLDS_ALONE_MS
         decision = it.decision("b")
         assert (decision.reason, decision.offset) == (Reason.KEPT_BETTER, 5)
         assert it.commit("b").next_offset == 5  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-AT_ONCE = 8
+AT_ONCE = 16
 WAIT_S = 60.0
 
 ConfigOption = Annotated[
