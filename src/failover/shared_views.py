@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import GroupName, TopicName, TopicPartition
@@ -15,15 +16,39 @@ _SHARED_S = 0.5
 """So old may an answer be that groups moving side by side share."""
 
 
+class _Turns:
+    """One question to a cluster at a time; whoever has waited for one that failed shares its failure."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed: tuple[float, str] | None = None
+
+    @contextmanager
+    def one(self) -> Iterator[float]:
+        """A turn, with the time at which it begins.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time, now or a moment ago.
+        """
+        with self._lock:
+            now_s = self._clock()
+            if self._failed is not None and now_s - self._failed[0] < _SHARED_S:
+                raise ClusterUnavailableError(self._failed[1])
+            try:
+                yield now_s
+            except ClusterUnavailableError as error:
+                self._failed = (self._clock(), str(error))
+                raise
+
+
 class Membership:
-    """A cluster's groups, listed at most twice a second; whoever waits for a listing shares its failure."""
+    """A cluster's groups, listed at most twice a second."""
 
     def __init__(self, writer: ClusterWriter, clock: Callable[[], float] = time.monotonic) -> None:
         self._writer = writer
-        self._clock = clock
-        self._lock = threading.Lock()
+        self._turns = _Turns(clock)
         self._listed: tuple[float, Mapping[GroupName, GroupState]] | None = None
-        self._failed: tuple[float, str] | None = None
 
     def of(self, group: GroupName) -> GroupState | None:
         """The group; None if the cluster does not list it.
@@ -31,20 +56,10 @@ class Membership:
         Raises:
             ClusterUnavailableError: the cluster did not answer in time.
         """
-        with self._lock:
-            now_s = self._clock()
-            if self._failed is not None and now_s - self._failed[0] < _SHARED_S:
-                raise ClusterUnavailableError(self._failed[1])
+        with self._turns.one() as now_s:
             if self._listed is None or now_s - self._listed[0] >= _SHARED_S:
-                self._listed = (now_s, self._list())
+                self._listed = (now_s, {state.group: state for state in self._writer.groups()})
             return self._listed[1].get(group)
-
-    def _list(self) -> Mapping[GroupName, GroupState]:
-        try:
-            return {state.group: state for state in self._writer.groups()}
-        except ClusterUnavailableError as error:
-            self._failed = (self._clock(), str(error))
-            raise
 
 
 class Places:
@@ -52,8 +67,7 @@ class Places:
 
     def __init__(self, writer: ClusterWriter, clock: Callable[[], float] = time.monotonic) -> None:
         self._writer = writer
-        self._clock = clock
-        self._lock = threading.Lock()
+        self._turns = _Turns(clock)
         self._topics: tuple[float, Mapping[TopicName, TopicInfo]] | None = None
         self._ranges: dict[TopicPartition, tuple[float, LogRange | None]] = {}
 
@@ -63,9 +77,9 @@ class Places:
         Raises:
             ClusterUnavailableError: the cluster did not answer in time.
         """
-        with self._lock:
-            if self._topics is None or self._clock() - self._topics[0] >= _SHARED_S:
-                self._topics = (self._clock(), self._writer.topics())
+        with self._turns.one() as now_s:
+            if self._topics is None or now_s - self._topics[0] >= _SHARED_S:
+                self._topics = (now_s, self._writer.topics())
             return self._topics[1]
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
@@ -74,8 +88,7 @@ class Places:
         Raises:
             ClusterUnavailableError: the cluster did not answer in time.
         """
-        with self._lock:
-            now_s = self._clock()
+        with self._turns.one() as now_s:
             old = [item for item in partitions if not self._is_young(item, now_s)]
             if old:
                 found = self._writer.log_ranges(old)
