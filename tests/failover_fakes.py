@@ -65,6 +65,7 @@ class FakeConsumer:
         self.gave_up_place = False
         self.fatal: KafkaError | None = None
         self._fatal_told = False
+        self.joins = True
         self._callbacks: dict[str, Rebalance] = {}
         self._rebalances: list[tuple[str, list[Key]]] = []
         self._turn = 0
@@ -80,10 +81,24 @@ class FakeConsumer:
         """What the group coordinator does at the next poll."""
         self._rebalances.append((kind, list(keys)))
 
-    def fail_for_good(self) -> None:
-        """What librdkafka does once it was told that another consumer has this one's instance id."""
-        self.fatal = KafkaError(KafkaError._FATAL, "Static consumer fenced by other consumer")
-        self.rebalance("lost", list(self.positions))
+    def assign_only(self, keys: Iterable[Key]) -> None:
+        """The coordinator's first word: these, whatever else there is."""
+        self._rebalances[:] = [("assign", list(keys))]
+
+    def fail_for_good(
+        self, why: str = "Static consumer fenced by other consumer", *, lost: bool = True
+    ) -> None:
+        """What librdkafka does once it was told that another consumer has this one's instance id.
+
+        Args:
+            why: the error's text.
+            lost: it tells of the partitions before it tells why.
+        """
+        self.fatal = KafkaError(KafkaError._FATAL, why)
+        if lost:
+            self.rebalance("lost", list(self.positions))
+        else:
+            self.positions.clear()
 
     def unsubscribe(self) -> None:
         self.gave_up_place = True
@@ -100,7 +115,7 @@ class FakeConsumer:
         if self.cluster.dead:
             self._nothing.wait(min(timeout, 0.002))
             return []
-        while self._rebalances:
+        while self._rebalances and self.joins:
             kind, keys = self._rebalances.pop(0)
             places = [TopicPartition(*key) for key in keys]
             self._callbacks[kind](self, places)
@@ -154,6 +169,10 @@ class FakeConsumer:
         return [TopicPartition(*key) for key in self.positions]
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
+        if self.closed:
+            raise RuntimeError("Consumer closed")
+        if self.fatal is not None:
+            raise KafkaException(self.fatal)
         if self.cluster.dead:
             self.commits_in_vain += 1
             if asynchronous:
@@ -431,6 +450,7 @@ class World:
         self.clusters = {region: FakeCluster(region) for region in regions or ("a", "b")}
         self.service = FakeService(self.clusters)
         self.inner: list[FakeConsumer] = []
+        self.coordinator_answers = True
         self.events: list[FailoverEvent] = []
         self.delivered: list[Record] = []
         self.consumer: FailoverConsumer | None = None
@@ -460,6 +480,7 @@ class World:
 
     def _make(self, config: dict[str, Any]) -> FakeConsumer:
         consumer = FakeConsumer(self.clusters[config["bootstrap.servers"]], config)
+        consumer.joins = self.coordinator_answers
         self.inner.append(consumer)
         return consumer
 

@@ -257,7 +257,8 @@ class FailoverConsumer:
             commits = site.committer.stored()
             if not commits:
                 raise KafkaException(KafkaError(KafkaError._NO_OFFSET))  # noqa: SLF001 - librdkafka's own code
-        if site.left:  # from on_lost or on_revoke at a move: the cluster may be dead, nobody waits for it
+        # From on_lost or on_revoke at a move the cluster may be dead, and nobody waits for it.
+        if site.left or (asynchronous and not site.committer.joined):
             site.committer.send_quietly(commits)
             return None if asynchronous else commits
         return site.committer.send(commits, asynchronous=asynchronous)

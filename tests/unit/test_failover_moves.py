@@ -917,6 +917,30 @@ class TestInterruption:
         assert result.ending is Ending.MOVED, result.problem
         assert len(bench.outside.records(GROUP)) == 1
 
+    def test_what_another_command_has_finished_meanwhile_stays_finished(self, bench: Bench) -> None:
+        bench.client.failing["report_positions"] = StoreUnavailableError("store: away")
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+        bench.writer("b").members[GROUP] = 1
+        bench.world.now_ms += 1_000
+        others: list[Ending] = []
+
+        def finish_it(_turn: int) -> None:
+            bench.while_waiting = lambda _turn: None
+            bench.writer("b").members.clear()
+            bench.world.now_ms += 1_000
+            others.append(bench.move("a", "b", drain_ms=1_000).ending)
+
+        bench.while_waiting = finish_it
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert others == [Ending.MOVED]
+        assert result.ending is Ending.REFUSED
+        assert "another command has gone on with this move meanwhile" in result.problem
+        newest = bench.outside.records(GROUP)[0]
+        assert newest.step is Step.DONE
+        assert newest.written
+
     def test_a_move_that_died_before_its_last_note_is_noted_as_done(self, bench: Bench) -> None:
         bench.move("a", "b", drain_ms=1_000)
         (record,) = bench.outside.records(GROUP)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 import structlog
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from offsetsvc.consumer.delivery import Delivery, PartitionState, key_of, place_of
 from offsetsvc.consumer.errors import StaleMessageError
@@ -87,6 +87,10 @@ class Committer:
         delivery: where to.
         interval_s: seconds between automatic commits; None: the application commits by itself.
         moved: the consumer has moved, so that offsets from before may still be around.
+
+    Attributes:
+        joined: commits are sent. A handle that is about to take a member's place commits nothing before it has it: the
+            coordinator would take it for another consumer.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class Committer:
         self._moved = moved
         self._clock = clock
         self._due_at_s = clock() + (interval_s or 0)
+        self.joined = True
 
     @property
     def automatic(self) -> bool:
@@ -149,7 +154,19 @@ class Committer:
                     state.stored = item.offset
 
     def send(self, commits: Sequence[TopicPartition], *, asynchronous: bool) -> list[TopicPartition] | None:
-        """Commit, and remember that it was done."""
+        """Commit, and remember that it was done.
+
+        Raises:
+            KafkaException: the cluster refused, or the group is being joined (``REBALANCE_IN_PROGRESS``).
+        """
+        if not self.joined:
+            raise KafkaException(
+                KafkaError(
+                    KafkaError.REBALANCE_IN_PROGRESS,
+                    "nothing was committed: the group is being joined again, and records since the last commit "
+                    "will be delivered again",
+                )
+            )
         answer = self._delivery.inner.commit(offsets=list(commits), asynchronous=asynchronous)
         failed = {key_of(item) for item in answer or () if item.error is not None}
         with self._delivery.lock:
@@ -180,7 +197,7 @@ class Committer:
             return
         try:
             self.send(commits, asynchronous=True)
-        except KafkaException as error:
+        except (KafkaException, RuntimeError) as error:  # the latter of a handle that is closed
             _log.warning("commit_failed", region=self._delivery.region, error=str(error))
 
     def _check(self, item: TopicPartition, state: PartitionState) -> None:

@@ -60,6 +60,9 @@ class Delivery:
         answers: starts of the partitions that were moved along, until they are assigned.
         fence: the decision that stopped the group for that move: see `offsetsvc.consumer.follow.Wish`.
         auto_store: a delivered record counts as done.
+
+    Attributes:
+        steps: how often ``inner`` was polled.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Delivery:
         self.partitions: dict[Key, PartitionState] = {}
         self.lock = threading.RLock()
         self.skipped_records = 0
+        self.steps = 0
         self._auto_store = auto_store
         self._to_release: deque[Key] = deque()
         self._left_paused: set[Key] = set()
@@ -109,6 +113,22 @@ class Delivery:
                     committed=start.offset if start.committed else None,
                 )
 
+    def use(self, inner: InnerConsumer) -> None:
+        """Go on with another handle, each partition at its position."""
+        with self.lock:
+            self.inner = inner
+            self._to_release.clear()
+            self._left_paused.clear()
+            for state in self.partitions.values():
+                state.held.clear()  # fetched again
+            if self.partitions:
+                inner.assign(
+                    [TopicPartition(*key, state.gate.position) for key, state in self.partitions.items()]
+                )
+                inner.pause(
+                    [TopicPartition(*key) for key, state in self.partitions.items() if state.paused_by_user]
+                )
+
     def unassign(self, keys: Iterable[Key]) -> None:
         """Forget partitions; the caller has told the inner consumer."""
         with self.lock:
@@ -133,6 +153,7 @@ class Delivery:
         ready = self._next_released()
         if ready is not None:
             return ready
+        self.steps += 1
         for _ in range(_MOST_DROPS):
             message = self.inner.poll(timeout_s)
             if message is None:
@@ -150,6 +171,7 @@ class Delivery:
             ready.append(message)
         wanted = num_messages - len(ready)
         if wanted > 0:
+            self.steps += 1
             fetched = self.inner.consume(wanted, 0.0 if ready else timeout_s)
             ready.extend(kept for message in fetched if (kept := self._sift(message)) is not None)
         return ready

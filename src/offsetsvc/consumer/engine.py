@@ -26,8 +26,9 @@ from offsetsvc.consumer.positions import moving_positions, report_of
 from offsetsvc.consumer.report import Reporter
 from offsetsvc.consumer.service_state import ServiceState
 from offsetsvc.consumer.settings import Policies, Settings
-from offsetsvc.consumer.site import Site, Tools
+from offsetsvc.consumer.site import Site
 from offsetsvc.consumer.subscription import Subscription
+from offsetsvc.consumer.tools import Tools
 from offsetsvc.pb import primaries_pb2
 from parallax.domain.errors import ParallaxError
 from parallax.runtime.deadline import Deadline
@@ -133,17 +134,15 @@ class Engine:
             return
         origin, self._moved_from = self._moved_from, None
         self._against.look(self.site.region)
-        topics = subscription.plain_topics
-        self._asking.begin(
-            MoveRequest(self._settings.group, origin, self.site.region, time.monotonic(), topics=topics)
-        )
+        group, here, now_s = self._settings.group, self.site.region, time.monotonic()
+        self._asking.begin(MoveRequest(group, origin, here, now_s, topics=subscription.plain_topics))
 
     def unsubscribe(self) -> None:
         """Leave the group."""
         self.check_open()
         self._subscription = None
         if self._fenced is None:
-            self.site.inner.unsubscribe()
+            self.site.unsubscribe()
 
     def fetch(self, step: Step, timeout_s: float) -> list[Message]:
         """Messages of the first step that gives some, within ``timeout_s`` (negative: without end)."""

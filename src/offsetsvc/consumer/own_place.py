@@ -23,7 +23,10 @@ from offsetsvc.consumer.site import Site
 _log = structlog.get_logger("parallax.failover_consumer")
 
 REST_S = 30.0
-"""Between two fatal errors that are healed here. One that comes sooner has another cause: the application's to see."""
+"""Between two new handles. A fatal error that comes sooner is the application's to see, too: it has to wait."""
+
+_FENCED = "fenced"
+"""In the text of the fatal error; its code is the same for all of them."""
 
 
 class OwnPlace:
@@ -51,27 +54,35 @@ class OwnPlace:
         self._healed_at_s: float | None = None
 
     def sift(self, inner: InnerConsumer, messages: Sequence[Message]) -> list[Message]:
-        """The messages without a fatal error that `take_again` is to heal."""
+        """The messages without a fatal error that is healed at once."""
         kept = []
         for message in messages:
-            if self._heals(message.error()):
+            if self._is_to_be_healed(message.error()):
                 self._given_up = inner
                 _log.warning("place_given_up", error=str(message.error()))
-            else:
-                kept.append(message)
+                if self._rested():
+                    continue
+            kept.append(message)
         return kept
 
     def take_again(self, site: Site) -> None:
         """Join again if the site's handle was given up."""
-        given_up, self._given_up = self._given_up, None
-        if given_up is None or given_up is not site.inner:
+        given_up = self._given_up
+        if given_up is None or (given_up is site.inner and not self._rested()):
+            return
+        self._given_up = None
+        if given_up is not site.inner:  # a move has left it behind
             return
         self._healed_at_s = self._clock()
-        # It has left the group already; its place is what the new one takes.
-        self._leaving.leave(given_up, site.region, (), give_up_place=False)
-        site.join_again(self._handles.make(site.region, site.generation))
+        try:
+            site.go_on_with(self._handles.make(site.region, site.generation))
+        finally:
+            # It is out of the group already; its place is what the new one takes.
+            self._leaving.leave(given_up, site.region, (), give_up_place=False)
 
-    def _heals(self, error: KafkaError | None) -> bool:
-        if not self._own or error is None or error.code() != KafkaError._FATAL:  # noqa: SLF001 - librdkafka's own code
-            return False
+    def _rested(self) -> bool:
         return self._healed_at_s is None or self._clock() - self._healed_at_s >= REST_S
+
+    def _is_to_be_healed(self, error: KafkaError | None) -> bool:
+        fatal = error is not None and error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's own code
+        return self._own and fatal and _FENCED in str(error)

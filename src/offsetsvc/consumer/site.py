@@ -4,43 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
 
-from offsetsvc.consumer.choose import StartChooser
 from offsetsvc.consumer.commits import Committer, of_start
 from offsetsvc.consumer.delivery import Delivery, key_of
-from offsetsvc.consumer.events import EventKind, EventQueue, FailoverEvent
+from offsetsvc.consumer.events import EventKind, FailoverEvent
+from offsetsvc.consumer.late_starts import LateStarts
 from offsetsvc.consumer.move import MoveAnswer, MoveRequest
-from offsetsvc.consumer.ports import InnerConsumer, Key, OffsetService, Rebalance
-from offsetsvc.consumer.report import Reporter
-from offsetsvc.consumer.settings import Settings
+from offsetsvc.consumer.ports import InnerConsumer, Key, Rebalance
 from offsetsvc.consumer.start import Skipping, Start
 from offsetsvc.consumer.subscription import Subscription
+from offsetsvc.consumer.tools import Tools
 from offsetsvc.consumer.watch import SkipWatcher
-from parallax.domain.errors import ParallaxError
 
 _SKIPPED_EVERY_S = 1.0
-
-START_AGAIN_S = 0.5
-"""Between two attempts to find out where a partition begins, each of which tells the application if it failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What every site of a consumer shares.
-
-    Attributes:
-        owner: the application's consumer, handed to its callbacks.
-    """
-
-    owner: object
-    settings: Settings
-    service: OffsetService
-    chooser: StartChooser
-    reporter: Reporter
-    events: EventQueue
 
 
 class Site:
@@ -66,8 +44,8 @@ class Site:
         self._tools = tools
         self._subscription: Subscription | None = None
         self._override: list[TopicPartition] | None = None
-        self._unstarted: list[TopicPartition] = []
-        self._start_at_s = 0.0
+        self._late = LateStarts()
+        self._member = False
         self._move = move
         self._arrived = move is None
         self._resumed = move is None
@@ -115,7 +93,7 @@ class Site:
 
     def join(self, subscription: Subscription) -> None:
         """Join the group."""
-        self._subscription = subscription
+        self._subscription, self._member = subscription, True
         self.inner.subscribe(
             list(subscription.topics),
             on_assign=lambda _inner, partitions: self._on_assign(partitions),
@@ -123,18 +101,28 @@ class Site:
             on_lost=lambda _inner, partitions: self._on_revoke(partitions, lost=True),
         )
 
-    def join_again(self, inner: InnerConsumer) -> None:
-        """Join the group with another handle, as a member that has lost its partitions does."""
-        partitions = [TopicPartition(*key) for key in self.delivery.partitions]
-        if partitions:
-            self._call_revoked(partitions, lost=True)
-        self._forget(list(self.delivery.partitions))
-        self._unstarted = []
+    def unsubscribe(self) -> None:
+        """Leave the group; the application's callback is still to hear of it."""
+        self._member = False
+        self.inner.unsubscribe()
+
+    def go_on_with(self, inner: InnerConsumer) -> None:
+        """Go on with another handle: as a member that has lost its partitions, or with those that were chosen."""
+        if not self._member or self._subscription is None:
+            self.delivery.use(inner)
+            return
         self.delivery.inner = inner
-        if self._subscription is not None:
+        # The group does not know the new handle yet, and the old one can't commit any more.
+        self.committer.joined = False
+        self._left = True
+        try:
+            if self.delivery.partitions:
+                self._call_revoked([TopicPartition(*key) for key in self.delivery.partitions], lost=True)
+        finally:
+            self._left = False
+            self._forget(list(self.delivery.partitions))
+            self._late.forget()
             self.join(self._subscription)
-        else:
-            self.assign(partitions)
 
     def assign(self, partitions: Sequence[TopicPartition], *, incremental: bool = False) -> None:
         """Read partitions that the application chose, from their offsets or from where they begin."""
@@ -149,6 +137,7 @@ class Site:
         if partitions is None:
             self.inner.unassign()
             self._forget(list(self.delivery.partitions))
+            self._late.forget()
         else:
             self.inner.incremental_unassign(list(partitions))
             self._forget([key_of(item) for item in partitions])
@@ -173,21 +162,23 @@ class Site:
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
         if self._left:
             return
-        try:
-            self._start(partitions)
-        except ParallaxError:
-            # Without an assignment of ours librdkafka begins by itself: at commits, and without their skip ranges.
-            self._unstarted, self._start_at_s = list(partitions), time.monotonic() + START_AGAIN_S
-            self.delivery.assign({}, incremental=self._tools.settings.cooperative)
-            raise
+        self._late.assigned(partitions, incremental=self._tools.settings.cooperative)
+        self._start(partitions)
 
     def _start(self, partitions: Sequence[TopicPartition]) -> None:
-        starts = self._tools.chooser.choose(self.delivery, partitions)
-        callback = self._subscription.on_assign if self._subscription is not None else None
-        if callback is not None:
-            starts = self._as_application_wants(callback, starts)
-        self._unstarted = []
-        self._begin(starts, incremental=self._tools.settings.cooperative)
+        incremental = self._tools.settings.cooperative
+        try:
+            starts = self._tools.chooser.choose(self.delivery, partitions)
+            callback = self._subscription.on_assign if self._subscription is not None else None
+            if callback is not None:
+                starts = self._as_application_wants(callback, starts)
+            self._begin(starts, incremental=incremental)
+        except Exception:
+            # Without an assignment of ours librdkafka begins by itself: at commits, and without their skip ranges.
+            self.delivery.assign({}, incremental=incremental)
+            raise
+        finally:
+            self._late.tried(self.delivery.steps)
 
     def _as_application_wants(self, callback: Rebalance, starts: Mapping[Key, Start]) -> dict[Key, Start]:
         """Let the application's callback change offsets by calling ``assign``, as confluent-kafka does."""
@@ -210,12 +201,14 @@ class Site:
         keys = [key_of(item) for item in partitions]
         if not lost:
             self.committer.flush(keys)
-        self._call_revoked(list(partitions), lost=lost)
-        if self._tools.settings.cooperative:
-            self.inner.incremental_unassign(list(partitions))
-        else:
-            self.inner.unassign()
-        self._forget(keys)
+        try:
+            self._call_revoked(list(partitions), lost=lost)
+        finally:
+            if self._tools.settings.cooperative:
+                self.inner.incremental_unassign(list(partitions))
+            else:
+                self.inner.unassign()
+            self._forget(keys)
 
     def _call_revoked(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         if self._subscription is None:
@@ -234,6 +227,8 @@ class Site:
             for key in list(self.delivery.partitions):
                 self._watcher.stop(key)
         self.delivery.assign(starts, incremental=incremental)
+        self._late.forget(None if not incremental else starts.keys())
+        self.committer.joined = True
         skipping: list[tuple[Key, Skipping]] = [
             (key, start.skipping) for key, start in starts.items() if start.skipping is not None
         ]
@@ -267,7 +262,7 @@ class Site:
         gone = list(keys)
         for key in gone:
             self._watcher.stop(key)
-        self._unstarted = [item for item in self._unstarted if key_of(item) not in gone]
+        self._late.forget(gone)
         self.delivery.unassign(gone)
 
     # --- one step of the polling thread -------------------------------------------------------------------
@@ -279,10 +274,9 @@ class Site:
             ParallaxError: they still have none.
         """
         self._learn()
-        if self._unstarted and time.monotonic() >= self._start_at_s:
-            # Not at each poll: an error leaves the poll before it has heard that the partitions are gone.
-            self._start_at_s = time.monotonic() + START_AGAIN_S
-            self._start(self._unstarted)
+        late = self._late.due(self.delivery.steps)
+        if late:
+            self._start(late)
 
     def _learn(self) -> None:
         for item in self._watcher.take():
