@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
 
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.failover_fakes import FakeCluster, FakeService, Record, record_of
 from tests.support import Stack, poll_until, unique_name
 
+from offsetsvc.aio_failover_consumer import AIOFailoverConsumer
 from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
 
 PARTITIONS = 2
@@ -285,3 +287,24 @@ def test_a_place_that_the_coordinator_gave_to_another_is_taken_back(world: RealW
     once_each(world, of("a", 200))
     other.close()
     consumer.close()
+
+
+def test_an_awaited_consumer_moves_though_its_calls_are_cancelled(world: RealWorld) -> None:
+    world.write("a", 0, [*of("a", 300), *of("b", 100)])
+    world.write("b", 0, [*of("b", 150), *of("a", 350)])
+
+    async def scenario() -> None:
+        async with AIOFailoverConsumer(world.start("a", unique_name("group"))) as consumer:
+            for wanted in (400, 500):
+                while len(world.delivered) < wanted:
+                    try:
+                        found = await asyncio.wait_for(consumer.consume(10, 5.0), 0.02)
+                    except TimeoutError:
+                        continue
+                    world.delivered += [record_of(message) for message in found]
+                consumer.move_to("b")
+            assert await consumer.consume(10, 1.0) == []
+            assert consumer.region == "b"
+
+    asyncio.run(asyncio.wait_for(scenario(), 2 * WITHIN_S))
+    once_each(world, [*of("a", 350), *of("b", 150)])
