@@ -13,7 +13,7 @@ from tests.failover_fakes import TOPIC, A, B, Record, World, record_of
 from offsetsvc.aio_failover_consumer import AIOFailoverConsumer
 from offsetsvc.failover_consumer import ConsumerClosedError, FailoverConsumer, NoStartOffsetError
 
-WITHIN_S = 10.0
+WITHIN_S = 30.0
 
 
 @pytest.fixture
