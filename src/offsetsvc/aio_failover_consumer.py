@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -218,6 +218,7 @@ class AIOFailoverConsumer:
             except asyncio.CancelledError:
                 # In the thread before the next fetch, and before close: both wait for their turn.
                 self._thread.submit(self._unseen.keep, handing.give_up())
+                fetched.add_done_callback(self._unseen.keep_error)
                 raise
 
     def _check_open(self) -> None:
@@ -262,11 +263,15 @@ class _Unseen:
     def __init__(self, consumer: FailoverConsumer) -> None:
         self._consumer = consumer
         self._messages: list[Message] = []
+        self._error: BaseException | None = None
 
     def fetch(self, handing: _Handing, num_messages: int, timeout_s: float) -> list[Message]:
         """What comes next."""
         if handing.given_up:
             return []
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
         if self._messages:
             found, self._messages = self._messages[:num_messages], self._messages[num_messages:]
         else:
@@ -279,6 +284,11 @@ class _Unseen:
     def keep(self, messages: list[Message]) -> None:
         """They are what comes next."""
         self._messages = messages + self._messages
+
+    def keep_error(self, fetched: Future[list[Message]]) -> None:
+        """What a cancelled task was to be told is told to the next one."""
+        if not fetched.cancelled() and (error := fetched.exception()) is not None:
+            self._error = error
 
     def before(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call the function with nothing left unseen."""

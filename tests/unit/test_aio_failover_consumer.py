@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -11,7 +13,12 @@ from confluent_kafka import TopicPartition
 from tests.failover_fakes import TOPIC, A, B, Record, World, record_of
 
 from offsetsvc.aio_failover_consumer import AIOFailoverConsumer
-from offsetsvc.failover_consumer import ConsumerClosedError, FailoverConsumer, NoStartOffsetError
+from offsetsvc.failover_consumer import (
+    ConsumerClosedError,
+    FailoverConsumer,
+    NoStartOffsetError,
+    OffsetServiceAwayError,
+)
 
 WITHIN_S = 30.0
 
@@ -137,6 +144,38 @@ def test_errors_reach_the_task(world: World) -> None:
         await consumer.subscribe([TOPIC])
         with pytest.raises(NoStartOffsetError):
             await consumer.poll(1.0)
+        await consumer.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seen_by", ["thread", "task"])
+def test_an_error_that_a_cancelled_task_has_missed_is_told_to_the_next(world: World, seen_by: str) -> None:
+    async def scenario() -> None:
+        inner = world.start("a", subscribe=False)
+        consumer = AIOFailoverConsumer(inner)
+        begun, may_fail = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def fail(*_arguments: float) -> list[Any]:
+            loop.call_soon_threadsafe(begun.set)
+            may_fail.wait(WITHIN_S)
+            raise OffsetServiceAwayError("the move to region 'b' is off")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(inner, "consume", fail)
+            polling = asyncio.create_task(consumer.poll(1.0))
+            await begun.wait()
+            if seen_by == "task":  # it has failed, and the loop has not come to it yet
+                may_fail.set()
+                time.sleep(0.05)  # noqa: ASYNC251 - on purpose
+            polling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await polling
+            may_fail.set()
+        with pytest.raises(OffsetServiceAwayError):
+            await consumer.poll(1.0)
+        assert await consumer.poll(0.05) is None
         await consumer.close()
 
     run(scenario())
