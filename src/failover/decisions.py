@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from failover.facts import Kind, Move
 from failover.outside import Outside
 from parallax.domain.ids import GroupName, RegionName
@@ -14,18 +16,8 @@ def fence(outside: Outside, move: Move, reason: str, expected_number: int | None
     Raises:
         FencedError: another number than the expected one holds.
     """
-    return outside.decide(
-        Change(
-            move.group,
-            move.region,
-            cluster=move.target,
-            stage=Stage.MOVING,
-            moving_from=move.origin,
-            expected_number=expected_number,
-            disaster=move.kind is Kind.DISASTER,
-            reason=reason,
-        )
-    )
+    arrived = _arrived(move, reason, expected_number)
+    return outside.decide(replace(arrived, stage=Stage.MOVING, moving_from=move.origin))
 
 
 def settle(outside: Outside, move: Move, reason: str, expected_number: int | None = None) -> int:
@@ -34,17 +26,7 @@ def settle(outside: Outside, move: Move, reason: str, expected_number: int | Non
     Raises:
         FencedError: another number than the expected one holds.
     """
-    decided = outside.decide(
-        Change(
-            move.group,
-            move.region,
-            cluster=move.target,
-            expected_number=expected_number,
-            disaster=move.kind is Kind.DISASTER,
-            reason=reason,
-        )
-    )
-    return decided.decision.fencing_number
+    return outside.decide(_arrived(move, reason, expected_number)).decision.fencing_number
 
 
 def publisher(outside: Outside, group: GroupName) -> RegionName | None:
@@ -59,13 +41,16 @@ def publish_from(outside: Outside, move: Move, reason: str, expected_number: int
     Raises:
         FencedError: another number than the expected one holds.
     """
-    decided = outside.decide(
-        Change(
-            move.group,
-            move.region,
-            expected_number=expected_number,
-            disaster=move.kind is Kind.DISASTER,
-            reason=reason,
-        )
+    arrived = _arrived(move, reason, expected_number)
+    return outside.decide(replace(arrived, cluster=None)).decision.fencing_number
+
+
+def _arrived(move: Move, reason: str, expected_number: int | None) -> Change:
+    return Change(
+        move.group,
+        move.region,
+        cluster=move.target,
+        expected_number=expected_number,
+        disaster=move.kind is Kind.DISASTER,
+        reason=reason,
     )
-    return decided.decision.fencing_number

@@ -123,11 +123,7 @@ class Mover:
         return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
     def _moving(self, facts: MoveFacts, newest: MoveRecord | None, fencing_number: int) -> Moving:
-        begun = _interrupted(facts.move, newest)
-        # Members at the target may have been waited for since it was read.
-        if begun is not None and self._newest(facts.move) != begun:
-            raise AbandonedError("another command has gone on with this move meanwhile; run this one again")
-        record = self._open_record(facts, begun, newest)
+        record = self._open_record(facts, newest)
         return Moving(self._outside, self._limits, record, facts, fencing_number)
 
     def _publish_from(self, move: Move, fencing_number: int) -> int:
@@ -147,12 +143,15 @@ class Mover:
     def _newest(self, move: Move) -> MoveRecord | None:
         return next(iter(self._outside.records(move.group)), None)
 
-    def _open_record(
-        self, facts: MoveFacts, begun: MoveRecord | None, newest: MoveRecord | None
-    ) -> MoveRecord:
+    def _open_record(self, facts: MoveFacts, newest: MoveRecord | None) -> MoveRecord:
         """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
-        move = facts.move
+        move, begun = facts.move, _interrupted(facts.move, newest)
         if begun is not None:
+            # Members at the target may have been waited for since it was read.
+            if self._newest(move) != begun:
+                raise AbandonedError(
+                    "another command has gone on with this move meanwhile; run this one again"
+                )
             return self._outside.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
         snapshot = self._outside.snapshot(move, facts.assignment)
         return self._outside.begin(move, snapshot, newest, facts.assigned)

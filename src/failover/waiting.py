@@ -78,9 +78,7 @@ class Waiting:
         if members is None:
             raise AbandonedError(f"{target} stopped answering: run the command again")
 
-    def for_members_to_leave(
-        self, within_ms: float, seen: tuple[float, Commits | None] = (0.0, None)
-    ) -> Commits:
+    def for_members_to_leave(self, within_ms: float, seen: tuple[float, Commits | None]) -> Commits:
         """Wait until nobody consumes at the origin: no members, and commits that stand still.
 
         Args:

@@ -22,8 +22,6 @@ __all__ = ["AIOFailoverConsumer"]
 _SLICE_S = 0.25
 """The longest that the thread waits for records in one go: other calls get their turn in between."""
 
-_FOREVER_MS = 1e12
-
 Result = TypeVar("Result")
 
 
@@ -127,7 +125,7 @@ class AIOFailoverConsumer:
         Raises:
             ParallaxError: as `FailoverConsumer.consume`.
         """
-        deadline = Deadline.after_ms(_FOREVER_MS if timeout < 0 else timeout * 1_000)
+        deadline = Deadline.of_timeout(timeout)
         while True:
             messages = await self._fetch(num_messages, min(_SLICE_S, deadline.remaining_s))
             if messages or deadline.passed:

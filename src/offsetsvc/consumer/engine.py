@@ -36,8 +36,6 @@ from parallax.runtime.deadline import Deadline
 SLICE_S = 0.05
 """The longest that the polling thread waits in one go: a move asked for meanwhile begins after it."""
 
-_FOREVER_MS = 1e12
-
 _TEND_EVERY_S = 0.005
 """Between two looks at commits, moves under way and skip ranges learned: not at each of 100,000 records a second."""
 
@@ -150,7 +148,7 @@ class Engine:
         self._reporter.start()
         if self._follower is not None:
             self._follower.start()
-        deadline = Deadline.after_ms(_FOREVER_MS if timeout_s < 0 else timeout_s * 1_000)
+        deadline = Deadline.of_timeout(timeout_s)
         while True:
             if self._wanted is not None or self._events.waiting or time.monotonic() >= self._tend_at_s:
                 self._tend()

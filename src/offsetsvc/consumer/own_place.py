@@ -10,7 +10,7 @@ from then on, however well the cluster is; so the place is taken again with a ne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 from confluent_kafka import KafkaError, Message
@@ -53,8 +53,10 @@ class OwnPlace:
         self._given_up: InnerConsumer | None = None
         self._healed_at_s: float | None = None
 
-    def sift(self, inner: InnerConsumer, messages: Sequence[Message]) -> list[Message]:
+    def sift(self, inner: InnerConsumer, messages: list[Message]) -> list[Message]:
         """The messages without a fatal error that is healed at once."""
+        if all(message.error() is None for message in messages):  # as nearly always
+            return messages
         kept = []
         for message in messages:
             if self._is_to_be_healed(message.error()):

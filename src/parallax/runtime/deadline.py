@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -21,6 +22,11 @@ class Deadline:
     def after_ms(cls, budget_ms: float, clock: Callable[[], float] = time.monotonic) -> Deadline:
         """A deadline ``budget_ms`` milliseconds from now."""
         return cls(clock() + budget_ms / 1_000, clock)
+
+    @classmethod
+    def of_timeout(cls, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> Deadline:
+        """The end of a call's ``timeout`` in confluent-kafka's sense: seconds, and none if it is negative."""
+        return cls(math.inf if timeout_s < 0 else clock() + timeout_s, clock)
 
     @property
     def remaining_s(self) -> float:
