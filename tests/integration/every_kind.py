@@ -16,7 +16,7 @@ from tests.support import poll_until
 from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.runtime.config import Cluster
-from replicator.batches import messages
+from replicator.batches.exchange import Fetch
 from replicator.batches.header import Batch, Place, split
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -177,12 +177,15 @@ def batches(harness: Harness, topic: str, partition: int = 0) -> list[Batch]:
         found: list[Batch] = []
         position = start
         while position < end:
-            request = messages.fetch(
-                [(topic_id, partition, position, -1)], wait_ms=10, most_bytes=2**24, partition_bytes=2**24
+            request = Fetch(
+                [(topic_id, partition, position, -1)],
+                wait_ms=10,
+                most_bytes=2**24,
+                partition_bytes=2**24,
+                committed=False,
             )
-            request.isolation_level = 0
             answer = connections.ask(connections.leader(item), request, "reading batches")
-            [part] = answer.responses[0].partitions
+            [part] = answer.partitions
             assert part.error_code == 0
             found += split(part.records, Place(cluster, item), at_offset=position)
             position = found[-1].next_offset

@@ -48,7 +48,7 @@ def test_a_rewritten_batch_differs_in_nothing_but_its_producer_and_place(
 ) -> None:
     before = made(records, codec=codec)
     raw = altered(before, h21=only(before).attributes | 0x40)
-    result = bytes(rewritten(raw, producer_id, epoch, sequence))
+    result = b"".join(rewritten(raw, producer_id, epoch, sequence))
     assert read(result) == [record._replace(offset=index) for index, record in enumerate(records)]
     after = only(result)
     assert (after.producer_id, after.producer_epoch, after.base_sequence) == (producer_id, epoch, sequence)

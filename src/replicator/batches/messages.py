@@ -1,25 +1,20 @@
-"""The few messages of Kafka's protocol that the batch path speaks (KIP-98, KIP-227, KIP-516, KIP-890)."""
+"""The small messages of Kafka's protocol that the batch path speaks (KIP-98, KIP-890); `exchange` has the large ones."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
-from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
-    ProduceRequest,
 )
 
 from parallax.domain.ids import TopicPartition
 
-_READ_COMMITTED = 1
-_ALL_IN_SYNC = -1
 _TOPIC = 2
 _TRANSACTION = 1
 
@@ -29,60 +24,6 @@ def _by_topic(items: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for item in items:
         topics.setdefault(str(item.topic), []).append(item.partition)
     return topics
-
-
-def fetch(
-    wanted: Iterable[tuple[uuid.UUID, int, int, int]],
-    *,
-    wait_ms: int,
-    most_bytes: int,
-    partition_bytes: int,
-) -> Any:
-    """Committed batches of (topic id, partition, from offset, epoch of the record before it or -1)."""
-    topics: dict[uuid.UUID, list[Any]] = {}
-    for topic, partition, offset, epoch in wanted:
-        topics.setdefault(topic, []).append(
-            FetchRequest.FetchTopic.FetchPartition(
-                partition=partition,
-                fetch_offset=offset,
-                last_fetched_epoch=epoch,
-                partition_max_bytes=partition_bytes,
-            )
-        )
-    return FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=most_bytes,
-        isolation_level=_READ_COMMITTED,
-        topics=[FetchRequest.FetchTopic(topic_id=topic, partitions=parts) for topic, parts in topics.items()],
-        min_version=13,
-        max_version=16,
-    )
-
-
-def produce(
-    batches: Mapping[TopicPartition, bytes | bytearray],
-    *,
-    transactional_id: str,
-    timeout_ms: int,
-    newest: bool,
-) -> Any:
-    """One batch for each partition. ``newest``: partitions join the transaction by themselves (KIP-890)."""
-    topics: dict[str, list[Any]] = {}
-    for item, raw in batches.items():
-        topics.setdefault(str(item.topic), []).append(
-            ProduceRequest.TopicProduceData.PartitionProduceData(index=item.partition, records=raw)
-        )
-    return ProduceRequest(
-        transactional_id=transactional_id,
-        acks=_ALL_IN_SYNC,
-        timeout_ms=timeout_ms,
-        topic_data=[
-            ProduceRequest.TopicProduceData(name=topic, partition_data=parts)
-            for topic, parts in topics.items()
-        ],
-        max_version=12 if newest else 11,
-    )
 
 
 def find_coordinator(transactional_id: str) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import crc32c
 
 from parallax.domain.ids import TopicPartition
-from replicator.batches.header import ATTRIBUTES_AT, CRC_AT, LENGTH_END
+from replicator.batches.header import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, LENGTH_END
 
 SEQUENCES = 2**31
 """Sequence numbers wrap here."""
@@ -46,17 +46,21 @@ class ProducerState:
             self._sequences.clear()
 
 
-def rewritten(raw: bytes | bytearray | memoryview, producer_id: int, epoch: int, sequence: int) -> bytearray:
-    """The batch as this producer's own, ready for a Produce request.
+def rewritten(
+    raw: bytes | bytearray | memoryview, producer_id: int, epoch: int, sequence: int
+) -> tuple[bytearray, memoryview]:
+    """The batch as this producer's own, ready for a Produce request: a new header, and the records where they are.
 
     The offset is relative to 0 and the leader epoch unknown (the target's broker sets both), the transactional bit
     is set, the delete horizon cleared: it is a matter of the source's cleaner. ``base_timestamp`` stays as it is,
     because the timestamps of the records count from it.
     """
-    batch = bytearray(raw)
-    _HEAD.pack_into(batch, 0, 0, len(batch) - LENGTH_END, _NO_EPOCH)
-    (attributes,) = _SHORT.unpack_from(batch, ATTRIBUTES_AT)
-    _SHORT.pack_into(batch, ATTRIBUTES_AT, (attributes | _TRANSACTIONAL) & ~_DELETE_HORIZON)
-    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, sequence)
-    _UNSIGNED.pack_into(batch, CRC_AT, crc32c.crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
-    return batch
+    view = memoryview(raw)
+    header, records = bytearray(view[:HEADER_BYTES]), view[HEADER_BYTES:]
+    _HEAD.pack_into(header, 0, 0, len(view) - LENGTH_END, _NO_EPOCH)
+    (attributes,) = _SHORT.unpack_from(header, ATTRIBUTES_AT)
+    _SHORT.pack_into(header, ATTRIBUTES_AT, (attributes | _TRANSACTIONAL) & ~_DELETE_HORIZON)
+    _PRODUCER.pack_into(header, _PRODUCER_AT, producer_id, epoch, sequence)
+    checksum = crc32c.crc32c(records, crc32c.crc32c(memoryview(header)[ATTRIBUTES_AT:]))
+    _UNSIGNED.pack_into(header, CRC_AT, checksum)
+    return header, records

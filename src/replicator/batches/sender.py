@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from parallax.adapters.kafka.transport import Buffer
 from parallax.adapters.kafka.wire import Connections, EventLoop
 from parallax.domain.errors import ClusterUnavailableError, FencedError, ParallaxError
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.runtime.deadline import Deadline
-from replicator.batches import messages
 from replicator.batches.block import BatchBlock
 from replicator.batches.coordinator import CONCURRENT_TRANSACTIONS, Coordinator
+from replicator.batches.exchange import Produce
 from replicator.batches.refusals import Refusal, is_for_good, translated
 from replicator.batches.rewrite import ProducerState, rewritten
 from replicator.offset_ranges import OffsetRanges
@@ -167,7 +168,7 @@ class Sender:
         if not (free or behind or size >= WORTHWHILE_REQUEST_BYTES):
             return False
         blocks: dict[TopicPartition, BatchBlock] = {}
-        raws: dict[TopicPartition, bytearray] = {}
+        raws: dict[TopicPartition, Sequence[Buffer]] = {}
         for item in chosen:
             lane = self._lanes[item]
             block = blocks[item] = lane.waiting.popleft()
@@ -176,7 +177,7 @@ class Sender:
             raws[item] = rewritten(
                 block.raw, self._producer.producer_id, self._producer.epoch, self._producer.take(item, count)
             )
-        request = messages.produce(
+        request = Produce(
             raws,
             transactional_id=self._coordinator.transactional_id,
             timeout_ms=self._timeout_ms,
@@ -210,7 +211,7 @@ class Sender:
         self,
         answer: Any,
         blocks: Mapping[TopicPartition, BatchBlock],
-        raws: Mapping[TopicPartition, bytearray],
+        raws: Mapping[TopicPartition, Sequence[Buffer]],
     ) -> None:
         for topic in answer.responses:
             for part in topic.partition_responses:
@@ -234,13 +235,13 @@ class Sender:
                     self._connections.refresh()
                     self._fail(translated(code, text, self._coordinator.transactional_id))
 
-    def _again(self, item: TopicPartition, block: BatchBlock, raw: bytearray) -> None:
+    def _again(self, item: TopicPartition, block: BatchBlock, raw: Sequence[Buffer]) -> None:
         """Send a partition's first batch once more: the transaction before was not quite over."""
         lane = self._lanes.get(item)
         leader = self._connections.leader(item)
         if lane is None or leader is None:
             return
-        request = messages.produce(
+        request = Produce(
             {item: raw},
             transactional_id=self._coordinator.transactional_id,
             timeout_ms=self._timeout_ms,

@@ -14,9 +14,9 @@ from kafka.errors import for_code
 
 from parallax.adapters.kafka.wire import Connections, EventLoop, topic_uuid
 from parallax.domain.ids import SourceOffset, TopicPartition
-from replicator.batches import messages
 from replicator.batches.block import BatchBlock, whole
 from replicator.batches.choose import AbortedRanges, Passage, choose, is_small
+from replicator.batches.exchange import Fetch, Fetched, FetchedPartition
 from replicator.batches.header import CorruptBatchError, Place, split
 from replicator.batches.repack import Repacker
 from replicator.shard_ports import (
@@ -191,7 +191,7 @@ class BatchSource:
             (reading.topic, reading.place.topic_partition.partition): (reading, reading.position)
             for reading in readings[begin:] + readings[:begin]
         }
-        request = messages.fetch(
+        request = Fetch(
             ((topic, partition, at, reading.epoch) for (topic, partition), (reading, at) in asked.items()),
             wait_ms=FETCH_WAIT_MS,
             most_bytes=self._fetch_bytes,
@@ -199,7 +199,7 @@ class BatchSource:
         )
         self._fetching.add(leader)
 
-        def answered(answer: Any) -> None:
+        def answered(answer: Fetched) -> None:
             self._fetching.discard(leader)
             self._take_in(answer, asked)
             self._fetch()
@@ -211,31 +211,30 @@ class BatchSource:
 
         self._connections.send(leader, request, answered, failed)
 
-    def _take_in(self, answer: Any, asked: Mapping[tuple[uuid.UUID, int], tuple[_Reading, int]]) -> None:
+    def _take_in(self, answer: Fetched, asked: Mapping[tuple[uuid.UUID, int], tuple[_Reading, int]]) -> None:
         if answer.error_code:
             self._later((reading for reading, _ in asked.values()), _RETRY_MS)
             self._ask_for_metadata()
             return
         arrived = []
-        for topic in answer.responses:
-            for part in topic.partitions:
-                found = asked.get((topic.topic_id, part.partition_index))
-                if found is None:
-                    continue
-                reading, asked_at = found
-                item = reading.place.topic_partition
-                if self._reading.get(item) is reading and reading.position == asked_at:
-                    self._arrived = []
-                    self._take_in_partition(reading, part)
-                    arrived.append(self._arrived)
+        for part in answer.partitions:
+            found = asked.get((part.topic_id, part.partition))
+            if found is None:
+                continue
+            reading, asked_at = found
+            item = reading.place.topic_partition
+            if self._reading.get(item) is reading and reading.position == asked_at:
+                self._arrived = []
+                self._take_in_partition(reading, part)
+                arrived.append(self._arrived)
         # In turn, because a Produce request holds one batch of each partition.
         self._events.extend(event for turn in zip_longest(*arrived) for event in turn if event is not None)
 
-    def _take_in_partition(self, reading: _Reading, part: Any) -> None:
+    def _take_in_partition(self, reading: _Reading, part: FetchedPartition) -> None:
         item = reading.place.topic_partition
-        if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
-            diverged = SourceOffset(part.diverging_epoch.end_offset)
-            self._stop(reading, OutOfRange(item, diverged, part.diverging_epoch.epoch))
+        epoch, diverged_at = part.diverging_from or (-1, -1)
+        if diverged_at >= 0:
+            self._stop(reading, OutOfRange(item, SourceOffset(diverged_at), epoch))
         elif part.error_code == _OUT_OF_RANGE:
             self._stop(reading, OutOfRange(item, None))
         elif part.error_code in _OTHER_TOPIC:
@@ -257,13 +256,11 @@ class BatchSource:
                 reading.told_end = reading.position
                 self._arrived.append((reading, EndReached(item, SourceOffset(reading.position))))
 
-    def _batches(self, reading: _Reading, part: Any) -> None:
-        aborted = AbortedRanges(
-            (range_.producer_id, range_.first_offset) for range_ in part.aborted_transactions or ()
-        )
+    def _batches(self, reading: _Reading, part: FetchedPartition) -> None:
+        aborted = AbortedRanges(part.aborted)
         gathered = Repacker(reading.place)
         try:
-            for batch in split(part.records or b"", reading.place, at_offset=reading.position):
+            for batch in split(part.records, reading.place, at_offset=reading.position):
                 hidden = aborted.hides(batch, reading.place)
                 passage = Passage.DROPPED if hidden else choose(batch, reading.position)
                 if passage is Passage.WHOLE and not is_small(batch, self._whole_from_records):

@@ -1,4 +1,4 @@
-"""Connections that carry Kafka's own messages: the one module that knows kafka-python's inner parts.
+"""Connections that carry Kafka's own messages: with `transport`, the one module that knows kafka-python's inner parts.
 
 kafka-python's public clients open every batch. Its network layer (bootstrap, TLS, SASL, version negotiation) and
 its generated messages do not, but they are no public front door: the version is pinned, and nothing else imports
@@ -9,6 +9,7 @@ it. Everything runs in the caller's thread, inside `EventLoop.turn`. The batch p
 from __future__ import annotations
 
 import logging
+import selectors
 import uuid
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,10 +19,10 @@ import kafka.errors
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.structs import TopicPartition as KafkaPartition
 
+from parallax.adapters.kafka.transport import Messages, Transport
 from parallax.domain.errors import ClusterUnavailableError, ConfigError
 from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
 from parallax.runtime.config import Cluster
@@ -33,29 +34,30 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 MOST_IN_FLIGHT = 64
 """Per connection; the paths keep their own, smaller bounds. kafka-python fails a request beyond it."""
 _TURN_MS = 20
-_RECEIVE_BYTES = 1024 * 1024
-
-
-class _Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no types
-    """Reads as much as there is at once: kafka-python's own asks the kernel for 4 KiB at a time."""
-
-    def _sock_recv(self) -> tuple[bytes, Exception | None]:
-        try:
-            data = self._sock.recv(_RECEIVE_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return b"", None
-        except OSError as error:
-            return b"", kafka.errors.KafkaConnectionError(error)
-        return data, None if data else kafka.errors.KafkaConnectionError("socket disconnected")
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
-    """Builds connections on that transport, but where TLS has one of its own."""
+    """Builds connections on `Transport`, but where TLS has one of its own, and has them speak `Messages`."""
 
     def __init__(self, net: Any, **config: Any) -> None:
         super().__init__(net, **config)
         self.refusals: dict[Any, bool] = {}
         """By node: whether it refused the last connection, instead of being silent."""
+
+    async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
+        made = conn.connection_made
+
+        def connection_made(transport: Any) -> None:
+            made(transport)
+            conn.parser = Messages(
+                joins=not isinstance(transport, Transport),
+                client_id=self.config["client_id"],
+                receive_message_max_bytes=self.config["receive_message_max_bytes"],
+                ident=str(conn.node_id),
+            )
+
+        conn.connection_made = connection_made
+        await super()._connect(node, conn, **how)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         try:
@@ -70,7 +72,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
         if self.ssl_enabled:
             return await super()._build_transport(node, timeout_at=timeout_at)
         sock = await self._connected(node, timeout_at)
-        transport = _Transport(self._net, sock, host=node.host)
+        transport = Transport(self._net, sock, host=node.host)
         await transport.handshake()
         return transport
 
@@ -94,11 +96,19 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
         raise problem
 
 
+class _Selector(selectors.DefaultSelector):
+    """Says that a socket is not registered without asking the kernel for its addresses, once for every wait."""
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        return super().get_key(number if number >= 0 else fileobj)
+
+
 class EventLoop:
     """Turns connections, which may be to several clusters, for one thread."""
 
     def __init__(self) -> None:
-        self.net = NetworkSelector(slow_task_threshold_secs=0)
+        self.net = NetworkSelector(slow_task_threshold_secs=0, selector=_Selector)
 
     def turn(self, timeout_ms: float) -> None:
         """Send and receive what is due; waits up to ``timeout_ms`` while nothing is."""
