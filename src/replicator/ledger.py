@@ -23,6 +23,7 @@ from replicator.shard_ports import Clock, RecordBlock, RecordRefusedError, Targe
 from replicator.state import PartitionChange, PartitionState, encode
 from replicator.transaction import OpenTransaction
 
+_PAUSE_PER_PARTITION_MS = 0.25
 MAX_RUNS_PER_TRANSACTION = 40_000
 """With as many the run-log entry still stays below Kafka's 1 MB."""
 _IDLE_SHARE, _CHECK_SHARE = 0.75, 0.25
@@ -68,6 +69,7 @@ class Ledger:
         self.attempted: Entry | None = None
         self._begun_at: float | None = None
         self.last_commit_at = clock.monotonic_ms()
+        self._last_commit_partitions = 0
         self._latency_ms: dict[TopicPartition, float] = {}
         self._row_at: dict[TopicPartition, float] = {}
         self._watermark_at = clock.monotonic_ms()
@@ -103,6 +105,17 @@ class Ledger:
             or self._clock.monotonic_ms() - self.open.began_at_ms >= self._settings.commit_max_interval_ms
         )
 
+    @property
+    def rest_ms(self) -> float:
+        """What is left of the pause after the last commit, which is longer the more partitions that had.
+
+        Each of them costs the target a marker, so many slow partitions are better committed less often.
+        """
+        pause_ms = max(
+            self._settings.commit_min_interval_ms, self._last_commit_partitions * _PAUSE_PER_PARTITION_MS
+        )
+        return max(0.0, pause_ms - (self._clock.monotonic_ms() - self.last_commit_at))
+
     def watermarks_due(self) -> bool:
         """Whether it is time to look for partitions without a row for long enough."""
         share = self._settings.watermark_interval_ms * _CHECK_SHARE
@@ -121,6 +134,7 @@ class Ledger:
             changes += self._watermarks(settled, behind)
             self._watermark_at = self._clock.monotonic_ms()
         self.write(changes)
+        self._last_commit_partitions = len(changes)
         return behind
 
     def _changes_of(self, opened: OpenTransaction) -> list[PartitionChange]:

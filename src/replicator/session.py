@@ -6,6 +6,7 @@ whatever goes wrong ends the session, and the next one begins from the run log (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
@@ -133,7 +134,7 @@ class ShardSession:
         now = self._clock.monotonic_ms()
         if now - self._questions.asked_at_ms >= self._settings.discovery_interval_ms:
             self._ask()
-        for event in self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms(now)):
+        for event in self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms()):
             self._take_in(event)
             if self._ledger.full():
                 self.commit()
@@ -156,19 +157,15 @@ class ShardSession:
         """Each partition's part of a report; latencies are of what was committed since the last call."""
         return self._ledger.progress(self._status, self._position, self._source.end_offsets(self._taken))
 
-    def _patience_ms(self, now: float) -> int:
-        if self._ledger.open is None:
-            return _LONGEST_POLL_MS
-        wait = self._settings.commit_min_interval_ms - (now - self._ledger.last_commit_at)
-        return 0 if wait <= 0 else max(1, round(wait))
+    def _patience_ms(self) -> int:
+        return _LONGEST_POLL_MS if self._ledger.open is None else math.ceil(self._ledger.rest_ms)
 
     def _commit_due(self) -> bool:
-        """A bound is reached, or the source is nearly copied to its end and the last commit is long enough ago."""
+        """A bound is reached, or the source is nearly copied to its end and the pause after a commit is over."""
         opened = self._ledger.open
         if opened is None or self._ledger.full():
             return opened is not None
-        since = self._clock.monotonic_ms() - self._ledger.last_commit_at
-        if since < self._settings.commit_min_interval_ms:
+        if self._ledger.rest_ms:
             return False
         ends = self._source.end_offsets(opened.partitions)
         return all(

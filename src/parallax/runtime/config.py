@@ -118,7 +118,9 @@ class Replicator(_Section):
     fetch_ahead_max_bytes: Annotated[int, Field(ge=1_048_576)] = 64 * 1024 * 1024
     """What one lease holds of the source, fetched and not yet sent, whatever the backlog; a single larger batch
     still passes."""
-    commit_min_interval_ms: Annotated[int, Field(ge=1)] = 20
+    commit_min_interval_ms: Annotated[int, Field(ge=1)] = 2
+    """After a commit nothing is committed for so long at least, or for a quarter of a millisecond for each partition
+    that it had."""
     commit_max_interval_ms: Annotated[int, Field(ge=5)] = 100
     commit_max_bytes: Annotated[int, Field(ge=65_536)] = 16 * 1024 * 1024
     watermark_interval_ms: Annotated[int, Field(ge=100)] = 1_000

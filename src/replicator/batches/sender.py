@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from parallax.adapters.kafka.transport import Buffer
@@ -27,6 +27,7 @@ waiting: only one of each goes into a request."""
 LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
 _TURN_MS = 20
 _REJOIN_MS = 2
+LONGEST_CALM_MS = 5
 
 
 class _Lane:
@@ -71,6 +72,9 @@ class Sender:
         self._unfinished = 0
         self._problem: ParallaxError | None = None
         self._flushing = False
+        self._calm_until_s = 0.0
+        self._rejoining: dict[TopicPartition, tuple[BatchBlock, Sequence[Buffer]]] = {}
+        """Batches on their way that are sent once more, all at once."""
         self.refused: Refusal | None = None
         """The first batch that the target refused for good."""
 
@@ -82,7 +86,18 @@ class Sender:
     def begin(self) -> None:
         """Forget the transaction before."""
         self._lanes = {}
+        self._rejoining = {}
         self._flushing = False
+
+    def committed(self, took_ms: float) -> None:
+        """A transaction has been committed: send nothing of the next one for about as long as that took.
+
+        Its markers are written meanwhile. A batch that comes before them makes the broker itself wait, 20 ms by
+        default (``add.partitions.to.txn.retry.backoff.ms``).
+        """
+        calm_ms = min(took_ms, LONGEST_CALM_MS)
+        self._calm_until_s = time.monotonic() + calm_ms / 1_000
+        self._loop.after(calm_ms, self._send)
 
     def add(self, block: BatchBlock) -> None:
         """Take a batch; `step` and `flush` send it."""
@@ -140,6 +155,8 @@ class Sender:
 
     def _send(self) -> None:
         """Send to every leader as many requests as it may have and as are worth while."""
+        if time.monotonic() < self._calm_until_s:
+            return
         by_leader: dict[int, list[TopicPartition]] = {}
         for item, lane in self._lanes.items():
             if lane.waiting and lane.joined:
@@ -177,6 +194,15 @@ class Sender:
             raws[item] = rewritten(
                 block.raw, self._producer.producer_id, self._producer.epoch, self._producer.take(item, count)
             )
+        self._request(leader, blocks, raws)
+        return True
+
+    def _request(
+        self,
+        leader: int,
+        blocks: Mapping[TopicPartition, BatchBlock],
+        raws: Mapping[TopicPartition, Sequence[Buffer]],
+    ) -> None:
         request = Produce(
             raws,
             transactional_id=self._coordinator.transactional_id,
@@ -201,7 +227,6 @@ class Sender:
             )
 
         self._connections.send(leader, request, answered, failed)
-        return True
 
     def _must_wait(self, lane: _Lane) -> bool:
         """Under transaction version 2 a partition joins by its first batch, which may be told to wait a moment."""
@@ -219,7 +244,9 @@ class Sender:
                 lane, block = self._lanes[item], blocks[item]
                 code = part.error_code
                 if code == CONCURRENT_TRANSACTIONS and not lane.acknowledged:
-                    self._loop.after(_REJOIN_MS, partial(self._again, item, block, raws[item]))
+                    if not self._rejoining:
+                        self._loop.after(_REJOIN_MS, self._again)
+                    self._rejoining[item] = (block, raws[item])
                     continue
                 lane.on_their_way -= 1
                 if code == 0:
@@ -235,29 +262,22 @@ class Sender:
                     self._connections.refresh()
                     self._fail(translated(code, text, self._coordinator.transactional_id))
 
-    def _again(self, item: TopicPartition, block: BatchBlock, raw: Sequence[Buffer]) -> None:
-        """Send a partition's first batch once more: the transaction before was not quite over."""
-        lane = self._lanes.get(item)
-        leader = self._connections.leader(item)
-        if lane is None or leader is None:
-            return
-        request = Produce(
-            {item: raw},
-            transactional_id=self._coordinator.transactional_id,
-            timeout_ms=self._timeout_ms,
-            newest=self._coordinator.newest,
-        )
-        lanes = self._lanes
-
-        def answered(answer: Any) -> None:
-            if lanes is self._lanes:
-                self._take_in(answer, {item: block}, {item: raw})
-                self._send()
-
-        def failed(error: Exception) -> None:
-            self._fail(ClusterUnavailableError(f"{self._connections.cluster}: writing: {error}"))
-
-        self._connections.send(leader, request, answered, failed)
+    def _again(self) -> None:
+        """Send first batches of partitions once more: the transaction before was not quite over."""
+        again, self._rejoining = self._rejoining, {}
+        for leader, items in self._connections.by_leader(again).items():
+            blocks = {item: again.pop(item) for item in items}
+            self._request(
+                leader,
+                {item: block for item, (block, _) in blocks.items()},
+                {item: raw for item, (_, raw) in blocks.items()},
+            )
+        if again:
+            self._fail(
+                ClusterUnavailableError(
+                    f"{self._connections.cluster}: no leader for {', '.join(map(str, again))}"
+                )
+            )
 
     def _fail(self, problem: ParallaxError) -> None:
         # Batches behind a refused one are out of order: that says nothing of its own.

@@ -31,6 +31,10 @@ from replicator.shard_ports import (
 )
 
 FETCH_WAIT_MS = 100
+REST_MS, REST_PER_PARTITION_MS = 4.0, 0.04
+"""After a small answer the next fetch waits so long, the greater of both: a steady stream of single records would
+otherwise be fetched one by one, which costs more of broker and copier than all else that becomes of them."""
+_SMALL_ANSWER_BYTES = 64 * 1024
 WHOLE_FROM_RECORDS = 64
 """Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
@@ -101,6 +105,10 @@ class BatchSource:
         self._arrived: list[_Event] = []
         self._waiting_bytes = 0
         self._fetching: set[int] = set()
+        self._resting_until_s: dict[int, float] = {}
+        """By leader."""
+        self._may_fetch = False
+        """Whether something has changed since it was last seen that no fetch is to be sent."""
         self._turn = 0
         self._refresh: Any = None
         self._tell_at_s = time.monotonic() + _TELL_EVERY_S
@@ -114,6 +122,7 @@ class BatchSource:
                 place.source_next,
                 place.leader_epoch,
             )
+        self._may_fetch = True
         self._connections.watch({item.topic for item in positions})
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
@@ -165,7 +174,7 @@ class BatchSource:
 
     def _fetch(self) -> None:
         """Send a fetch to every leader that has none on its way, while there is room."""
-        if self._waiting_bytes >= self._buffer_bytes or not self._reading:
+        if self._waiting_bytes >= self._buffer_bytes or not self._may_fetch:
             return
         now = time.monotonic()
         by_leader: dict[int, list[_Reading]] = {}
@@ -176,12 +185,17 @@ class BatchSource:
             leader = self._connections.leader(item)
             if leader is None:
                 leaderless = True
-            elif leader not in self._fetching:
+            elif leader not in self._fetching and self._resting_until_s.get(leader, 0) <= now:
                 by_leader.setdefault(leader, []).append(reading)
+        self._may_fetch = leaderless
         if leaderless:
             self._ask_for_metadata()
         for leader, readings in by_leader.items():
             self._fetch_from(leader, readings)
+
+    def _wake(self) -> None:
+        self._may_fetch = True
+        self._fetch()
 
     def _fetch_from(self, leader: int, readings: list[_Reading]) -> None:
         # Each answer begins with another partition: the first always gets a whole batch, however large.
@@ -202,10 +216,16 @@ class BatchSource:
         def answered(answer: Fetched) -> None:
             self._fetching.discard(leader)
             self._take_in(answer, asked)
-            self._fetch()
+            if sum(len(part.records) for part in answer.partitions) < _SMALL_ANSWER_BYTES:
+                rest_ms = max(REST_MS, REST_PER_PARTITION_MS * len(asked))
+                self._resting_until_s[leader] = time.monotonic() + rest_ms / 1_000
+                self._loop.after(rest_ms, self._wake)
+            else:
+                self._wake()
 
         def failed(_error: Exception) -> None:
             self._fetching.discard(leader)
+            self._may_fetch = True
             self._later((reading for reading, _ in asked.values()), _RETRY_MS)
             self._ask_for_metadata()
 
@@ -303,7 +323,7 @@ class BatchSource:
         for reading in readings:
             reading.retry_at_s = max(reading.retry_at_s, time.monotonic() + delay_ms / 1_000)
         # The loop may sleep longer than that otherwise.
-        self._loop.after(delay_ms, self._fetch)
+        self._loop.after(delay_ms, self._wake)
 
     def _ask_for_metadata(self) -> None:
         if self._refresh is None or self._refresh.is_done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 
 import structlog
@@ -98,7 +99,10 @@ class BatchTarget:
         self._sender.flush("appending to the run log")
         self._refuse()
         offset = self._sender.acknowledged[self._run_log][0]
+        begun = time.monotonic()
         self._coordinator.commit(self._producer)
+        if self._coordinator.newest:
+            self._sender.committed((time.monotonic() - begun) * 1_000)
         return offset
 
     def ends(
