@@ -198,30 +198,33 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
                 return
 
     def _receive(self) -> Exception | None:
-        """Take what there is; returns what is wrong with it."""
-        answer = self._answer
-        into = self._small[self._begun :] if answer is None else answer[self._received :]
+        """Take what there is, but no more than the rest of one large answer; returns what is wrong with it."""
+        self.last_read = time.monotonic()
         try:
-            count = self._sock.recv_into(into)
+            if self._answer is None:
+                self._take_small(self._begun + self._into(self._small[self._begun :]))
+            while self._answer is not None:
+                self._take_large(self._answer)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError as error:
             return _lost(error)
-        if not count:
-            return _lost("socket disconnected")
-        self.last_read = time.monotonic()
-        try:
-            if answer is None:
-                self._take_small(self._begun + count)
-            else:
-                self._received += count
-                if self._received == len(answer):
-                    self._answer = None
-                    self._protocol.data_received(Answer(answer))
-        except kafka.errors.KafkaProtocolError as error:
+        except kafka.errors.KafkaError as error:
             broken: Exception = error
             return broken
         return None
+
+    def _into(self, place: memoryview) -> int:
+        count: int = self._sock.recv_into(place)
+        if not count:
+            raise _lost("socket disconnected")
+        return count
+
+    def _take_large(self, answer: memoryview) -> None:
+        self._received += self._into(answer[self._received :])
+        if self._received == len(answer):
+            self._answer = None
+            self._protocol.data_received(Answer(answer))
 
     def _take_small(self, end: int) -> None:
         """Hand on the answers that are whole, and begin the one that is not."""
