@@ -102,12 +102,12 @@ class Ledger:
         return self.open is not None and (
             self.open.size_bytes >= self._settings.commit_max_bytes
             or self.open.most_runs >= MAX_RUNS_PER_TRANSACTION
-            or self._clock.monotonic_ms() - self.open.began_at_ms >= self._settings.commit_max_interval_ms
+            or not self.left_ms
         )
 
     @property
     def rest_ms(self) -> float:
-        """What is left of the pause after the last commit, which is longer the more partitions that had.
+        """What is left of the pause after the last commit: longer the more partitions had records in it.
 
         Each of them costs the target a marker, so many slow partitions are better committed less often.
         """
@@ -115,6 +115,14 @@ class Ledger:
             self._settings.commit_min_interval_ms, self._last_commit_partitions * _PAUSE_PER_PARTITION_MS
         )
         return max(0.0, pause_ms - (self._clock.monotonic_ms() - self.last_commit_at))
+
+    @property
+    def left_ms(self) -> float:
+        """How long the open transaction may still grow; infinite if there is none."""
+        if self.open is None:
+            return math.inf
+        age_ms = self._clock.monotonic_ms() - self.open.began_at_ms
+        return max(0.0, self._settings.commit_max_interval_ms - age_ms)
 
     def watermarks_due(self) -> bool:
         """Whether it is time to look for partitions without a row for long enough."""
@@ -134,7 +142,6 @@ class Ledger:
             changes += self._watermarks(settled, behind)
             self._watermark_at = self._clock.monotonic_ms()
         self.write(changes)
-        self._last_commit_partitions = len(changes)
         return behind
 
     def _changes_of(self, opened: OpenTransaction) -> list[PartitionChange]:
@@ -220,6 +227,7 @@ class Ledger:
         self._entries_since_snapshot = 0 if snapshot else self._entries_since_snapshot + 1
         now = self._clock.monotonic_ms()
         self.last_commit_at = now
+        self._last_commit_partitions = 0 if opened is None else len(opened.partitions)
         if snapshot:
             self._snapshot_at = now
         self.counts.transactions += 1

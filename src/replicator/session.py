@@ -158,7 +158,9 @@ class ShardSession:
         return self._ledger.progress(self._status, self._position, self._source.end_offsets(self._taken))
 
     def _patience_ms(self) -> int:
-        return _LONGEST_POLL_MS if self._ledger.open is None else math.ceil(self._ledger.rest_ms)
+        """Until what has been sent may be committed, or must be; if it may be and is not, more has to arrive first."""
+        rest_ms = self._ledger.rest_ms if self._ledger.open is not None else 0.0
+        return math.ceil(min(_LONGEST_POLL_MS, rest_ms or _LONGEST_POLL_MS, self._ledger.left_ms))
 
     def _commit_due(self) -> bool:
         """A bound is reached, or the source is nearly copied to its end and the pause after a commit is over."""

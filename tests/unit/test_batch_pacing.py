@@ -18,7 +18,7 @@ from replicator.batches.exchange import Fetch, Fetched, FetchedPartition, Produc
 from replicator.batches.header import Compression, Place, split
 from replicator.batches.records import Record, body, packed
 from replicator.batches.rewrite import ProducerState
-from replicator.batches.sender import Sender
+from replicator.batches.sender import LARGEST_REQUEST_BYTES, Sender
 from replicator.batches.source import REST_MS, BatchSource
 from replicator.shard_ports import ReadFrom
 
@@ -169,3 +169,57 @@ def test_partitions_that_are_told_to_come_again_come_in_one_request(loop: EventL
         item(partition): [40] for partition in range(100)
     }
     assert len(broker.requests) == 2
+
+
+def test_what_a_callback_raises_ends_every_turn_of_the_loop(loop: EventLoop) -> None:
+    def broken() -> None:
+        raise ValueError("not of this world")
+
+    loop.after(0, broken)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not of this world"):
+            loop.turn(50)
+
+
+@pytest.mark.parametrize(("rest_bytes", "kept"), [(SMALL_BYTES // 4, True), (LARGE_BYTES, False)])
+def test_a_batch_keeps_its_answer_only_if_it_is_most_of_it(
+    loop: EventLoop,
+    rest_bytes: int,
+    *,
+    kept: bool,
+) -> None:
+    broker = Broker()
+    source = BatchSource(
+        loop,
+        broker,
+        buffer_bytes=10_000_000,
+        fetch_bytes=1_000_000,
+        whole_from_records=0,  # type: ignore[arg-type]
+    )
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    source.take({item(0): ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)})
+    source.poll(100, 1)
+    [(_, answered, _)] = broker.requests
+    begun = batch(LARGE_BYTES)[:rest_bytes]
+    answer = fetched(batch(SMALL_BYTES) + begun)
+    answered(answer)
+    [event] = source.poll(100, 1)
+    assert isinstance(event, BatchBlock)
+    assert bytes(event.raw) == batch(SMALL_BYTES)
+    assert (event.raw.obj is answer.partitions[0].records.obj) is kept
+
+
+def test_batches_that_come_again_are_cut_into_requests_of_bounded_size(loop: EventLoop) -> None:
+    broker = Broker()
+    sending = sender(loop, broker)
+    place = Place(ClusterName("regional-a"), item(0))
+    [large] = split(batch(LARGEST_REQUEST_BYTES * 2 // 3), place)
+    for partition in range(4):
+        sending.add(whole(large, Place(place.cluster, item(partition))))
+        sending.step()
+    first, broker.requests = broker.requests, []
+    for request, answered, _ in first:
+        answered(produced(request, CONCURRENT_TRANSACTIONS))
+    while not broker.requests:
+        loop.turn(50)
+    assert [len(request._batches) for request, _, _ in broker.requests] == [2, 2]

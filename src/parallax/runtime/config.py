@@ -119,8 +119,8 @@ class Replicator(_Section):
     """What one lease holds of the source, fetched and not yet sent, whatever the backlog; a single larger batch
     still passes."""
     commit_min_interval_ms: Annotated[int, Field(ge=1)] = 2
-    """After a commit nothing is committed for so long at least, or for a quarter of a millisecond for each partition
-    that it had."""
+    """After a commit the next one waits so long at least, or a quarter of a millisecond for each partition that it had,
+    unless a bound below is reached (docs/decisions/0012-pace.md)."""
     commit_max_interval_ms: Annotated[int, Field(ge=5)] = 100
     commit_max_bytes: Annotated[int, Field(ge=65_536)] = 16 * 1024 * 1024
     watermark_interval_ms: Annotated[int, Field(ge=100)] = 1_000

@@ -82,8 +82,8 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
         # A lease that must end gets this long before its Python process is killed.
         "spark.python.task.killTimeout": "2s",
         "spark.python.worker.reuse": "true",
-        # A task has a second worker, which only reads its row; it is let go, or the next task of the shard would run in it
-        # every other time, and a lease's process could not go on with the next lease.
+        # A task has a second worker, which only reads its row. Where there is one lease alone the next task would run in
+        # that one, and the process that copies could not go on with the next lease; so it is let go.
         "spark.python.factory.idleWorkerMaxPoolSize": str(settings.leases),
         "spark.python.daemon.module": "parallax.runtime.spark_daemon",
         "spark.sql.adaptive.enabled": "false",  # Spark warns of it at every streaming query

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parallax.domain.ids import SourceOffset
 from replicator.batches.header import Batch, Place, split
@@ -28,6 +28,10 @@ class BatchBlock(RecordBlock):
     def most_runs(self) -> int:
         """On the target its records follow one another."""
         return len(self.offsets.ranges) if isinstance(self.offsets, OffsetRanges) else 1
+
+    def detached(self) -> BatchBlock:
+        """The same with a copy of the bytes, which no longer keeps the answer that they came in."""
+        return replace(self, records=(memoryview(bytes(self.raw)),))
 
     def before(self, source_next: SourceOffset) -> BatchBlock:
         """The records below ``source_next``."""

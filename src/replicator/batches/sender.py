@@ -266,12 +266,15 @@ class Sender:
         """Send first batches of partitions once more: the transaction before was not quite over."""
         again, self._rejoining = self._rejoining, {}
         for leader, items in self._connections.by_leader(again).items():
-            blocks = {item: again.pop(item) for item in items}
-            self._request(
-                leader,
-                {item: block for item, (block, _) in blocks.items()},
-                {item: raw for item, (_, raw) in blocks.items()},
-            )
+            blocks: dict[TopicPartition, BatchBlock] = {}
+            raws: dict[TopicPartition, Sequence[Buffer]] = {}
+            for item in items:
+                blocks[item], raws[item] = again.pop(item)
+                if sum(len(block.raw) for block in blocks.values()) >= LARGEST_REQUEST_BYTES:
+                    self._request(leader, blocks, raws)
+                    blocks, raws = {}, {}
+            if blocks:
+                self._request(leader, blocks, raws)
         if again:
             self._fail(
                 ClusterUnavailableError(

@@ -75,6 +75,10 @@ _Event = tuple[_Reading | None, SourceEvent]
 """An event, and what it is of: void once its partition is dropped or taken anew; None: of none."""
 
 
+def _detached(event: SourceEvent) -> SourceEvent:
+    return event.detached() if isinstance(event, BatchBlock) else event
+
+
 class BatchSource:
     """`SourceReader` that fetches raw batches; at most one fetch per broker is on its way.
 
@@ -247,6 +251,13 @@ class BatchSource:
                 self._arrived = []
                 self._take_in_partition(reading, part)
                 arrived.append(self._arrived)
+        answer_bytes = sum(len(part.records) for part in answer.partitions)
+        handed_bytes = sum(
+            event.size_bytes for turn in arrived for _, event in turn if isinstance(event, BatchBlock)
+        )
+        if handed_bytes < answer_bytes / 2:
+            # Views keep all of the answer, of which most is of no use.
+            arrived = [[(reading, _detached(event)) for reading, event in turn] for turn in arrived]
         # In turn, because a Produce request holds one batch of each partition.
         self._events.extend(event for turn in zip_longest(*arrived) for event in turn if event is not None)
 

@@ -109,14 +109,33 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.net = NetworkSelector(slow_task_threshold_secs=0, selector=_Selector)
+        self._problem: Exception | None = None
 
     def turn(self, timeout_ms: float) -> None:
-        """Send and receive what is due; waits up to ``timeout_ms`` while nothing is."""
+        """Send and receive what is due; waits up to ``timeout_ms`` while nothing is.
+
+        What an action has raised inside a turn is raised here, and from then on at every turn: kafka-python would only
+        write it to its log.
+        """
         self.net.poll(timeout_ms=timeout_ms)
+        if self._problem is not None:
+            raise self._problem
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Call later, from inside a turn."""
-        self.net.call_later(delay_ms / 1_000, lambda: action())  # noqa: PLW0108 - the loop takes plain functions only
+        guarded = self.guarded(lambda _: action())
+        self.net.call_later(delay_ms / 1_000, lambda: guarded(None))
+
+    def guarded(self, action: Callable[[Any], None]) -> Callable[[Any], None]:
+        """The action, to be called inside a turn."""
+
+        def call(argument: Any) -> None:
+            try:
+                action(argument)
+            except Exception as error:  # noqa: BLE001 - raised by `turn`
+                self._problem = error
+
+        return call
 
     def close(self) -> None:
         """Let go of everything."""
@@ -231,8 +250,8 @@ class Connections:
         except kafka.errors.KafkaError as error:
             failed(error)
             return
-        future.add_callback(answered)
-        future.add_errback(failed)
+        future.add_callback(self._loop.guarded(answered))
+        future.add_errback(self._loop.guarded(failed))
 
     def ask(self, node: Any, request: Any, doing: str, *, timeout_ms: float | None = None) -> Any:
         """Send and turn the loop until the answer is there.

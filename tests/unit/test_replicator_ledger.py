@@ -1,0 +1,160 @@
+"""When a shard commits: not at once after a commit, and never later than the bounds say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import pytest
+
+from parallax.domain.ids import (
+    Lineage,
+    RegionName,
+    Route,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.runtime.config import Replicator
+from replicator.lease import Lease
+from replicator.ledger import Ledger
+from replicator.pb.runlog_pb2 import Entry
+from replicator.session_end import Counts
+from replicator.shard_ports import RecordBlock
+from replicator.state import PartitionState
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at_ms = 1_000.0
+
+    def now_ms(self) -> int:
+        return int(self.at_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.at_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self.at_ms += duration_ms
+
+
+class Target:
+    """Appends everything at the end of one partition after the other."""
+
+    path = "batch"
+
+    def __init__(self) -> None:
+        self._sent: dict[TopicPartition, list[int]] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self.entries: list[Entry] = []
+
+    def begin(self) -> None:
+        self._sent = {}
+
+    def produce(self, block: RecordBlock) -> None:
+        item = block.topic_partition
+        end = self._ends.get(item, 0)
+        self._ends[item] = end + len(block.offsets)
+        self._sent.setdefault(item, []).extend(range(end, self._ends[item]))
+
+    def serve(self) -> None: ...
+
+    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+        return self._sent
+
+    def commit(self, entry: Entry) -> int:
+        self.entries.append(entry)
+        return len(self.entries) - 1
+
+    def ends(
+        self, partitions: Collection[TopicPartition], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetOffset]:
+        assert not patient
+        return {item: TargetOffset(self._ends.get(item, 0)) for item in partitions}
+
+    def close(self) -> None: ...
+
+
+class World:
+    """A shard of many partitions."""
+
+    def __init__(self, partitions: int) -> None:
+        self.clock, self.target = Clock(), Target()
+        self.settings = Replicator()
+        self.items = [TopicPartition(TopicName("orders"), number) for number in range(partitions)]
+        lineage = Lineage(TopicId("s"), TopicId("t"))
+        states = {
+            item: PartitionState(
+                item,
+                lineage,
+                0,
+                SourceOffset(0),
+                TargetOffset(0),
+                SourceOffset(0),
+                SourceOffset(0),
+                TargetOffset(0),
+            )
+            for item in self.items
+        }
+        self.ledger = Ledger(
+            Lease(Route(RegionName("a"), RegionName("b")), 0, 1, 1, 1, 10**9),
+            self.settings,
+            target=self.target,
+            clock=self.clock,
+            states=states,
+            counts=Counts(),
+            committed=lambda _offset, _entry: None,
+        )
+
+    def send(self, partitions: int) -> None:
+        """One record of each of so many partitions."""
+        for item in self.items[:partitions]:
+            position = self.ledger.states[item].source_next
+            self.ledger.send(RecordBlock(item, 0, range(position, position + 1), [b"x"], 1))
+
+    def commit(self) -> None:
+        self.ledger.commit(lambda item: self.ledger.states[item].source_next)
+
+
+@pytest.mark.parametrize(("partitions", "pause_ms"), [(1, 2), (8, 2), (9, 2.25), (40, 10), (400, 100)])
+def test_the_pause_after_a_commit_grows_with_its_partitions(partitions: int, pause_ms: float) -> None:
+    world = World(400)
+    world.send(partitions)
+    world.commit()
+    assert world.ledger.rest_ms == pause_ms
+    world.clock.sleep_ms(pause_ms - 0.5)
+    assert world.ledger.rest_ms == 0.5
+    world.clock.sleep_ms(100)
+    assert world.ledger.rest_ms == 0
+
+
+def test_watermarks_are_no_reason_to_pause() -> None:
+    world = World(400)
+    world.send(1)
+    world.clock.sleep_ms(world.settings.watermark_interval_ms)
+    world.commit()
+    assert len(world.target.entries[0].partitions) == 400
+    assert world.ledger.rest_ms == world.settings.commit_min_interval_ms
+
+
+def test_a_commit_of_nothing_leaves_the_pause_as_it_is() -> None:
+    world = World(400)
+    world.send(400)
+    world.commit()
+    world.clock.sleep_ms(10)
+    world.commit()
+    assert len(world.target.entries) == 1
+    assert world.ledger.rest_ms == 90
+
+
+def test_a_transaction_is_full_when_its_time_is_over() -> None:
+    world = World(1)
+    assert world.ledger.left_ms == float("inf")
+    world.send(1)
+    longest_ms = world.settings.commit_max_interval_ms
+    assert world.ledger.left_ms == longest_ms
+    world.clock.sleep_ms(longest_ms - 1)
+    assert (world.ledger.left_ms, world.ledger.full()) == (1, False)
+    world.clock.sleep_ms(2)
+    assert (world.ledger.left_ms, world.ledger.full()) == (0, True)
