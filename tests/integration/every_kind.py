@@ -13,7 +13,8 @@ from confluent_kafka.admin._resource import ResourceType
 from tests.integration.shard_harness import PATIENCE_S, Harness, create
 from tests.support import poll_until
 
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.runtime.config import Cluster
 from replicator.batches.exchange import Fetch

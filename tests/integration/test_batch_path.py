@@ -22,7 +22,8 @@ from tests.integration.shard_harness import (
 )
 from tests.support import Stack, poll_until
 
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import FencedError
 from parallax.domain.ids import ClusterName
 from parallax.runtime.config import Cluster

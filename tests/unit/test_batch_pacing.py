@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from parallax.adapters.kafka.wire import EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
 from replicator.batches.block import BatchBlock, whole
 from replicator.batches.exchange import Fetch, Fetched, FetchedPartition, Produce

@@ -11,6 +11,7 @@ from typing import Any
 import kafka.errors
 import pytest
 
+from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.transport import (
     Answer,
     Messages,
@@ -20,7 +21,6 @@ from parallax.adapters.kafka.transport import (
     packed_unsigned_varint,
     unsigned_varint,
 )
-from parallax.adapters.kafka.wire import EventLoop
 
 LARGEST_BYTES = 5_000_000
 

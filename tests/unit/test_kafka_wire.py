@@ -8,7 +8,8 @@ from contextlib import closing
 import kafka.errors
 import pytest
 
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import ClusterUnavailableError, ConfigError
 from parallax.domain.ids import ClusterName
 from parallax.runtime.config import Cluster

@@ -12,7 +12,8 @@ from typing import Any
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from devstack.errors import DevstackError
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import ParallaxError
 from parallax.domain.ids import ClusterName
 from parallax.runtime.config import Cluster

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from parallax.domain.ids import SourceOffset
 from replicator.batches.header import Batch, Place, split
 from replicator.batches.records import opened, packed
 from replicator.offset_ranges import OffsetRanges
-from replicator.shard_ports import RecordBlock
+from replicator.shard_ports import RecordBlock, SourceEvent
+
+Of = TypeVar("Of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,22 @@ class BatchBlock(RecordBlock):
             return
         for begin, end in ((0, count // 2), (count // 2, count)):
             yield from self.part(begin, end).within(largest_bytes)
+
+
+def slimmed(
+    turns: Sequence[Sequence[tuple[Of, SourceEvent]]], answer_bytes: int
+) -> Sequence[Sequence[tuple[Of, SourceEvent]]]:
+    """The events of one answer, each with what it is of; batches that are less than half of the answer are copied.
+
+    A batch that passes as it is keeps all of the answer that it came in.
+    """
+    batches = [event for turn in turns for _, event in turn if isinstance(event, BatchBlock)]
+    if sum(len(batch.raw) for batch in batches) >= answer_bytes / 2:
+        return turns
+    return [
+        [(of, event.detached() if isinstance(event, BatchBlock) else event) for of, event in turn]
+        for turn in turns
+    ]
 
 
 def whole(batch: Batch, place: Place) -> BatchBlock:

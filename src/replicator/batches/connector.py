@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import InvariantError
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
 from parallax.runtime.config import Config

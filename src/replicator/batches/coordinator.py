@@ -7,7 +7,8 @@ from typing import Any
 
 from kafka.errors import for_code
 
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.domain.ids import TopicPartition
 from parallax.runtime.deadline import Deadline

@@ -71,6 +71,11 @@ class Fetched(NamedTuple):
     error_code: int
     partitions: Sequence[FetchedPartition]
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all records."""
+        return sum(len(part.records) for part in self.partitions)
+
 
 class Fetch(OwnRequest):
     """Asks for batches.

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.transport import Buffer
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import ClusterUnavailableError, FencedError, ParallaxError
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.runtime.deadline import Deadline

@@ -10,8 +10,9 @@ import structlog
 from kafka.errors import for_code
 
 from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.settings import client_settings
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition, aggregate_cluster
 from parallax.runtime.config import Config

@@ -12,9 +12,10 @@ from typing import Any
 
 from kafka.errors import for_code
 
-from parallax.adapters.kafka.wire import Connections, EventLoop, topic_uuid
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections, topic_uuid
 from parallax.domain.ids import SourceOffset, TopicPartition
-from replicator.batches.block import BatchBlock, whole
+from replicator.batches.block import BatchBlock, slimmed, whole
 from replicator.batches.choose import AbortedRanges, Passage, choose, is_small
 from replicator.batches.exchange import Fetch, Fetched, FetchedPartition
 from replicator.batches.header import CorruptBatchError, Place, split
@@ -73,10 +74,6 @@ class _Reading:
 
 _Event = tuple[_Reading | None, SourceEvent]
 """An event, and what it is of: void once its partition is dropped or taken anew; None: of none."""
-
-
-def _detached(event: SourceEvent) -> SourceEvent:
-    return event.detached() if isinstance(event, BatchBlock) else event
 
 
 class BatchSource:
@@ -220,7 +217,7 @@ class BatchSource:
         def answered(answer: Fetched) -> None:
             self._fetching.discard(leader)
             self._take_in(answer, asked)
-            if sum(len(part.records) for part in answer.partitions) < _SMALL_ANSWER_BYTES:
+            if answer.size_bytes < _SMALL_ANSWER_BYTES:
                 rest_ms = max(REST_MS, REST_PER_PARTITION_MS * len(asked))
                 self._resting_until_s[leader] = time.monotonic() + rest_ms / 1_000
                 self._loop.after(rest_ms, self._wake)
@@ -251,15 +248,9 @@ class BatchSource:
                 self._arrived = []
                 self._take_in_partition(reading, part)
                 arrived.append(self._arrived)
-        answer_bytes = sum(len(part.records) for part in answer.partitions)
-        handed_bytes = sum(
-            event.size_bytes for turn in arrived for _, event in turn if isinstance(event, BatchBlock)
-        )
-        if handed_bytes < answer_bytes / 2:
-            # Views keep all of the answer, of which most is of no use.
-            arrived = [[(reading, _detached(event)) for reading, event in turn] for turn in arrived]
+        kept = slimmed(arrived, answer.size_bytes)
         # In turn, because a Produce request holds one batch of each partition.
-        self._events.extend(event for turn in zip_longest(*arrived) for event in turn if event is not None)
+        self._events.extend(event for turn in zip_longest(*kept) for event in turn if event is not None)
 
     def _take_in_partition(self, reading: _Reading, part: FetchedPartition) -> None:
         item = reading.place.topic_partition

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 import structlog
 from kafka.errors import for_code
 
+from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.logs import LATEST, list_offsets
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from replicator.batches import messages

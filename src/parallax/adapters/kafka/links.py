@@ -17,7 +17,8 @@ from kafka.errors import for_code
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from parallax.adapters.kafka.errors import BY_CODE
-from parallax.adapters.kafka.wire import Connections, EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
 from parallax.domain.errors import ClusterUnavailableError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.runtime.config import Cluster

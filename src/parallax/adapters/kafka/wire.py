@@ -1,15 +1,15 @@
-"""Connections that carry Kafka's own messages: with `transport`, the one module that knows kafka-python's inner parts.
+"""Connections that carry Kafka's own messages.
 
 kafka-python's public clients open every batch. Its network layer (bootstrap, TLS, SASL, version negotiation) and
-its generated messages do not, but they are no public front door: the version is pinned, and nothing else imports
-it. Everything runs in the caller's thread, inside `EventLoop.turn`. The batch path speaks through it
-(docs/decisions/0007-copy-paths.md), and what the services ask brokers (docs/decisions/0010-admin-client.md).
+its generated messages do not, but they are no public front door: the version is pinned, and this module, `event_loop`
+and `transport` alone know its inner parts. Everything runs in the caller's thread, inside `EventLoop.turn`. The batch path
+speaks through it (docs/decisions/0007-copy-paths.md), and what the services ask brokers
+(docs/decisions/0010-admin-client.md).
 """
 
 from __future__ import annotations
 
 import logging
-import selectors
 import uuid
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,10 +18,10 @@ from typing import Any
 import kafka.errors
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.structs import TopicPartition as KafkaPartition
 
+from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.transport import Messages, Transport
 from parallax.domain.errors import ClusterUnavailableError, ConfigError
 from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
@@ -94,52 +94,6 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
                 sock.close()
                 raise
         raise problem
-
-
-class _Selector(selectors.DefaultSelector):
-    """Says that a socket is not registered without asking the kernel for its addresses, once for every wait."""
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
-        return super().get_key(number if number >= 0 else fileobj)
-
-
-class EventLoop:
-    """Turns connections, which may be to several clusters, for one thread."""
-
-    def __init__(self) -> None:
-        self.net = NetworkSelector(slow_task_threshold_secs=0, selector=_Selector)
-        self._problem: Exception | None = None
-
-    def turn(self, timeout_ms: float) -> None:
-        """Send and receive what is due; waits up to ``timeout_ms`` while nothing is.
-
-        What an action has raised inside a turn is raised here, and from then on at every turn: kafka-python would only
-        write it to its log.
-        """
-        self.net.poll(timeout_ms=timeout_ms)
-        if self._problem is not None:
-            raise self._problem
-
-    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """Call later, from inside a turn."""
-        guarded = self.guarded(lambda _: action())
-        self.net.call_later(delay_ms / 1_000, lambda: guarded(None))
-
-    def guarded(self, action: Callable[[Any], None]) -> Callable[[Any], None]:
-        """The action, to be called inside a turn."""
-
-        def call(argument: Any) -> None:
-            try:
-                action(argument)
-            except Exception as error:  # noqa: BLE001 - raised by `turn`
-                self._problem = error
-
-        return call
-
-    def close(self) -> None:
-        """Let go of everything."""
-        self.net.close()
 
 
 def topic_uuid(topic_id: TopicId) -> uuid.UUID:
