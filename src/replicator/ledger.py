@@ -68,7 +68,7 @@ class Ledger:
         self.open: OpenTransaction | None = None
         self.attempted: Entry | None = None
         self._begun_at: float | None = None
-        self.last_commit_at = clock.monotonic_ms()
+        self._last_commit_at = clock.monotonic_ms()
         self._last_commit_partitions = 0
         self._latency_ms: dict[TopicPartition, float] = {}
         self._row_at: dict[TopicPartition, float] = {}
@@ -114,7 +114,7 @@ class Ledger:
         pause_ms = max(
             self._settings.commit_min_interval_ms, self._last_commit_partitions * _PAUSE_PER_PARTITION_MS
         )
-        return max(0.0, pause_ms - (self._clock.monotonic_ms() - self.last_commit_at))
+        return max(0.0, pause_ms - (self._clock.monotonic_ms() - self._last_commit_at))
 
     @property
     def left_ms(self) -> float:
@@ -226,7 +226,7 @@ class Ledger:
         self.open = None
         self._entries_since_snapshot = 0 if snapshot else self._entries_since_snapshot + 1
         now = self._clock.monotonic_ms()
-        self.last_commit_at = now
+        self._last_commit_at = now
         self._last_commit_partitions = 0 if opened is None else len(opened.partitions)
         if snapshot:
             self._snapshot_at = now

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import crc32c
 
+from parallax.adapters.kafka.transport import packed_unsigned_varint
 from replicator.batches.compression import BadCompressionError, compressed, decompressed
 from replicator.batches.header import (
     ATTRIBUTES_AT,
@@ -171,9 +172,4 @@ def encoded(number: int) -> bytes:
     value = ((number << 1) ^ -(number >> 63 & 1)) & (2**64 - 1)
     if value < 0x80:  # noqa: PLR2004 - one byte is enough
         return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - the high bit says that more follows
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return packed_unsigned_varint(value)

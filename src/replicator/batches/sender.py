@@ -31,6 +31,10 @@ _REJOIN_MS = 2
 LONGEST_CALM_MS = 5
 
 
+_Sent = tuple[BatchBlock, Sequence[Buffer]]
+"""A batch, and the pieces in which it is sent."""
+
+
 class _Lane:
     """The batches of one partition in the open transaction: waiting, then on their way, in order."""
 
@@ -74,7 +78,7 @@ class Sender:
         self._problem: ParallaxError | None = None
         self._flushing = False
         self._calm_until_s = 0.0
-        self._rejoining: dict[TopicPartition, tuple[BatchBlock, Sequence[Buffer]]] = {}
+        self._rejoining: dict[TopicPartition, _Sent] = {}
         """Batches on their way that are sent once more, all at once."""
         self.refused: Refusal | None = None
         """The first batch that the target refused for good."""
@@ -185,27 +189,20 @@ class Sender:
         free = self._flushing or not self._requests.get(leader, 0)
         if not (free or behind or size >= WORTHWHILE_REQUEST_BYTES):
             return False
-        blocks: dict[TopicPartition, BatchBlock] = {}
-        raws: dict[TopicPartition, Sequence[Buffer]] = {}
+        batches: dict[TopicPartition, _Sent] = {}
         for item in chosen:
             lane = self._lanes[item]
-            block = blocks[item] = lane.waiting.popleft()
+            block = lane.waiting.popleft()
             lane.on_their_way += 1
-            count = len(block.offsets)
-            raws[item] = rewritten(
-                block.raw, self._producer.producer_id, self._producer.epoch, self._producer.take(item, count)
-            )
-        self._request(leader, blocks, raws)
+            sequence = self._producer.take(item, len(block.offsets))
+            pieces = rewritten(block.raw, self._producer.producer_id, self._producer.epoch, sequence)
+            batches[item] = (block, pieces)
+        self._request(leader, batches)
         return True
 
-    def _request(
-        self,
-        leader: int,
-        blocks: Mapping[TopicPartition, BatchBlock],
-        raws: Mapping[TopicPartition, Sequence[Buffer]],
-    ) -> None:
+    def _request(self, leader: int, batches: Mapping[TopicPartition, _Sent]) -> None:
         request = Produce(
-            raws,
+            {item: pieces for item, (_, pieces) in batches.items()},
             transactional_id=self._coordinator.transactional_id,
             timeout_ms=self._timeout_ms,
             newest=self._coordinator.newest,
@@ -216,7 +213,7 @@ class Sender:
         def answered(answer: Any) -> None:
             self._requests[leader] -= 1
             if lanes is self._lanes:
-                self._take_in(answer, blocks, raws)
+                self._take_in(answer, batches)
                 self._send()
 
         def failed(error: Exception) -> None:
@@ -233,21 +230,16 @@ class Sender:
         """Under transaction version 2 a partition joins by its first batch, which may be told to wait a moment."""
         return self._coordinator.newest and lane.on_their_way > 0 and not lane.acknowledged
 
-    def _take_in(
-        self,
-        answer: Any,
-        blocks: Mapping[TopicPartition, BatchBlock],
-        raws: Mapping[TopicPartition, Sequence[Buffer]],
-    ) -> None:
+    def _take_in(self, answer: Any, batches: Mapping[TopicPartition, _Sent]) -> None:
         for topic in answer.responses:
             for part in topic.partition_responses:
                 item = TopicPartition(TopicName(topic.name), part.index)
-                lane, block = self._lanes[item], blocks[item]
+                lane, (block, _) = self._lanes[item], batches[item]
                 code = part.error_code
                 if code == CONCURRENT_TRANSACTIONS and not lane.acknowledged:
                     if not self._rejoining:
                         self._loop.after(_REJOIN_MS, self._again)
-                    self._rejoining[item] = (block, raws[item])
+                    self._rejoining[item] = batches[item]
                     continue
                 lane.on_their_way -= 1
                 if code == 0:
@@ -267,15 +259,16 @@ class Sender:
         """Send first batches of partitions once more: the transaction before was not quite over."""
         again, self._rejoining = self._rejoining, {}
         for leader, items in self._connections.by_leader(again).items():
-            blocks: dict[TopicPartition, BatchBlock] = {}
-            raws: dict[TopicPartition, Sequence[Buffer]] = {}
+            batches: dict[TopicPartition, _Sent] = {}
+            size = 0
             for item in items:
-                blocks[item], raws[item] = again.pop(item)
-                if sum(len(block.raw) for block in blocks.values()) >= LARGEST_REQUEST_BYTES:
-                    self._request(leader, blocks, raws)
-                    blocks, raws = {}, {}
-            if blocks:
-                self._request(leader, blocks, raws)
+                batches[item] = again.pop(item)
+                size += len(batches[item][0].raw)
+                if size >= LARGEST_REQUEST_BYTES:
+                    self._request(leader, batches)
+                    batches, size = {}, 0
+            if batches:
+                self._request(leader, batches)
         if again:
             self._fail(
                 ClusterUnavailableError(
