@@ -7,12 +7,15 @@ fine ones): each answer that it gives is a floor, so missing rows make it earlie
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from parallax.domain.errors import InvariantError
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset
 from parallax.domain.run import LostRange, Run
+
+_order: Callable[[Run], tuple[int, int, int]] = attrgetter("source_start", "target_start", "count")
 
 
 class History:
@@ -74,8 +77,9 @@ class History:
         """For each row the lowest source offset from which on nothing lies below the row's start. Ascends."""
         floors: list[int] = []
         following: int | None = None
+        lost = bool(self._lost)
         for row in reversed(rows):
-            lowest: int = self.without_lost_before(row)
+            lowest: int = self.without_lost_before(row) if lost else row.previous_source_end
             if following is not None:
                 lowest = min(lowest, following)  # what is empty before a later row is empty here
             floors.append(lowest)
@@ -191,19 +195,22 @@ def check_invariants(rows: Sequence[Run]) -> None:
     Raises:
         InvariantError: one does not hold; the message begins with its letter.
     """
+    # Plain numbers: answers check hundreds of rows, and a property costs more than its sum.
     last_run_end = 0
     last_epoch: int | None = None
-    for index, row in enumerate(rows):
-        if index:
-            before = rows[index - 1]
-            if row.source_start < before.source_start or row.target_start < before.target_start:
+    before: Run | None = None
+    source_end = target_end = 0
+    for row in rows:
+        source_start, target_start, count = row.source_start, row.target_start, row.count
+        if before is not None and (source_start < source_end or target_start < target_end):
+            if source_start < before.source_start or target_start < before.target_start:
                 raise InvariantError(f"A: {row} goes back behind {before}")
-            if row.source_start < before.source_end or row.target_start < before.target_end:
-                raise InvariantError(f"B: {row} overlaps {before}")
+            raise InvariantError(f"B: {row} overlaps {before}")
+        before, source_end, target_end = row, source_start + count, target_start + count
         if row.previous_source_end < last_run_end:
             raise InvariantError(f"C: a run ends at source offset {last_run_end}, above what {row} knows of")
-        if not row.is_watermark:
-            last_run_end = row.source_end
+        if count:
+            last_run_end = source_end
             if last_epoch is not None and row.source_leader_epoch < last_epoch:
                 raise InvariantError(
                     f"E: {row} has an older leader epoch than the run before it ({last_epoch})"
@@ -211,35 +218,40 @@ def check_invariants(rows: Sequence[Run]) -> None:
             last_epoch = row.source_leader_epoch
 
 
-def _order(row: Run) -> tuple[int, int, int]:
-    return (row.source_start, row.target_start, row.count)
-
-
 def _with_ends(ends: dict[int, SourceOffset], rows: Iterable[Run]) -> dict[int, SourceOffset]:
     for row in rows:
-        epoch, end = row.source_leader_epoch, row.last_record_end
+        epoch, count = row.source_leader_epoch, row.count
+        end = row.source_start + count if count else row.previous_source_end
         if epoch != UNKNOWN_EPOCH and end > ends.get(epoch, -1):
-            ends[epoch] = end
+            ends[epoch] = SourceOffset(end)
     return ends
 
 
 def _normalised(rows: Iterable[Run]) -> list[Run]:
     """Rows in order, each fact once: rows that repeat a part of a run are merged with it."""
     result: list[Run] = []
+    source_end = target_end = 0
     for row in sorted(set(rows), key=_order):
-        before = result[-1] if result else None
-        if before is None or not (
-            row.target_start < before.target_end or row.source_start < before.source_end
-        ):
+        if row.target_start >= target_end and row.source_start >= source_end:
             result.append(row)
-            continue
-        same_distance = row.source_start - row.target_start == before.source_start - before.target_start
-        same_epoch = row.is_watermark or row.source_leader_epoch == before.source_leader_epoch
-        if not same_distance or not same_epoch:
-            raise InvariantError(f"B: {row} contradicts {before}")
-        previous = before.previous_source_end
-        if row.source_start == before.source_start:
-            previous = min(previous, row.previous_source_end)  # both are true: the lower one says more
-        count = max(row.source_end, before.source_end) - before.source_start
-        result[-1] = replace(before, count=count, previous_source_end=previous)
+        else:
+            result[-1] = _one(result[-1], row)
+        source_end, target_end = result[-1].source_end, result[-1].target_end
     return result
+
+
+def _one(before: Run, row: Run) -> Run:
+    """Two rows that overlap as one.
+
+    Raises:
+        InvariantError: they contradict each other.
+    """
+    same_distance = row.source_start - row.target_start == before.source_start - before.target_start
+    same_epoch = row.is_watermark or row.source_leader_epoch == before.source_leader_epoch
+    if not same_distance or not same_epoch:
+        raise InvariantError(f"B: {row} contradicts {before}")
+    previous = before.previous_source_end
+    if row.source_start == before.source_start:
+        previous = min(previous, row.previous_source_end)  # both are true: the lower one says more
+    count = max(row.source_end, before.source_end) - before.source_start
+    return replace(before, count=count, previous_source_end=previous)

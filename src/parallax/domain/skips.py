@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from parallax.domain.ids import SourceId, TargetOffset
 from parallax.domain.progress import SourceHistory, SourcePosition, agreed, widened
@@ -21,6 +22,9 @@ class SkipRange:
     def count(self) -> int:
         """The number of offsets to skip."""
         return self.end - self.start
+
+
+_start: Callable[[SkipRange], int] = attrgetter("start")
 
 
 def skip_ranges(
@@ -52,7 +56,7 @@ def skip_ranges(
             if row.source_start >= bound:
                 break
             low = max(row.target_start, start)
-            high = min(row.to_target(min(bound, row.source_end)), end)
+            high = min(row.target_start + min(bound - row.source_start, row.count), end)
             if low < high:
                 ranges.append(SkipRange(TargetOffset(low), TargetOffset(high)))
     return merged(ranges)
@@ -61,11 +65,14 @@ def skip_ranges(
 def merged(ranges: Iterable[SkipRange]) -> list[SkipRange]:
     """The same offsets in as few ranges as possible, in order."""
     result: list[SkipRange] = []
-    for item in sorted(ranges):
-        if result and item.start <= result[-1].end:
-            result[-1] = SkipRange(result[-1].start, max(result[-1].end, item.end))
-        else:
+    last_end = -1
+    for item in sorted(ranges, key=_start):
+        if item.start > last_end:
             result.append(item)
+            last_end = item.end
+        elif item.end > last_end:
+            last_end = item.end
+            result[-1] = SkipRange(result[-1].start, item.end)
     return result
 
 
