@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from parallax.adapters.kafka.groups import (
     describe_groups,
@@ -23,7 +24,19 @@ from parallax.ports import GroupCommit, GroupState, PositionTime, TopicInfo
 from parallax.runtime.config import Cluster
 
 _OVERDUE = 3
-"""While one caller asks for topics anew, the others go on with what is at most this many times as old."""
+"""While one caller asks anew, the others go on with what is at most this many times as old."""
+
+_WANTED_S = 2.0
+"""A log range that somebody wanted within this time is asked for together with others of its topic."""
+
+
+@dataclass(slots=True)
+class _Range:
+    """A log range with when it was asked for, and when somebody wanted it last."""
+
+    found: LogRange
+    asked_at_s: float
+    wanted_at_s: float
 
 
 def topic_id(uuid: object) -> TopicId:
@@ -56,7 +69,8 @@ class KafkaCluster:
         self._cache_s = cache_ms / 1_000
         self._clock = clock
         self._topics: tuple[float, Mapping[TopicName, TopicInfo]] | None = None
-        self._ranges: dict[TopicPartition, tuple[float, LogRange]] = {}
+        self._ranges: dict[TopicPartition, _Range] = {}
+        self._asking_for_ranges = threading.Lock()
         self._asking_for_topics = threading.Lock()
         self._no_topics: tuple[float, ClusterUnavailableError] | None = None
 
@@ -94,18 +108,56 @@ class KafkaCluster:
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Log start and high watermark of the partitions; one that does not exist is left out."""
-        known = {
-            partition: cached[1]
-            for partition in partitions
-            if (cached := self._ranges.get(partition)) is not None and self._fresh(cached[0])
-        }
-        missing = [partition for partition in partitions if partition not in known]
-        if missing:
-            asked_at = self._clock()
-            for partition, found in self._links.do(lambda link: read_log_ranges(link, missing)).items():
-                known[partition] = found
-                self._ranges[partition] = (asked_at, found)
-        return known
+        known = self._known_ranges(partitions, self._cache_s)
+        missing = [item for item in partitions if item not in known]
+        if missing and self._asking_for_ranges.acquire(blocking=False):
+            try:
+                known |= self._ask_for_ranges([*missing, *self._wanted_with(missing)])
+            finally:
+                self._asking_for_ranges.release()
+        elif missing:
+            known |= self._known_ranges(missing, _OVERDUE * self._cache_s)
+            known |= self._ask_for_ranges([item for item in missing if item not in known])
+        return {item: known[item] for item in partitions if item in known}
+
+    def _known_ranges(
+        self, partitions: Collection[TopicPartition], max_age_s: float
+    ) -> dict[TopicPartition, LogRange]:
+        now_s = self._clock()
+        found = {}
+        for partition in partitions:
+            item = self._ranges.get(partition)
+            if item is not None:
+                item.wanted_at_s = now_s
+                if now_s - item.asked_at_s < max_age_s:
+                    found[partition] = item.found
+        return found
+
+    def _wanted_with(self, missing: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Further partitions of these topics whose ranges are out of date, and which were wanted lately."""
+        if not self._cache_s:
+            return []
+        now_s = self._clock()
+        topics = {item.topic for item in missing}
+        return [
+            partition
+            for partition, item in list(self._ranges.items())
+            if partition.topic in topics
+            and partition not in missing
+            and now_s - item.wanted_at_s < _WANTED_S
+            and now_s - item.asked_at_s >= self._cache_s
+        ]
+
+    def _ask_for_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        if not partitions:
+            return {}
+        asked_at_s = self._clock()
+        found = dict(self._links.do(lambda link: read_log_ranges(link, partitions)))
+        for partition, log_range in found.items():
+            before = self._ranges.get(partition)
+            wanted_at_s = asked_at_s if before is None else before.wanted_at_s
+            self._ranges[partition] = _Range(log_range, asked_at_s, wanted_at_s)
+        return found
 
     def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
         """When the position is; None: it lies outside of the log, or no record there bears a timestamp.
@@ -156,6 +208,3 @@ class KafkaCluster:
         """
         if commits:
             self._links.do(lambda link: write_commits(link, group, commits))
-
-    def _fresh(self, asked_at: float) -> bool:
-        return self._clock() - asked_at < self._cache_s
