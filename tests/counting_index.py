@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.run import Run
-from parallax.ports import RowPage
+from parallax.index_ports import RowPage
 
 
 class CountingIndex(MemoryMappingIndex):
@@ -30,7 +30,12 @@ class CountingIndex(MemoryMappingIndex):
         return super().rows_at_source(partition, lineage, source)
 
     def rows_from_target(
-        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+        self,
+        partition: RoutePartition,
+        lineage: Lineage,
+        start: TargetOffset,
+        limit: int,
+        end: TargetOffset | None = None,
     ) -> RowPage:
         self.reads += 1
-        return super().rows_from_target(partition, lineage, start, limit)
+        return super().rows_from_target(partition, lineage, start, limit, end)

@@ -30,15 +30,8 @@ from parallax.domain.ids import (
 )
 from parallax.domain.resume import LogRange
 from parallax.domain.run import LostRange, Run, watermark
-from parallax.ports import (
-    GroupCommit,
-    GroupState,
-    LineageRecord,
-    PositionTime,
-    RowBatch,
-    RowPage,
-    TopicInfo,
-)
+from parallax.index_ports import LineageRecord, RowBatch, RowPage, RowPlace
+from parallax.ports import GroupCommit, GroupState, PositionTime, TopicInfo
 from parallax.runtime.config import Config
 
 TOPIC = TopicName("trips")
@@ -183,10 +176,23 @@ class SparseIndex:
         below = [row for row in rows if row.source_start <= source][-1:]
         return below + [row for row in rows if row.source_start >= source and row not in below][:1]
 
+    def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
+        return [
+            self.rows_at_target(place.partition, place.lineage, place.target)
+            if place.target is not None
+            else self.rows_at_source(place.partition, place.lineage, place.source or SourceOffset(0))
+            for place in places
+        ]
+
     def rows_from_target(
-        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+        self,
+        partition: RoutePartition,
+        lineage: Lineage,
+        start: TargetOffset,
+        limit: int,
+        end: TargetOffset | None = None,
     ) -> RowPage:
-        return self._index.rows_from_target(partition, lineage, start, min(limit, 3))
+        return self._index.rows_from_target(partition, lineage, start, min(limit, 3), end)
 
 
 @dataclass

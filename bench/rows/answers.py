@@ -41,7 +41,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.ports import LineageRecord, RowBatch
+from parallax.index_ports import LineageRecord, RowBatch
 from parallax.runtime.config import Config, load
 
 _TOPIC = "answers"

@@ -8,7 +8,7 @@ from random import Random
 
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicPartition
 from parallax.domain.run import Run
-from parallax.ports import RowBatch
+from parallax.index_ports import RowBatch
 
 RECORDS_PER_RUN = 3
 _MARKER = 1

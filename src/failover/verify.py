@@ -28,7 +28,8 @@ from parallax.domain.ids import (
 )
 from parallax.domain.metadata import is_ours
 from parallax.domain.progress import Progress
-from parallax.ports import MappingIndexReader, ObservedCommit, PublishedOffset, TopicInfo
+from parallax.index_ports import MappingIndexReader
+from parallax.ports import ObservedCommit, PublishedOffset, TopicInfo
 
 
 def last_moves(outside: Outside, group: GroupName, count: int) -> tuple[list[MoveRecord], list[str]]:

@@ -11,7 +11,7 @@ from parallax.domain.history import History
 from parallax.domain.ids import SourceId, SourceOffset, TargetOffset
 from parallax.domain.run import Run
 from parallax.domain.tally import Stretch, tally
-from parallax.ports import MappingIndexReader
+from parallax.index_ports import MappingIndexReader
 
 _PAGE_ROWS = 5_000
 _MOST_ROWS = 100_000

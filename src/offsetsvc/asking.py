@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from offsetsvc.answers import Basis, Commit, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.commits import Commits
-from offsetsvc.lineages import RouteTopic, TopicLineages, lineages_that_count, read_route
+from offsetsvc.lineages import LineageMemory, RouteTopic, TopicLineages, read_route
 from offsetsvc.question import ClusterState, Question
 from offsetsvc.skipping import Limits
 from parallax.domain.errors import ClusterUnavailableError, UnknownPartitionError, UnknownTopicError
@@ -25,7 +25,8 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress
 from parallax.domain.resume import LogRange
-from parallax.ports import GroupStore, MappingIndexReader
+from parallax.index_ports import MappingIndexReader
+from parallax.ports import GroupStore
 from parallax.runtime.config import Config
 
 _NAMED_TOPICS = 20
@@ -62,11 +63,13 @@ class Asking:
         groups: GroupStore,
         clusters: Clusters,
         request: FailoverRequest,
+        lineage_memory: LineageMemory,
     ) -> None:
         self._config = config
         self._index = index
         self._groups = groups
         self._request = request
+        self._lineage_memory = lineage_memory
         self.origin = clusters.view(request.origin)
         self.destination = clusters.view(request.destination)
         self._routes_in = config.routes_into(region_of(request.origin))
@@ -149,7 +152,7 @@ class Asking:
 
     def _lineages(self, view: ClusterView, routes: Sequence[Route], topic: TopicName) -> TopicLineages:
         found = {route: self._indexed[route, topic] for route in routes}
-        return lineages_that_count(found, view.topic_id(topic))
+        return self._lineage_memory.that_count(view.cluster, topic, found, view.topic_id(topic))
 
     def _question(
         self,

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from offsetsvc.flights import Flights
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, StampedRow
+from parallax.index_ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, RowPlace, StampedRow
 
 T = TypeVar("T")
 
@@ -76,11 +76,20 @@ class CachedIndex:
         """Rows around the last one with ``source_start <= source``."""
         return self._index.rows_at_source(partition, lineage, source)
 
+    def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
+        """For each place what `rows_at_target` or `rows_at_source` answers."""
+        return self._index.rows_around(places)
+
     def rows_from_target(
-        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+        self,
+        partition: RoutePartition,
+        lineage: Lineage,
+        start: TargetOffset,
+        limit: int,
+        end: TargetOffset | None = None,
     ) -> RowPage:
         """Up to about ``limit`` rows with ``target_end > start``, in order."""
-        return self._index.rows_from_target(partition, lineage, start, limit)
+        return self._index.rows_from_target(partition, lineage, start, limit, end)
 
     def _fresh(self, key: Hashable, read: Callable[[], T]) -> T:
         def known(max_age_s: float) -> tuple[float, object] | None:

@@ -10,11 +10,13 @@ from offsetsvc.asking import Asking, FailoverRequest
 from offsetsvc.by_timestamp import Times
 from offsetsvc.clusters import Clusters
 from offsetsvc.concurrently import Concurrently
+from offsetsvc.lineages import LineageMemory
 from offsetsvc.partition_answer import answer_partition
 from offsetsvc.tails import Tails
 from parallax.domain.errors import InvalidOffsetError, LimitError
 from parallax.domain.ids import TargetOffset, TopicPartition
-from parallax.ports import GroupStore, MappingIndexReader
+from parallax.index_ports import MappingIndexReader
+from parallax.ports import GroupStore
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 
@@ -39,6 +41,7 @@ class Failover:
         self._clusters = clusters
         self._executor = executor
         self._now_ms = now_ms
+        self._lineages = LineageMemory()
 
     def answers(self, request: FailoverRequest, deadline: Deadline) -> list[FailoverAnswer]:
         """Where each partition resumes, by topic and partition.
@@ -53,7 +56,7 @@ class Failover:
             DeadlineError: the deadline passed first.
         """
         _check_positions(request.positions)
-        asking = Asking(self._config, self._index, self._groups, self._clusters, request)
+        asking = Asking(self._config, self._index, self._groups, self._clusters, request, self._lineages)
         together = Concurrently(self._executor, deadline)
         # What one partition needs is mostly remembered: threads would cost more than they save.
         run = together.run if request.only is None else together.run_here

@@ -20,7 +20,8 @@ from parallax.domain.ids import (
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.resume import LogRange
-from parallax.ports import GroupStore, MappingIndexReader, ObservedCommit
+from parallax.index_ports import MappingIndexReader
+from parallax.ports import GroupStore, ObservedCommit
 from parallax.runtime.config import Config
 
 

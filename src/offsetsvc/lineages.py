@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
+    ClusterName,
     Lineage,
     Route,
     RoutePartition,
@@ -16,7 +17,9 @@ from parallax.domain.ids import (
     TopicName,
 )
 from parallax.domain.progress import TargetTruncation
-from parallax.ports import LineageRecord, MappingIndexReader, StampedRow
+from parallax.index_ports import LineageRecord, MappingIndexReader, StampedRow
+
+_MOST_TOPICS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,43 @@ def lineages_that_count(found: Mapping[Route, RouteTopic], topic_id: TopicId | N
         {partition: tuple(views) for partition, views in by_partition.items()},
         frozenset(seen - set(by_partition)),
         max(seen, default=-1) + 1,
+    )
+
+
+class LineageMemory:
+    """The last `lineages_that_count` of each cluster and topic: what the index is asked for is mostly what it was.
+
+    Safe to use from several threads: at worst one of them finds them anew.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[
+            tuple[ClusterName, TopicName], tuple[Mapping[Route, RouteTopic], TopicId | None, TopicLineages]
+        ] = {}
+
+    def that_count(
+        self,
+        cluster: ClusterName,
+        topic: TopicName,
+        found: Mapping[Route, RouteTopic],
+        topic_id: TopicId | None,
+    ) -> TopicLineages:
+        """As `lineages_that_count`, on a cluster."""
+        known = self._known.get((cluster, topic))
+        if known is not None and known[1] == topic_id and _same(known[0], found):
+            return known[2]
+        lineages = lineages_that_count(found, topic_id)
+        if len(self._known) >= _MOST_TOPICS:
+            self._known = {}
+        self._known[cluster, topic] = (found, topic_id, lineages)
+        return lineages
+
+
+def _same(ours: Mapping[Route, RouteTopic], theirs: Mapping[Route, RouteTopic]) -> bool:
+    """Whether both came from the same reads, which are remembered for a moment."""
+    return ours.keys() == theirs.keys() and all(
+        ours[route].records is item.records and ours[route].newest is item.newest
+        for route, item in theirs.items()
     )
 
 

@@ -11,7 +11,7 @@ from offsetsvc.concurrently import Concurrently
 from parallax.domain.errors import LimitError, UnknownPartitionError, UnknownTopicError
 from parallax.domain.ids import Lineage, Route, RoutePartition, TargetOffset, TopicName, TopicPartition
 from parallax.domain.run import Run
-from parallax.ports import LineageRecord, MappingIndexReader, StampedRow
+from parallax.index_ports import LineageRecord, MappingIndexReader, StampedRow
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 

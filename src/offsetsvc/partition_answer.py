@@ -8,7 +8,7 @@ from offsetsvc.answers import Basis, FailoverAnswer, Side, SourceView
 from offsetsvc.explain import explain
 from offsetsvc.lineages import LineageView
 from offsetsvc.question import Question
-from offsetsvc.rows import LineageRows, fetch_common_epochs, rows_of
+from offsetsvc.rows import LineageRows, fetch_common_epochs, read_together, rows_of
 from offsetsvc.skipping import Skips, collect_skips
 from offsetsvc.tails import Tail
 from parallax.domain.checkpoint_rule import nearest_checkpoint_minimum
@@ -33,7 +33,7 @@ from parallax.domain.progress import (
 )
 from parallax.domain.resume import LogRange, Resume, SourceAnswer, Via, position_of, resume
 from parallax.domain.run import Run
-from parallax.ports import MappingIndexReader
+from parallax.index_ports import MappingIndexReader
 
 
 def answer_partition(
@@ -65,6 +65,7 @@ class _Answering:
         question: Question,
         now_ms: int,
     ) -> None:
+        self._index = index
         self._question = question
         self._now_ms = now_ms
         partition = question.topic_partition.partition
@@ -137,26 +138,40 @@ class _Answering:
 
     def _fetch(self, commit: TargetOffset) -> dict[SourceId, SourcePosition]:
         """Fetch the rows; how far each source was consumed, sources without a route onwards included."""
+        read_together(self._index, ((rows, rows.place_at_target(commit)) for rows in self._origin))
         for rows in self._origin:
             rows.at_target(commit)
         moved = self._moved(commit)
         views = [*self._origin_views, *self._destination_views]
         sources = dict.fromkeys([*(view.source for view in views), *moved])
-        return {source: self._fetch_source(source, commit, moved.get(source, START)) for source in sources}
+        consumed = {source: self._consumed(source, commit, moved.get(source, START)) for source in sources}
+        read_together(
+            self._index,
+            (
+                (rows, rows.place_at_source(consumed[rows.view.source].source_next))
+                for rows in self._destination
+                if rows.view.cut is None
+            ),
+        )
+        return {
+            source: self._fetch_source(source, commit, moved.get(source, START), position)
+            for source, position in consumed.items()
+        }
 
-    def _fetch_source(self, source: SourceId, commit: TargetOffset, moved: SourcePosition) -> SourcePosition:
+    def _consumed(self, source: SourceId, commit: TargetOffset, moved: SourcePosition) -> SourcePosition:
+        at_origin = [rows.history() for rows in self._origin if rows.view.source == source]
+        return consumed_position(commit, at_origin, moved)[0]
+
+    def _fetch_source(
+        self, source: SourceId, commit: TargetOffset, moved: SourcePosition, consumed: SourcePosition
+    ) -> SourcePosition:
         at_origin = [rows for rows in self._origin if rows.view.source == source]
-
-        def consumed_now() -> SourcePosition:
-            return consumed_position(commit, [rows.history() for rows in at_origin], moved)[0]
-
-        consumed = consumed_now()
         for rows in self._destination:
             if rows.view.source != source:
                 continue
             rows.at_source(consumed.source_next)
             if fetch_common_epochs(consumed, at_origin, rows):
-                consumed = consumed_now()
+                consumed = self._consumed(source, commit, moved)
             here = agreed(consumed, rows.history().history)
             if here != consumed.source_next:
                 rows.at_source(here)

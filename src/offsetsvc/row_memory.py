@@ -25,15 +25,20 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, StampedRow
+from parallax.index_ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, RowPlace, StampedRow
 
 SETTLED_AFTER_S = 5.0
 """Many times as long as the replicator's writes overtake each other."""
 
 FORGET_AFTER_S = 60.0
 
-_PAGE_ROWS = 2_000
-_MOST_STRETCHES = 200
+_PAGE_ROWS = 500
+"""A stretch's length: reading it must not make the answer that learns it a slow one."""
+
+_MOST_STRETCHES = 500
+_ASKED_BEFORE = 2
+"""Two look-ups may be near to each other by chance."""
+
 _NEAR = 8
 """Two look-ups are near to each other if so many times as far apart as the rows reach that one of them gave."""
 
@@ -63,7 +68,7 @@ class RowMemory:
         self._lock = threading.Lock()
         self._stretches: OrderedDict[_Key, tuple[float, Stretch]] = OrderedDict()
         self._marks: dict[_Key, _Mark] = {}
-        self._missed: dict[_Key, TargetOffset] = {}
+        self._missed: dict[_Key, tuple[TargetOffset, int]] = {}
 
     def topics(self, route: Route) -> Sequence[TopicName]:
         """Topics with at least one lineage on the route."""
@@ -100,32 +105,40 @@ class RowMemory:
         self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
     ) -> Sequence[Run]:
         """Rows around the last one with ``target_start <= target``."""
-        stretch = self._remembered((partition, lineage))
-        if stretch is not None and (known := stretch.around_target(target)) is not None:
-            return known
-        rows = self._index.rows_at_target(partition, lineage, target)
-        self._learn((partition, lineage), rows)
-        return rows
+        return self.rows_around([RowPlace(partition, lineage, target=target)])[0]
 
     def rows_at_source(
         self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
     ) -> Sequence[Run]:
         """Rows around the last one with ``source_start <= source``."""
-        stretch = self._remembered((partition, lineage))
-        if stretch is not None and (known := stretch.around_source(source)) is not None:
-            return known
-        rows = self._index.rows_at_source(partition, lineage, source)
-        self._learn((partition, lineage), rows)
-        return rows
+        return self.rows_around([RowPlace(partition, lineage, source=source)])[0]
+
+    def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
+        """For each place what `rows_at_target` or `rows_at_source` answers."""
+        found = {place: rows for place in places if (rows := self._known(place)) is not None}
+        missing = [place for place in places if place not in found]
+        for place, rows in zip(missing, self._index.rows_around(missing) if missing else (), strict=True):
+            self._learn((place.partition, place.lineage), rows)
+            found[place] = rows
+        return [found[place] for place in places]
+
+    def _known(self, place: RowPlace) -> Sequence[Run] | None:
+        stretch = self._remembered((place.partition, place.lineage))
+        return None if stretch is None else stretch.around(place)
 
     def rows_from_target(
-        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+        self,
+        partition: RoutePartition,
+        lineage: Lineage,
+        start: TargetOffset,
+        limit: int,
+        end: TargetOffset | None = None,
     ) -> RowPage:
         """Up to about ``limit`` rows with ``target_end > start``, in order."""
         stretch = self._remembered((partition, lineage))
         if stretch is not None and (known := stretch.page(start, limit)) is not None:
             return known
-        return self._index.rows_from_target(partition, lineage, start, limit)
+        return self._index.rows_from_target(partition, lineage, start, limit, end)
 
     def _remembered(self, key: _Key) -> Stretch | None:
         with self._lock:
@@ -142,7 +155,7 @@ class RowMemory:
     def _learn(self, key: _Key, rows: Sequence[Run]) -> None:
         """Read the stretch that begins with some rows that were asked for, if it is settled and not known.
 
-        Only once rows near to them are asked for again: a stretch costs as much as hundreds of look-ups.
+        Only once rows near to them were asked for again and again: a stretch costs as much as many look-ups.
         """
         if not rows:
             return
@@ -152,10 +165,11 @@ class RowMemory:
             settled = 0 if mark is None else mark.settled
             if settled <= rows[-1].target_start or (known is not None and _covers(known[1], before, settled)):
                 return
-            missed = self._missed.get(key)
-            self._missed[key] = before
-            near = _NEAR * (rows[-1].target_end - before)
-            if missed is None or abs(before - missed) > near:
+            missed, times = self._missed.get(key, (before, 0))
+            if abs(before - missed) > _NEAR * (rows[-1].target_end - before):
+                times = 0
+            self._missed[key] = (before, times + 1)
+            if times < _ASKED_BEFORE:
                 return
         # A few rows further back, so that the same look-up finds its neighbours there.
         before = self._index.rows_at_target(*key, before)[0].target_start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from offsetsvc.lineages import LineageView
@@ -11,7 +11,7 @@ from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.progress import SourceHistory, SourcePosition
 from parallax.domain.run import LostRange, Run
-from parallax.ports import MappingIndexReader
+from parallax.index_ports import MappingIndexReader, RowPlace
 
 _CHAIN_LOOKUPS = 8
 """Rows that nothing separates from an offset are followed this far; giving up makes answers earlier only."""
@@ -36,6 +36,7 @@ class LineageRows:
         self._rows: set[Run] = set()
         self._lost: Sequence[LostRange] | None = None if tail is None else tail.lost
         self._history: SourceHistory | None = None
+        self._ahead: dict[RowPlace, Sequence[Run]] = {}
         self._around: list[tuple[Run, Run]] = []
         """First and last of rows that were read together, and between which no run is missing."""
         if view.newest is not None:
@@ -56,18 +57,27 @@ class LineageRows:
             self._history = SourceHistory(self.view.source, history, self.view.record.closed_at)
         return self._history
 
-    def at_target(self, target: TargetOffset) -> None:
-        """Fetch what tells which of the source's records lie below ``target``."""
+    def place_at_target(self, target: TargetOffset) -> RowPlace | None:
+        """What `at_target` has to read; None: nothing."""
         if self.view.newest is None:
-            return
+            return None
         if self.view.cut is not None and target > self.view.cut:
             target = self.view.cut
         if any(first.target_start <= target < last.target_start for first, last in self._around):
-            return
-        rows = None if self._stretch is None else self._stretch.around_target(target)
-        if rows is None:
-            rows = self._index.rows_at_target(self.view.partition, self.view.lineage, target)
-        self._add_around(rows)
+            return None
+        return RowPlace(self.view.partition, self.view.lineage, target=target)
+
+    def place_at_source(self, source: SourceOffset) -> RowPlace | None:
+        """What `at_source` has to read first; None: nothing."""
+        if self.view.newest is None or self._has_around_source(source):
+            return None
+        return RowPlace(self.view.partition, self.view.lineage, source=source)
+
+    def at_target(self, target: TargetOffset) -> None:
+        """Fetch what tells which of the source's records lie below ``target``."""
+        place = self.place_at_target(target)
+        if place is not None:
+            self._add_around(self._read(place))
 
     def at_source(self, source: SourceOffset) -> None:
         """Fetch what tells where the first record at or above ``source`` can lie."""
@@ -130,20 +140,37 @@ class LineageRows:
         if row is not None and row.is_watermark and row.previous_source_end > 0:
             self._fetch_at_source(SourceOffset(row.previous_source_end - 1))
 
-    def page(self, start: TargetOffset, limit: int) -> tuple[Sequence[Run], TargetOffset]:
-        """Rows from ``start`` on, at most about ``limit``, and the offset below which none is missing."""
+    def page(
+        self, start: TargetOffset, limit: int, end: TargetOffset | None
+    ) -> tuple[Sequence[Run], TargetOffset]:
+        """Rows from ``start`` on, at most about ``limit``, and the offset below which none is missing.
+
+        Rows that begin at or above ``end`` may be left out.
+        """
         page = None if self._stretch is None else self._stretch.page(start, limit)
         if page is None:
-            page = self._index.rows_from_target(self.view.partition, self.view.lineage, start, limit)
+            page = self._index.rows_from_target(self.view.partition, self.view.lineage, start, limit, end)
         self._add(page.rows)
         return page.rows, page.complete_to
 
     def _fetch_at_source(self, source: SourceOffset) -> Sequence[Run]:
-        rows = None if self._stretch is None else self._stretch.around_source(source)
-        if rows is None:
-            rows = self._index.rows_at_source(self.view.partition, self.view.lineage, source)
+        rows = self._read(RowPlace(self.view.partition, self.view.lineage, source=source))
         self._add_around(rows)
         return rows
+
+    def _read(self, place: RowPlace) -> Sequence[Run]:
+        rows = self._ahead.pop(place, None)
+        if rows is None:
+            rows = self.known(place)
+        return self._index.rows_around([place])[0] if rows is None else rows
+
+    def known(self, place: RowPlace) -> Sequence[Run] | None:
+        """What the tail says of the place; None: that needs a read."""
+        return None if self._stretch is None else self._stretch.around(place)
+
+    def read_ahead(self, place: RowPlace, rows: Sequence[Run]) -> None:
+        """Take what was read for a place that is going to be asked for."""
+        self._ahead[place] = rows
 
     def _has_around_source(self, source: SourceOffset) -> bool:
         """Whether the rows on both sides of the offset are there."""
@@ -158,6 +185,15 @@ class LineageRows:
         if not self._rows.issuperset(rows):
             self._rows.update(rows)
             self._history = None
+
+
+def read_together(index: MappingIndexReader, wanted: Iterable[tuple[LineageRows, RowPlace | None]]) -> None:
+    """Read side by side what lineages are going to ask for one after the other."""
+    missing = [(rows, place) for rows, place in wanted if place is not None and rows.known(place) is None]
+    if len(missing) > 1:
+        found = index.rows_around([place for _, place in missing])
+        for (rows, place), around in zip(missing, found, strict=True):
+            rows.read_ahead(place, around)
 
 
 def rows_of(

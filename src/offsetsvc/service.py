@@ -52,7 +52,8 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.progress import Progress
-from parallax.ports import ClusterReader, GroupStore, MappingIndexReader
+from parallax.index_ports import MappingIndexReader
+from parallax.ports import ClusterReader, GroupStore
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 

@@ -103,13 +103,14 @@ def _fetch(
     proven = via is Via.EXACT or (via is Via.AFTER and row is not None and row.source_end == bound)
     if bound == 0 or (proven and place is not None and place <= start):
         return None  # every consumed record lies below
+    last = place if proven else None
     size = _FIRST_PAGE_ROWS
     while budget > 0:
-        found, complete_to = rows.page(start, min(budget, size))
+        found, complete_to = rows.page(start, min(budget, size), last)
         size = min(4 * size, _PAGE_ROWS)
         if any(item.source_start >= bound for item in found):
             return None
-        if complete_to >= newest.row.target_end or complete_to <= start:
+        if complete_to >= (newest.row.target_end if last is None else last) or complete_to <= start:
             return None
         budget -= max(1, len(found))
         start = complete_to

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from parallax.adapters.row_order import AFTER, BEFORE, around_source, around_target
 from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.run import Run
-from parallax.ports import RowPage
+from parallax.index_ports import RowPage, RowPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,12 @@ class Stretch:
         """What `MappingIndexReader.rows_at_source` answers; None: that needs rows outside."""
         successor = bisect_right(self.rows, source, key=lambda row: row.source_start)
         return around_source(self.rows, source) if self._surrounds(successor) else None
+
+    def around(self, place: RowPlace) -> Sequence[Run] | None:
+        """As `around_target` or `around_source`, whichever offset the place names."""
+        if place.target is not None:
+            return self.around_target(place.target)
+        return None if place.source is None else self.around_source(place.source)
 
     def page(self, start: TargetOffset, limit: int) -> RowPage | None:
         """What `MappingIndexReader.rows_from_target` answers; None: that needs rows outside."""

@@ -15,7 +15,7 @@ from offsetsvc.lineages import LineageView
 from offsetsvc.stretch import Stretch
 from parallax.domain.ids import Lineage, RoutePartition, TargetOffset
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageTail, MappingIndexReader
+from parallax.index_ports import LineageTail, MappingIndexReader
 
 _MOST_TAILS = 10_000
 

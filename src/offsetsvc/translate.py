@@ -12,7 +12,7 @@ from parallax.domain.ids import Route, SourceOffset, TargetOffset
 from parallax.domain.progress import records_below
 from parallax.domain.resume import Via, position_of
 from parallax.domain.run import Run
-from parallax.ports import MappingIndexReader
+from parallax.index_ports import MappingIndexReader
 
 
 def source_to_target(

@@ -24,7 +24,7 @@ from parallax.domain.ids import (
 from parallax.domain.progress import Progress, SourcePosition, agreed
 from parallax.domain.resume import LogRange, Resume, resume
 from parallax.domain.skips import SkipRange
-from parallax.ports import MappingIndexReader
+from parallax.index_ports import MappingIndexReader
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 

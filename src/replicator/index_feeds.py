@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from parallax.ports import MappingIndexWriter
+from parallax.index_ports import MappingIndexWriter
 from parallax.runtime.config import Config
 from replicator.connector import Connector
 from replicator.index_writer import IndexFeed

@@ -16,7 +16,7 @@ import structlog
 from parallax.domain.errors import ClusterUnavailableError, StoreUnavailableError
 from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, MappingIndexWriter, RowBatch, index_version
+from parallax.index_ports import LineageRecord, MappingIndexWriter, RowBatch, index_version
 from replicator.pb.runlog_pb2 import Entry, PartitionEntry
 from replicator.shard_ports import Clock, RunLogReader
 from replicator.state import lineage_of, lost_of, rows_of, state_of, topic_partition_of

@@ -9,7 +9,7 @@ import structlog
 
 from parallax.domain.errors import ClusterUnavailableError, FencedError
 from parallax.domain.ids import SourceOffset, TopicPartition
-from parallax.ports import MappingIndexWriter
+from parallax.index_ports import MappingIndexWriter
 from parallax.runtime.config import Config
 from parallax.runtime.retry import RetryPolicy
 from replicator.connector import Connector, target_topic_creator

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import count
 
 import pytest
 from tests.support import Stack, unique_name
 
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.cassandra.way_memory import OPEN_FOR_S, WayMemory
 from parallax.adapters.memory.groups import MemoryGroupStore
 from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.adapters.memory.operations import MemoryOperationJournal
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.decision_ports import OperationJournal, PrimaryStore
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
-from parallax.ports import GroupStore, MappingIndex
+from parallax.index_ports import MappingIndex
+from parallax.ports import GroupStore
 from parallax.runtime.config import Cassandra, Index
 
 STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]
@@ -41,6 +44,14 @@ def cassandra_stores(cassandra_settings: Cassandra) -> Iterator[CassandraStores]
         yield stores
 
 
+@pytest.fixture(scope="session")
+def remembering_stores(cassandra_settings: Cassandra) -> Iterator[CassandraStores]:
+    """Stores whose memory of a log's end is always out of date; that of what is settled holds for many reads."""
+    steps = count(0, 2 * OPEN_FOR_S)
+    with CassandraStores(cassandra_settings, Index(), WayMemory(lambda: next(steps))) as stores:
+        yield stores
+
+
 @pytest.fixture(params=STORES)
 def cassandra(request: pytest.FixtureRequest) -> CassandraStores | None:
     """The stores in Cassandra; None for those in memory."""
@@ -50,9 +61,14 @@ def cassandra(request: pytest.FixtureRequest) -> CassandraStores | None:
     return stores
 
 
-@pytest.fixture
-def index(cassandra: CassandraStores | None) -> MappingIndex:
-    return MemoryMappingIndex() if cassandra is None else cassandra.index
+@pytest.fixture(params=[*STORES, pytest.param("remembering", marks=pytest.mark.stack("infrastructure"))])
+def index(request: pytest.FixtureRequest) -> MappingIndex:
+    """The index in memory, in Cassandra, and in Cassandra with a memory of coarse rows."""
+    if request.param == "memory":
+        return MemoryMappingIndex()
+    stores = "cassandra_stores" if request.param == "cassandra" else "remembering_stores"
+    index: MappingIndex = request.getfixturevalue(stores).index
+    return index
 
 
 @pytest.fixture

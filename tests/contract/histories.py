@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.run import Run, watermark
-from parallax.ports import RowBatch
+from parallax.index_ports import RowBatch
 
 START_MS = 1_800_000_000_000 - 1_800_000_000_000 % 86_400_000
 MINUTE_MS = 60_000

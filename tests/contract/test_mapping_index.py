@@ -21,7 +21,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, MappingIndex, RowBatch, StampedRow, index_version
+from parallax.index_ports import LineageRecord, MappingIndex, RowBatch, RowPlace, StampedRow, index_version
 
 
 def floor(rows: Sequence[Run], target: int) -> Run | None:
@@ -231,6 +231,32 @@ def test_lineages_come_by_partition_and_sequence_and_the_greater_version_stays(i
     assert not index.topics(Route(RegionName("b"), route.target))
 
 
+def test_places_are_looked_up_side_by_side_as_one_by_one(
+    index: MappingIndex, partition: RoutePartition
+) -> None:
+    lineages = [Lineage(TopicId("s"), TopicId("t"), number) for number in range(3)]
+    for seed, lineage in enumerate(lineages[:2]):
+        batches = random_batches(seed, partition, lineage, batches=60, longest_pause_ms=5 * MINUTE_MS)
+        index.write_rows(batches)
+    places = [
+        place
+        for offset in (0, 3, 70, 150, 100_000)
+        for lineage in lineages
+        for place in (
+            RowPlace(partition, lineage, target=TargetOffset(offset)),
+            RowPlace(partition, lineage, source=SourceOffset(offset)),
+        )
+    ]
+    assert index.rows_around(places) == [
+        by_source(index, partition, place.lineage, place.source)
+        if place.source is not None
+        else by_target(index, partition, place.lineage, place.target or 0)
+        for place in places
+    ]
+    assert any(index.rows_around(places))
+    assert not index.rows_around([])
+
+
 def test_lost_ranges_are_kept_in_order_and_once(
     index: MappingIndex, partition: RoutePartition, lineage: Lineage
 ) -> None:
@@ -392,6 +418,13 @@ def test_any_history_in_any_order_is_found_as_a_naive_search_finds_it(
     rows, complete_to, _ = all_rows(index, partition, lineage, start, data.draw(st.sampled_from([5, 1_000])))
     assert [row for row in rows if row.count] == naive.runs_beyond(start)
     assert complete_to == max(end, start)
+    bound = data.draw(st.integers(start + 1, end + 10))
+    page = index.rows_from_target(partition, lineage, TargetOffset(start), 1_000, TargetOffset(bound))
+    assert page.complete_to >= min(bound, end)
+    assert page.complete_to <= max(end, start)
+    assert [row for row in page.rows if row.count and row.target_start < bound] == [
+        row for row in naive.runs_beyond(start) if row.target_start < bound
+    ]
     newest = index.newest(route, partition.topic_partition.topic)[3, lineage]
     assert newest == StampedRow(batches[-1].rows[-1], batches[-1].committed_at_ms)
 

@@ -18,7 +18,7 @@ from tests.support import Stack, poll_until, unique_name
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, RegionName, Route, TopicPartition
 from parallax.domain.run import LostRange, Run
-from parallax.ports import MappingIndexWriter
+from parallax.index_ports import MappingIndexWriter
 from parallax.runtime.config import Config
 from replicator.layout import ensure_layout
 from replicator.lease import Lease, LeaseProgress, LeaseResult

@@ -28,7 +28,7 @@ from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.domain import ids
 from parallax.domain.errors import StoreUnavailableError
 from parallax.domain.run import Run
-from parallax.ports import LineageRecord, RowBatch
+from parallax.index_ports import LineageRecord, RowBatch
 from parallax.runtime.config import Cassandra, Config
 
 CLOSED_PORT = "127.0.0.1:1"

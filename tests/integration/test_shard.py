@@ -13,7 +13,7 @@ from tests.support import Stack
 from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.domain.errors import FencedError, StoreUnavailableError
 from parallax.domain.ids import RoutePartition, TargetOffset, TopicName, TopicPartition
-from parallax.ports import RowBatch
+from parallax.index_ports import RowBatch
 
 
 @pytest.fixture(params=["batch", "record"])

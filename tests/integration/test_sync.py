@@ -27,7 +27,7 @@ from parallax.cli.serve import start
 from parallax.domain import ids
 from parallax.domain.metadata import decode
 from parallax.domain.run import Run
-from parallax.ports import LineageRecord, RowBatch
+from parallax.index_ports import LineageRecord, RowBatch
 from parallax.runtime.config import Cassandra, Config, load
 from parallax.runtime.deadline import Deadline
 from syncjob.query import SyncHolder

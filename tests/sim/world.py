@@ -16,7 +16,7 @@ from parallax.domain.errors import ClusterUnavailableError, FencedError, StoreUn
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, Route, RoutePartition, TargetOffset, TopicName, TopicPartition
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, RowBatch
+from parallax.index_ports import LineageRecord, RowBatch
 from parallax.runtime.config import Config
 from parallax.runtime.retry import RetryPolicy
 from replicator.index_writer import IndexFeed

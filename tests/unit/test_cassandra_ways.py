@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from parallax.adapters.cassandra.ways import CLOSED_FOR_S, OPEN_FOR_S, Order, Way, WayMemory
+from parallax.adapters.cassandra.coarse import DAY_MS
+from parallax.adapters.cassandra.coarse_day import CoarseDay
+from parallax.adapters.cassandra.codec import pack
+from parallax.adapters.cassandra.way_memory import CLOSED_FOR_S, DAY_FOR_S, OPEN_FOR_S, WayMemory
+from parallax.adapters.cassandra.ways import Order, Way
 from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.run import Run
-from parallax.ports import StampedRow
+from parallax.index_ports import StampedRow
 
 KEY = ("a->b", "trips", 0, "source/target")
 ORDERS: tuple[Order, ...] = ("target", "source")
@@ -74,3 +78,77 @@ def test_days_are_remembered_for_a_while() -> None:
     assert memory.days(KEY) == [19_000, 19_001]
     clock.now_s += CLOSED_FOR_S * 0.2
     assert memory.days(KEY) is None
+
+
+def stored(place: int, at_ms: int) -> bytes:
+    return pack(
+        [Run(SourceOffset(1_000 + place), TargetOffset(place), 5, SourceOffset(1_000 + place), 0)], at_ms
+    )
+
+
+def day_of(places: list[int]) -> CoarseDay:
+    """A day with a coarse row a minute; the last one has only just been written."""
+    return CoarseDay([stored(place, 60_000 * number) for number, place in enumerate(places)])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_day_knows_the_ways_between_its_settled_rows(order: Order) -> None:
+    day = day_of([100, 200, 300, 400])
+    ways = {place: day.way(order, offset(order, place)) for place in (99, 100, 199, 200, 299, 300, 400)}
+    found = {place: way and (way.lowest_target, way.highest_target) for place, way in ways.items()}
+    assert found == {
+        99: None,
+        100: (100, 200),
+        199: (100, 200),
+        200: (200, 300),
+        299: (200, 300),
+        # One before the youngest may still be missing.
+        300: None,
+        400: None,
+    }
+
+
+def test_a_day_hands_out_rows_as_long_as_it_has_them() -> None:
+    day = day_of([100, 200, 300, 400, 500])
+    rows = day.rows_from(250, 3)
+    assert rows is not None
+    assert [(at_ms, fields[1]) for at_ms, fields in rows] == [(60_000, 200), (120_000, 300), (180_000, 400)]
+    assert day.rows_from(250, 4) is None
+    assert day.rows_from(99, 1) is None
+    assert CoarseDay([]).rows_from(0, 1) is None
+    assert CoarseDay([]).way("target", 0) is None
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_remembered_day_shows_the_way_until_it_is_forgotten(order: Order) -> None:
+    clock = Clock()
+    memory = WayMemory(clock)
+    memory.keep_days(KEY, [0])
+    memory.keep_coarse_day(KEY, 0, day_of([100, 200, 300, 400]))
+    way = memory.find(KEY, order, offset(order, 250))
+    assert way is not None
+    assert (way.lowest_target, way.highest_target) == (200, 300)
+    assert memory.find(("a->b", "trips", 1, "source/target"), order, offset(order, 250)) is None
+    clock.now_s += DAY_FOR_S
+    assert memory.find(KEY, order, offset(order, 250)) is None
+    assert memory.coarse_day(KEY, 0) is None
+
+
+def test_a_day_is_worth_reading_once_a_second_way_of_it_is_asked_for() -> None:
+    clock = Clock()
+    memory = WayMemory(clock)
+    assert not memory.is_asked_again(KEY, 7)
+    assert not memory.is_asked_again(KEY, 8)
+    assert memory.is_asked_again(KEY, 7)
+    clock.now_s += DAY_FOR_S
+    assert not memory.is_asked_again(KEY, 7)
+
+
+def test_a_way_is_of_a_day_if_both_rows_are() -> None:
+    def at(at_ms: int) -> StampedRow:
+        return StampedRow(row(1).row, at_ms)
+
+    assert Way(at(DAY_MS), at(2 * DAY_MS - 1), None).day == 1
+    assert Way(at(DAY_MS - 1), at(DAY_MS), None).day is None
+    assert Way(at(DAY_MS), None, at(DAY_MS)).day is None
+    assert Way(None, at(DAY_MS), None).day is None

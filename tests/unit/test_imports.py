@@ -13,12 +13,13 @@ TESTS = Path(__file__).parents[1]
 PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "failover", "devstack"}
 MAX_LINES = 350
 
-PORTS = {"parallax.ports", "parallax.decision_ports"}
+PORTS = {"parallax.ports", "parallax.index_ports", "parallax.decision_ports"}
 BELOW_SERVICES = {"parallax.domain", *PORTS, "parallax.adapters", "parallax.runtime"}
 
 LAYERS = {
     "parallax.domain": {"parallax.domain"},
     "parallax.ports": {"parallax.domain"},
+    "parallax.index_ports": {"parallax.domain"},
     "parallax.decision_ports": {"parallax.domain"},
     "parallax.adapters": {"parallax.domain", *PORTS, "parallax.runtime"},
     "parallax.runtime": {"parallax.domain", "parallax.ports"},

@@ -20,7 +20,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import Run
-from parallax.ports import LineageRecord, RowBatch, StampedRow
+from parallax.index_ports import LineageRecord, RowBatch, StampedRow
 
 PARTITION = RoutePartition(Route(RegionName("a"), RegionName("b")), TopicPartition(TopicName("trips"), 0))
 LINEAGE = Lineage(TopicId("source"), TopicId("target"))

@@ -23,7 +23,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.ports import LineageRecord, LineageTail, StampedRow
+from parallax.index_ports import LineageRecord, LineageTail, StampedRow
 
 PARTITION = RoutePartition(Route(RegionName("a"), RegionName("b")), TopicPartition(TopicName("trips"), 0))
 LINEAGE = Lineage(TopicId("source"), TopicId("target"))

@@ -16,7 +16,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import Run
-from parallax.ports import RowBatch
+from parallax.index_ports import RowBatch
 from replicator.index_writer import IndexFeed, IndexRows
 from replicator.pb.runlog_pb2 import Entry
 from replicator.state import PartitionChange, PartitionState, encode

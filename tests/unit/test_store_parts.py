@@ -32,7 +32,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import Run
-from parallax.ports import RowBatch
+from parallax.index_ports import RowBatch
 from parallax.runtime.config import Cassandra
 
 OFFSETS = st.integers(0, 2**62)

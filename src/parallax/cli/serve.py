@@ -75,7 +75,7 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     from offsetsvc.rest_server import RestServer  # noqa: PLC0415
     from offsetsvc.service import OffsetService as UseCases  # noqa: PLC0415
     from parallax.adapters.cassandra.stores import CassandraStores  # noqa: PLC0415
-    from parallax.adapters.cassandra.ways import WayMemory  # noqa: PLC0415
+    from parallax.adapters.cassandra.way_memory import WayMemory  # noqa: PLC0415
 
     listen = settings.region(region).offsetsvc or OffsetService()
     tls = settings.service.tls

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from parallax.domain.ids import Lineage, RoutePartition
 from parallax.domain.run import Run
-from parallax.ports import RowBatch
+from parallax.index_ports import RowBatch
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

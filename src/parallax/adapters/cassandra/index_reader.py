@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
 
-from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS
+from cassandra.query import PreparedStatement
+
+from parallax.adapters.cassandra.coarse import HOUR_MS
+from parallax.adapters.cassandra.coarse_reader import CoarseReader
 from parallax.adapters.cassandra.codec import RowFields, fields_of, run_of, unpack_fields
 from parallax.adapters.cassandra.connection import CassandraConnection, Request
 from parallax.adapters.cassandra.index_rows import (
     FIELDS_BY_TARGET,
+    KEY,
     TAIL_BATCHES,
-    last_fields,
+    TARGET_START,
     lineage_record,
     lost_ranges,
     may_lack_a_row,
     stamped,
+    surround,
     tail,
 )
 from parallax.adapters.cassandra.index_writer import LineageKey, lineage_key
-from parallax.adapters.cassandra.ways import Order, Way, WayMemory
-from parallax.adapters.row_order import AFTER, BEFORE
+from parallax.adapters.cassandra.look_up import LookUp
+from parallax.adapters.cassandra.way_memory import WayMemory
+from parallax.adapters.cassandra.ways import HIGHEST, Order, Way
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -32,7 +38,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, LineageTail, RowPage, StampedRow
+from parallax.index_ports import LineageRecord, LineageTail, RowPage, RowPlace, StampedRow
 
 _NEIGHBOURS = 2
 _OVERLAPPING = 4
@@ -44,14 +50,6 @@ _MOST_BATCHES = 512
 
 _YOUNG_HOUR_MS = 60_000
 """An hour that began less than this ago may hold less than a tail."""
-_FIELD_OF: Mapping[Order, Callable[[RowFields], int]] = {"source": itemgetter(0), "target": itemgetter(1)}
-_TARGET_START = 1
-
-_KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
-_DESCENDING = {
-    "target": "target_start DESC, source_start DESC",
-    "source": "source_start DESC, target_start DESC",
-}
 
 
 class IndexReader:
@@ -65,7 +63,7 @@ class IndexReader:
 
     def __init__(self, connection: CassandraConnection, keyspace: str, ways: WayMemory | None = None) -> None:
         self._connection = connection
-        self._ways = ways
+        self._coarse_rows = CoarseReader(connection, keyspace, ways)
         self._topics_cql = f"SELECT topic FROM {keyspace}.route_topics WHERE route = ?"
         self._lineages_cql = (
             f"SELECT partition, lineage, body FROM {keyspace}.lineages WHERE route = ? AND topic = ?"
@@ -73,28 +71,8 @@ class IndexReader:
         self._newest_cql = (
             f"SELECT partition, lineage, packed FROM {keyspace}.newest_rows WHERE route = ? AND topic = ?"
         )
-        self._newest_row_cql = f"SELECT packed FROM {keyspace}.newest_rows WHERE {_KEY}"
-        self._lost_cql = (
-            f"SELECT source_start, source_end, target_at FROM {keyspace}.lost_ranges WHERE {_KEY}"
-        )
-        self._days_cql = f"SELECT day FROM {keyspace}.coarse_days WHERE {_KEY}"
-        self._coarse_floor_cql = {
-            order: f"SELECT packed FROM {keyspace}.coarse_rows_by_{order} WHERE {_KEY} AND day = ? "
-            f"AND {order}_start <= ? ORDER BY {descending} LIMIT 1"
-            for order, descending in _DESCENDING.items()
-        }
-        self._coarse_successor_cql = {
-            order: f"SELECT packed FROM {keyspace}.coarse_rows_by_{order} WHERE {_KEY} AND day = ? "
-            f"AND {order}_start > ? LIMIT 1"
-            for order in _DESCENDING
-        }
-        self._coarse_page_cql = (
-            f"SELECT packed FROM {keyspace}.coarse_rows_by_target WHERE {_KEY} AND day = ? "
-            "AND target_start >= ? LIMIT ?"
-        )
-        fine = (
-            f"SELECT packed, target_start, source_start FROM {keyspace}.fine_rows WHERE {_KEY} AND hour = ?"
-        )
+        self._lost_cql = f"SELECT source_start, source_end, target_at FROM {keyspace}.lost_ranges WHERE {KEY}"
+        fine = f"SELECT packed, target_start, source_start FROM {keyspace}.fine_rows WHERE {KEY} AND hour = ?"
         backwards = "ORDER BY target_start DESC, source_start DESC, version DESC LIMIT ?"
         self._fine_floor_cql = {
             "target": f"{fine} AND target_start <= ? {backwards}",
@@ -106,7 +84,7 @@ class IndexReader:
             "source": f"{fine} AND target_start >= ? AND target_start <= ? AND source_start > ? "
             "LIMIT ? ALLOW FILTERING",
         }
-        self._fine_page_cql = f"{fine} AND target_start >= ? LIMIT ?"
+        self._fine_page_cql = f"{fine} AND target_start >= ? AND target_start < ? LIMIT ?"
         self._fine_tail_cql = f"{fine} {backwards}"
 
     # --- whole topics --------------------------------------------------------------------------------------
@@ -157,88 +135,75 @@ class IndexReader:
         self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
     ) -> Sequence[Run]:
         """Rows around the last one with ``target_start <= target``."""
-        key = lineage_key(partition, lineage)
-        way = self._way(key, "target", target)
-        rows = self._around(key, "target", target, way, _NEIGHBOURS)
-        if may_lack_a_row(rows, lambda row: (row.target_start, row.target_end), target):
-            rows = self._around(key, "target", target, way, _MORE_NEIGHBOURS)
-        return rows
+        return self.rows_around([RowPlace(partition, lineage, target=target)])[0]
 
     def rows_at_source(
         self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
     ) -> Sequence[Run]:
         """Rows around the last one with ``source_start <= source``."""
-        key = lineage_key(partition, lineage)
-        way = self._way(key, "source", source)
-        rows = self._around(key, "source", source, way, _NEIGHBOURS)
-        if may_lack_a_row(rows, lambda row: (row.source_start, row.source_end), source):
-            rows = self._around(key, "source", source, way, _MORE_NEIGHBOURS)
-        return rows
+        return self.rows_around([RowPlace(partition, lineage, source=source)])[0]
 
-    def _way(self, key: LineageKey, order: Order, offset: int) -> Way:
-        if self._ways is None:
-            return self._read_way(key, order, offset)
-        way = self._ways.find(key, order, offset)
-        if way is None:
-            way = self._read_way(key, order, offset)
-            self._ways.keep(key, order, way)
-        return way
+    def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
+        """For each place what `rows_at_target` or `rows_at_source` answers."""
+        asked = [self._look_up(place) for place in places]
+        found = self._around(asked, _NEIGHBOURS)
+        for number, look_up in enumerate(asked):
+            if may_lack_a_row(found[number], look_up.order, look_up.offset):
+                found[number] = self._around([look_up], _MORE_NEIGHBOURS)[0]
+        return found
 
-    def _days(self, key: LineageKey) -> Sequence[int]:
-        """The days that hold coarse rows, ascending."""
-        known = None if self._ways is None else self._ways.days(key)
-        if known is not None:
-            return known
-        days = sorted(row[0] for row in self._connection.run(self._days_cql, *key))
-        if self._ways is not None:
-            self._ways.keep_days(key, days)
-        return days
+    def _look_up(self, place: RowPlace) -> LookUp:
+        key = lineage_key(place.partition, place.lineage)
+        order: Order = "source" if place.target is None else "target"
+        offset = int(place.source or 0) if place.target is None else int(place.target)
+        return LookUp(key, order, offset, self._coarse_rows.way(key, order, offset))
 
-    def _newest_row(self, key: LineageKey) -> StampedRow | None:
-        rows = self._connection.run(self._newest_row_cql, *key)
-        return stamped(rows[0][0]) if rows else None
+    def _around(self, asked: Sequence[LookUp], limit: int) -> list[list[Run]]:
+        """For each the last row that starts at or below the offset, and a few rows before and after it."""
+        groups = self._groups(
+            [look_up.floor_requests(self._floor(look_up.order), limit) for look_up in asked]
+        )
+        open_ones = [
+            number
+            for number, look_up in enumerate(asked)
+            if not any(surround(group, look_up.field, look_up.offset) for group in groups[number])
+        ]
+        further = self._groups(
+            [
+                asked[number].successor_requests(self._successor(asked[number].order), limit)
+                for number in open_ones
+            ]
+        )
+        for number, more in zip(open_ones, further, strict=True):
+            groups[number] += more
+        return [
+            look_up.neighbours([*map(fields_of, look_up.way.rows), *chain.from_iterable(found)])
+            for look_up, found in zip(asked, groups, strict=True)
+        ]
 
-    def _read_way(self, key: LineageKey, order: Order, offset: int) -> Way:
-        floor: StampedRow | None = None
-        successor: StampedRow | None = None
-        floor_select = self._connection.prepare(self._coarse_floor_cql[order])
-        successor_select = self._connection.prepare(self._coarse_successor_cql[order])
-        # Days ascend with offsets. Offsets asked for are mostly recent, so the first day tried mostly has both.
-        for day in reversed(self._days(key)):
-            place = (*key, day, offset)
-            below, above = self._connection.run_all([(floor_select, place), (successor_select, place)])
-            if above:
-                successor = stamped(above[0][0])
-            if below:
-                floor = stamped(below[0][0])
-                break
-        # Between two coarse rows the newest one plays no part.
-        return Way(floor, successor, self._newest_row(key) if successor is None else None)
+    def _floor(self, order: Order) -> PreparedStatement:
+        return self._connection.prepare(self._fine_floor_cql[order])
 
-    def _around(self, key: LineageKey, order: Order, offset: int, way: Way, limit: int) -> list[Run]:
-        """The last row that starts at or below the offset, and a few rows before and after it."""
-        floor = self._connection.prepare(self._fine_floor_cql[order])
-        successor = self._connection.prepare(self._fine_successor_cql[order])
-        requests: list[Request] = []
-        for hour in way.hours:
-            # By source, the coarse rows bound the slice by target; by target, the offset itself does.
-            below = (way.highest_target,) if order == "source" else ()
-            above = (way.lowest_target, way.highest_target) if order == "source" else ()
-            requests.append((floor, (*key, hour, *below, offset, limit)))
-            requests.append((successor, (*key, hour, *above, offset, limit)))
-        answers = self._connection.run_all(requests)
-        found: set[RowFields] = set(map(fields_of, way.rows))
-        for answer in answers:
-            for item in answer:
-                found.update(unpack_fields(item[0])[1])
-        rows = sorted(found, key=FIELDS_BY_TARGET)
-        after = bisect_right(rows, offset, key=_FIELD_OF[order])
-        return list(map(run_of, rows[max(after - 1 - BEFORE, 0) : after + AFTER]))
+    def _successor(self, order: Order) -> PreparedStatement:
+        return self._connection.prepare(self._fine_successor_cql[order])
+
+    def _groups(self, requests: Sequence[Sequence[Request]]) -> list[list[list[RowFields]]]:
+        """For each caller's requests the rows that were written together, for each fine row that is found."""
+        answers = iter(self._connection.run_all(chain.from_iterable(requests)))
+        return [
+            [unpack_fields(item[0])[1] for answer in islice(answers, len(own)) for item in answer]
+            for own in requests
+        ]
 
     # --- pages ---------------------------------------------------------------------------------------------
 
     def rows_from_target(
-        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+        self,
+        partition: RoutePartition,
+        lineage: Lineage,
+        start: TargetOffset,
+        limit: int,
+        end: TargetOffset | None = None,
     ) -> RowPage:
         """Up to about ``limit`` rows with ``target_end > start``, in order.
 
@@ -246,65 +211,61 @@ class IndexReader:
         nothing above it.
         """
         key = lineage_key(partition, lineage)
-        way = self._way(key, "target", start)
-        coarse, coarse_to = self._coarse_from(key, way, start, max(limit // 4, _LEAST_COARSE_ROWS))
-        hours = {*way.hours, *(at_ms // HOUR_MS for at_ms, _ in coarse)}
-        if coarse_to is None and (newest := way.newest or self._newest_row(key)) is not None:
-            hours.add(newest.committed_at_ms // HOUR_MS)
-        fine, fine_to = self._fine_from(key, sorted(hours), way, start, limit)
+        way = self._coarse_rows.way(key, "target", start)
+        bound = HIGHEST if end is None else end
+        coarse, coarse_to = self._coarse_rows.rows_from(key, way, start, max(limit // 4, _LEAST_COARSE_ROWS))
+        # Of the coarse rows at or above the end, the first one tells of an hour that holds fine rows below it.
+        wanted = bisect_left(coarse, bound, key=lambda item: item[1][TARGET_START]) + 1
+        hours = {*way.hours, *(at_ms // HOUR_MS for at_ms, _ in coarse[:wanted])}
+        reaches_end = wanted <= len(coarse)
+        if coarse_to is None and not reaches_end:
+            newest = way.newest or self._coarse_rows.newest_row(key)
+            hours |= set() if newest is None else {newest.committed_at_ms // HOUR_MS}
+        fine, fine_to = self._fine_from(key, sorted(hours), way, (start, bound), limit)
         beyond = {
             row
             for row in (*map(fields_of, way.rows), *(row for _, row in coarse), *fine)
             if _end(row) > start
         }
-        ends = [end for end in (coarse_to, fine_to) if end is not None]
+        ends = [item for item in (coarse_to, fine_to, bound if reaches_end else None) if item is not None]
         if ends:
             complete_to = min(ends)
-            beyond = {row for row in beyond if row[_TARGET_START] < complete_to}
+            beyond = {row for row in beyond if row[TARGET_START] < complete_to}
         else:
             complete_to = max(map(_end, beyond), default=int(start))
         rows = tuple(map(run_of, sorted(beyond, key=FIELDS_BY_TARGET)))
         return RowPage(rows, TargetOffset(max(complete_to, start)))
 
-    def _coarse_from(
-        self, key: LineageKey, way: Way, start: int, limit: int
-    ) -> tuple[list[tuple[int, RowFields]], int | None]:
-        """Coarse rows from the floor on, each with its commit's time, and the offset below which they are all there (None: at the end)."""
-        select = self._connection.prepare(self._coarse_page_cql)
-        first_day = way.floor.committed_at_ms // DAY_MS if way.floor is not None else 0
-        days = [day for day in self._days(key) if day >= first_day]
-        found: list[tuple[int, RowFields]] = []
-        for day in days:
-            while True:
-                rows = self._connection.run_all([(select, (*key, day, way.lowest_target, limit))])[0]
-                here = [last_fields(row[0]) for row in rows]
-                last = here[-1][1][_TARGET_START] if here else 0
-                if len(rows) < limit or last > start:
-                    break
-                limit *= 2  # more rows than that begin at or below the start
-            found += here
-            if last > start and (len(rows) >= limit or (len(found) >= limit and day != days[-1])):
-                return found, last
-        return found, None
-
     def _fine_from(
-        self, key: LineageKey, hours: Sequence[int], way: Way, start: int, limit: int
+        self, key: LineageKey, hours: Sequence[int], way: Way, span: tuple[int, int], limit: int
     ) -> tuple[list[RowFields], int | None]:
-        """Fine rows from the floor on, and the offset below which they are all there (None: at the end)."""
-        first = self._first_batch_for(key, way, start)
+        """Fine rows of the span, and the target offset below which they are all there (None: in all of it)."""
+        start, end = span
+        if not hours:
+            return [], None
+        floor = self._connection.prepare(self._fine_floor_cql["target"])
         select = self._connection.prepare(self._fine_page_cql)
-        found: list[RowFields] = []
-        beyond = 0
+        batches = min(max(limit // 16, _LEAST_BATCHES), _MOST_BATCHES)
+        *below, rows = self._connection.run_all(
+            [
+                # No fine row is missed that holds the start, though it begins below.
+                *((floor, (*key, hour, start, _OVERLAPPING)) for hour in way.hours),
+                (select, (*key, hours[0], start + 1, end, batches)),
+            ]
+        )
+        found = [row for answer in below for item in answer for row in unpack_fields(item[0])[1]]
+        beyond = sum(_end(row) > start for row in found)
         for hour in hours:
-            cursor, batches = first, min(max(limit // 16, _LEAST_BATCHES), _MOST_BATCHES)
-            while True:
-                rows = self._connection.run_all([(select, (*key, hour, cursor, batches))])[0]
+            cursor = start + 1
+            if hour != hours[0]:
+                rows = self._connection.run_all([(select, (*key, hour, cursor, end, batches))])[0]
+            while rows:
                 here = [row for item in rows for row in unpack_fields(item[0])[1]]
                 found += here
                 beyond += sum(_end(row) > start for row in here)
-                last = int(rows[-1][1]) if rows else cursor
+                last = int(rows[-1][1])
                 ended = len(rows) < batches
-                if beyond >= limit and last > start and not (ended and hour == hours[-1]):
+                if beyond >= limit and not (ended and hour == hours[-1]):
                     return found, last
                 if ended:
                     break
@@ -314,18 +275,10 @@ class IndexReader:
                     left = (limit - beyond) * len(rows) // len(here) + 2  # by how many rows a batch held
                     batches = min(max(left, _LEAST_BATCHES), _MOST_BATCHES)
                 cursor = last
+                rows = self._connection.run_all([(select, (*key, hour, cursor, end, batches))])[0]
         return found, None
-
-    def _first_batch_for(self, key: LineageKey, way: Way, start: int) -> int:
-        """Where to begin so that no fine row is missed that holds ``start``."""
-        select = self._connection.prepare(self._fine_floor_cql["target"])
-        answers = self._connection.run_all(
-            [(select, (*key, hour, start, _OVERLAPPING)) for hour in way.hours]
-        )
-        starts = sorted((int(item[1]) for answer in answers for item in answer), reverse=True)
-        return starts[:_OVERLAPPING][-1] if starts else way.lowest_target
 
 
 def _end(row: RowFields) -> int:
     """The target's next offset after the row."""
-    return row[_TARGET_START] + row[2]
+    return row[TARGET_START] + row[2]

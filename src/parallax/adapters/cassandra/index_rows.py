@@ -10,32 +10,54 @@ from operator import itemgetter
 
 from parallax.adapters.cassandra.codec import RowFields, run_of, unpack, unpack_fields
 from parallax.adapters.cassandra.connection import Row
+from parallax.adapters.cassandra.ways import Order
 from parallax.adapters.row_order import ordered
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, LineageTail, StampedRow
+from parallax.index_ports import LineageRecord, LineageTail, StampedRow
 
 TAIL_BATCHES = 64
 """Writes of a lineage that a tail goes back: ten seconds of a busy one, twice the default interval of automatic commits."""
 
+KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
+"""What names one partition's lineage in every table."""
+
+TARGET_START = 1
+"""Where a row's fields say where it starts on the target."""
+
 FIELDS_BY_TARGET: Callable[[RowFields], tuple[int, int, int]] = itemgetter(1, 0, 2)
 """As `row_order.by_target`."""
 
-_unpack_again = lru_cache(maxsize=8_192)(unpack)
+_READ_AGAIN = 8_192
+
+_unpack_again = lru_cache(maxsize=_READ_AGAIN)(unpack)
 """Of two tails read one after the other, nearly all writes are the same."""
 
 
-def may_lack_a_row(rows: Sequence[Run], extent: Callable[[Run], tuple[int, int]], offset: int) -> bool:
+def may_lack_a_row(rows: Sequence[Run], order: Order, offset: int) -> bool:
     """Whether a run is known to lie between the floor of ``offset`` and the row after it, but was not read.
 
     It happens where a replay packed the same runs into other groups: the group that begins nearest to the offset
     may be shorter than one that begins before it.
     """
-    below = [row for row in rows if extent(row)[0] <= offset]
-    above = [row for row in rows if extent(row)[0] > offset]
-    if not below or not above or offset < extent(below[-1])[1]:
+    starts = [row.target_start if order == "target" else row.source_start for row in rows]
+    below = [row for row, start in zip(rows, starts, strict=True) if start <= offset]
+    above = [row for row, start in zip(rows, starts, strict=True) if start > offset]
+    if (
+        not below
+        or not above
+        or offset < (below[-1].target_end if order == "target" else below[-1].source_end)
+    ):
         return False
     return above[0].previous_source_end > below[-1].source_end
+
+
+def surround(group: Sequence[RowFields], field: Callable[[RowFields], int], offset: int) -> bool:
+    """Whether one of the rows, which were written together, begins at or below the offset and the next one above it.
+
+    Then nothing lies between them: what a replay grouped otherwise says the same.
+    """
+    return bool(group) and field(group[0]) <= offset < field(group[-1])
 
 
 def tail(hours: Sequence[Sequence[Row]], lost: Sequence[LostRange]) -> LineageTail:
@@ -64,12 +86,14 @@ def last_fields(blob: bytes) -> tuple[int, RowFields]:
     return committed_at_ms, max(rows, key=FIELDS_BY_TARGET)
 
 
+@lru_cache(maxsize=_READ_AGAIN)
 def stamped(blob: bytes) -> StampedRow:
     """The last row of a blob, and when it was committed."""
     committed_at_ms, fields = last_fields(blob)
     return StampedRow(run_of(fields), committed_at_ms)
 
 
+@lru_cache(maxsize=_READ_AGAIN)
 def lineage_record(partition: RoutePartition, lineage: str, body: str) -> LineageRecord:
     """A lineage as it was recorded."""
     values = json.loads(body)

@@ -9,7 +9,7 @@ from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS, CoarseChooser, C
 from parallax.adapters.cassandra.codec import pack
 from parallax.adapters.cassandra.connection import CassandraConnection, Request
 from parallax.domain.ids import Lineage, Route, RoutePartition
-from parallax.ports import LineageRecord, RowBatch
+from parallax.index_ports import LineageRecord, RowBatch
 from parallax.runtime.config import Index
 
 _ROWS_PER_BLOB = 256

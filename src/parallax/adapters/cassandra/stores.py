@@ -12,7 +12,7 @@ from parallax.adapters.cassandra.index_writer import IndexWriter
 from parallax.adapters.cassandra.operations import CassandraOperationJournal
 from parallax.adapters.cassandra.primaries import CassandraPrimaryStore
 from parallax.adapters.cassandra.schema import keyspace_of, require_schema
-from parallax.adapters.cassandra.ways import WayMemory
+from parallax.adapters.cassandra.way_memory import WayMemory
 from parallax.runtime.config import Cassandra, Index
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from parallax.adapters.row_order import around_source, around_target, by_target
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
 from parallax.domain.run import LostRange, Run
-from parallax.ports import LineageRecord, LineageTail, RowBatch, RowPage, StampedRow
+from parallax.index_ports import LineageRecord, LineageTail, RowBatch, RowPage, RowPlace, StampedRow
 
 _Key = tuple[RoutePartition, Lineage]
 _RowKey = tuple[int, int]
+
+_target_start: Callable[[Run], TargetOffset] = attrgetter("target_start")
 
 
 @dataclass(slots=True)
@@ -130,21 +133,40 @@ class MemoryMappingIndex:
         with self._lock:
             return around_source(self._ordered(partition, lineage), source)
 
+    def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
+        """For each place what `rows_at_target` or `rows_at_source` answers."""
+        return [
+            self.rows_at_target(place.partition, place.lineage, place.target)
+            if place.target is not None
+            else self.rows_at_source(place.partition, place.lineage, place.source or SourceOffset(0))
+            for place in places
+        ]
+
     def rows_from_target(
-        self, partition: RoutePartition, lineage: Lineage, start: TargetOffset, limit: int
+        self,
+        partition: RoutePartition,
+        lineage: Lineage,
+        start: TargetOffset,
+        limit: int,
+        end: TargetOffset | None = None,
     ) -> RowPage:
         """Up to about ``limit`` rows with ``target_end > start``, in order."""
         with self._lock:
             rows = self._ordered(partition, lineage)
-            first = max(bisect_right(rows, start, key=lambda row: row.target_start) - 1, 0)
-            beyond = [row for row in rows[first : first + limit + 1] if row.target_end > start]
-            if first + limit + 1 >= len(rows):
-                end = max((row.target_end for row in rows), default=start)
+            first = max(bisect_right(rows, start, key=_target_start) - 1, 0)
+            last = first + limit + 1
+            if end is not None:
+                last = min(last, bisect_left(rows, end, key=_target_start))
+            beyond = [row for row in rows[first:last] if row.target_end > start]
+            if last >= len(rows):
+                reached = max((row.target_end for row in rows), default=start)
+                return RowPage(tuple(beyond), max(reached, start))
+            # The first row left out; whatever begins at or above it is not promised.
+            following = rows[last].target_start
+            if end is not None and following >= end:
                 return RowPage(tuple(beyond), max(end, start))
-            # `following` is the first row left out; whatever begins at or above it is not promised.
-            following = rows[first + limit + 1].target_start
             if following <= start:
-                return self.rows_from_target(partition, lineage, start, 2 * limit)
+                return self.rows_from_target(partition, lineage, start, 2 * limit, end)
             return RowPage(tuple(beyond), following)
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
