@@ -18,6 +18,7 @@ from parallax.domain.ids import SourceOffset, TopicPartition
 from replicator.batches.block import BatchBlock, slimmed, whole
 from replicator.batches.choose import AbortedRanges, Passage, choose, is_small
 from replicator.batches.exchange import Fetch, Fetched, FetchedPartition
+from replicator.batches.fetch_size import FetchSizes
 from replicator.batches.header import CorruptBatchError, Place, split
 from replicator.batches.repack import Repacker
 from replicator.shard_ports import (
@@ -83,7 +84,7 @@ class BatchSource:
         loop: shared with the target, so that both go on whenever either waits.
         connections: to the source's cluster; closed with this.
         buffer_bytes: no fetch begins while more is waiting to be copied.
-        fetch_bytes: of one answer. A single larger batch still arrives.
+        fetch_bytes: of one answer at first (`FetchSizes`). A single larger batch still arrives.
         whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
     """
 
@@ -99,7 +100,7 @@ class BatchSource:
         self._loop = loop
         self._connections = connections
         self._buffer_bytes = buffer_bytes
-        self._fetch_bytes = fetch_bytes
+        self._sizes = FetchSizes(fetch_bytes, buffer_bytes // 2)
         self._whole_from_records = whole_from_records
         self._reading: dict[TopicPartition, _Reading] = {}
         self._events: deque[_Event] = deque()
@@ -206,16 +207,18 @@ class BatchSource:
             (reading.topic, reading.place.topic_partition.partition): (reading, reading.position)
             for reading in readings[begin:] + readings[:begin]
         }
+        most_bytes = self._sizes.of(leader)
         request = Fetch(
             ((topic, partition, at, reading.epoch) for (topic, partition), (reading, at) in asked.items()),
             wait_ms=FETCH_WAIT_MS,
-            most_bytes=self._fetch_bytes,
-            partition_bytes=max(_LEAST_PARTITION_BYTES, self._fetch_bytes // len(asked)),
+            most_bytes=most_bytes,
+            partition_bytes=max(_LEAST_PARTITION_BYTES, most_bytes // len(asked)),
         )
         self._fetching.add(leader)
 
         def answered(answer: Fetched) -> None:
             self._fetching.discard(leader)
+            self._sizes.answered(leader, answer.size_bytes, self._waiting_bytes)
             self._take_in(answer, asked)
             if answer.size_bytes < _SMALL_ANSWER_BYTES:
                 rest_ms = max(REST_MS, REST_PER_PARTITION_MS * len(asked))
