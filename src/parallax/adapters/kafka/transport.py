@@ -190,12 +190,17 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
     # --- reading -----------------------------------------------------------------------------------------------
 
     async def _read_from_sock(self) -> None:
-        while self._read and not self._closed:
-            await self._net.wait_read(self._sock)
-            error = self._receive()
-            if error is not None:
-                self.abort(error=error)
-                return
+        net, sock = self._net, self._sock
+        try:
+            await net.begin_reading(sock)
+            while self._read and not self._closed:
+                error = self._receive()
+                if error is not None:
+                    self.abort(error=error)
+                    return
+                await net.next_bytes()
+        finally:
+            net.end_reading(sock)
 
     def _receive(self) -> Exception | None:
         """Take what there is, but no more than the rest of one large answer; returns what is wrong with it."""

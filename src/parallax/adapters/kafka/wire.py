@@ -21,7 +21,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.structs import TopicPartition as KafkaPartition
 
-from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.event_loop import EventLoop, Timers
 from parallax.adapters.kafka.transport import Messages, Transport
 from parallax.domain.errors import ClusterUnavailableError, ConfigError
 from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
@@ -57,6 +57,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
             )
 
         conn.connection_made = connection_made
+        conn.net = Timers(self._net)
         await super()._connect(node, conn, **how)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
