@@ -9,6 +9,7 @@ import pytest
 
 from parallax.adapters.kafka import cluster as module
 from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import ClusterName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.runtime.config import Cluster
@@ -23,6 +24,7 @@ class Brokers:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.asked: list[set[TopicPartition]] = []
+        self.leaderless: set[TopicPartition] = set()
         self.meanwhile: Callable[[], object] = lambda: None
 
     def do(self, ask: Callable[[Any], Any]) -> Any:
@@ -31,6 +33,8 @@ class Brokers:
     def answer(self, items: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         assert len(set(items)) == len(items)
         self.asked.append(set(items))
+        if self.leaderless.intersection(items):
+            raise ClusterUnavailableError("a leader is away")
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
         return {item: self.range_now() for item in items if item.partition < 3}
@@ -91,7 +95,7 @@ def test_partitions_that_do_not_exist_are_left_out(brokers: Brokers) -> None:
     assert cluster.log_ranges([TRIPS[3]]) == {}
 
 
-def test_while_one_asks_the_others_go_on_with_what_is_known(brokers: Brokers) -> None:
+def test_while_one_asks_for_many_another_asks_for_his_own(brokers: Brokers) -> None:
     cluster = reader(brokers)
     before = cluster.log_ranges([TRIPS[0]])
     brokers.now_s += 0.3
@@ -99,19 +103,23 @@ def test_while_one_asks_the_others_go_on_with_what_is_known(brokers: Brokers) ->
     brokers.meanwhile = lambda: found.append(cluster.log_ranges(TRIPS[:2]))
     now = cluster.log_ranges([TRIPS[0]])
     assert now != before
-    # What nobody knows is asked for by itself, without waiting.
-    assert found == [{TRIPS[0]: before[TRIPS[0]], TRIPS[1]: brokers.range_now()}]
-    assert brokers.asked == [{TRIPS[0]}, {TRIPS[0]}, {TRIPS[1]}]
+    # An older end would be taken for the end of what the group can have read.
+    assert found == [dict.fromkeys(TRIPS[:2], brokers.range_now())]
+    assert brokers.asked == [{TRIPS[0]}, {TRIPS[0]}, {TRIPS[0], TRIPS[1]}]
 
 
-def test_a_range_that_is_far_out_of_date_serves_nobody(brokers: Brokers) -> None:
+def test_a_partition_whose_leader_is_away_fails_nobody_who_did_not_ask_for_it(brokers: Brokers) -> None:
     cluster = reader(brokers)
-    cluster.log_ranges([TRIPS[0]])
-    brokers.now_s += 0.7
-    found: list[Mapping[TopicPartition, LogRange]] = []
-    brokers.meanwhile = lambda: found.append(cluster.log_ranges([TRIPS[0]]))
-    cluster.log_ranges([TRIPS[1]])
-    assert found == [{TRIPS[0]: brokers.range_now()}]
+    for partition in TRIPS[:2]:
+        cluster.log_ranges([partition])
+    brokers.leaderless = {TRIPS[0]}
+    for _ in range(3):
+        brokers.now_s += 0.3
+        assert cluster.log_ranges([TRIPS[1]]) == {TRIPS[1]: brokers.range_now()}
+    # It was tried once with the other one, and then left to those who want it.
+    assert brokers.asked[2:] == [{TRIPS[0], TRIPS[1]}, {TRIPS[1]}, {TRIPS[1]}, {TRIPS[1]}]
+    with pytest.raises(ClusterUnavailableError):
+        cluster.log_ranges([TRIPS[0]])
 
 
 def test_without_a_memory_each_call_asks_for_its_own(brokers: Brokers) -> None:

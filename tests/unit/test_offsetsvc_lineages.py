@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsetsvc.lineages import LineageMemory, RouteTopic, lineages_that_count
+from offsetsvc.lineages import LineageMemory, lineages_that_count
 from parallax.domain.ids import (
     ClusterName,
     Lineage,
@@ -18,7 +18,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import Run
-from parallax.index_ports import LineageRecord, StampedRow
+from parallax.index_ports import LineageRecord, RouteTopic, StampedRow
 
 TOPIC = TopicName("trips")
 CLUSTER = ClusterName("aggregate-b")
@@ -41,9 +41,7 @@ def test_the_same_reads_give_the_same_lineages_and_new_ones_new_ones() -> None:
     first = memory.that_count(CLUSTER, TOPIC, found, OLD)
     assert first == lineages_that_count(found, OLD)
     assert len(first.of(0)) == len(ROUTES)
-    # A call wraps what it read; the records and rows inside are remembered elsewhere.
-    again = {route: replace(item) for route, item in found.items()}
-    assert memory.that_count(CLUSTER, TOPIC, again, OLD) is first
+    assert memory.that_count(CLUSTER, TOPIC, dict(found), OLD) is first
 
     grown = {**found, ROUTES[0]: replace(found[ROUTES[0]], newest=read(ROUTES[0], OLD, 9).newest)}
     assert memory.that_count(CLUSTER, TOPIC, grown, OLD) == lineages_that_count(grown, OLD) != first

@@ -18,7 +18,7 @@ from parallax.domain.ids import SourceOffset, TopicPartition
 from replicator.batches.block import BatchBlock, slimmed, whole
 from replicator.batches.choose import AbortedRanges, Passage, choose, is_small
 from replicator.batches.exchange import Fetch, Fetched, FetchedPartition
-from replicator.batches.fetch_size import FetchSizes
+from replicator.batches.fetches import Fetches
 from replicator.batches.header import CorruptBatchError, Place, split
 from replicator.batches.repack import Repacker
 from replicator.shard_ports import (
@@ -42,6 +42,8 @@ WHOLE_FROM_RECORDS = 64
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
 _LEAST_PARTITION_BYTES = 256 * 1024
 """Of one partition in one answer, however many share it."""
+_MOST_FETCH_BYTES = 32 * 1024 * 1024
+"""Of one answer: a broker at 80 ms then gives 400 MiB/s at most."""
 _POLL_BYTES = 8 * 1024 * 1024
 """What is handed out in one turn is no longer counted as fetched ahead."""
 _TELL_EVERY_S = 10.0
@@ -84,7 +86,7 @@ class BatchSource:
         loop: shared with the target, so that both go on whenever either waits.
         connections: to the source's cluster; closed with this.
         buffer_bytes: no fetch begins while more is waiting to be copied.
-        fetch_bytes: of one answer at first (`FetchSizes`). A single larger batch still arrives.
+        fetch_bytes: of one answer at first (`Fetches`). A single larger batch still arrives.
         whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
     """
 
@@ -100,13 +102,12 @@ class BatchSource:
         self._loop = loop
         self._connections = connections
         self._buffer_bytes = buffer_bytes
-        self._sizes = FetchSizes(fetch_bytes, buffer_bytes // 2)
+        self._fetches = Fetches(fetch_bytes, min(buffer_bytes // 2, _MOST_FETCH_BYTES))
         self._whole_from_records = whole_from_records
         self._reading: dict[TopicPartition, _Reading] = {}
         self._events: deque[_Event] = deque()
         self._arrived: list[_Event] = []
         self._waiting_bytes = 0
-        self._fetching: set[int] = set()
         self._resting_until_s: dict[int, float] = {}
         """By leader."""
         self._may_fetch = False
@@ -187,7 +188,7 @@ class BatchSource:
             leader = self._connections.leader(item)
             if leader is None:
                 leaderless = True
-            elif leader not in self._fetching and self._resting_until_s.get(leader, 0) <= now:
+            elif leader not in self._fetches and self._resting_until_s.get(leader, 0) <= now:
                 by_leader.setdefault(leader, []).append(reading)
         self._may_fetch = leaderless
         if leaderless:
@@ -207,18 +208,16 @@ class BatchSource:
             (reading.topic, reading.place.topic_partition.partition): (reading, reading.position)
             for reading in readings[begin:] + readings[:begin]
         }
-        most_bytes = self._sizes.of(leader)
+        most_bytes = self._fetches.begin(leader, self._buffer_bytes - self._waiting_bytes)
         request = Fetch(
             ((topic, partition, at, reading.epoch) for (topic, partition), (reading, at) in asked.items()),
             wait_ms=FETCH_WAIT_MS,
             most_bytes=most_bytes,
             partition_bytes=max(_LEAST_PARTITION_BYTES, most_bytes // len(asked)),
         )
-        self._fetching.add(leader)
 
         def answered(answer: Fetched) -> None:
-            self._fetching.discard(leader)
-            self._sizes.answered(leader, answer.size_bytes, self._waiting_bytes)
+            self._fetches.answered(leader, answer.size_bytes, self._waiting_bytes)
             self._take_in(answer, asked)
             if answer.size_bytes < _SMALL_ANSWER_BYTES:
                 rest_ms = max(REST_MS, REST_PER_PARTITION_MS * len(asked))
@@ -228,7 +227,7 @@ class BatchSource:
                 self._wake()
 
         def failed(_error: Exception) -> None:
-            self._fetching.discard(leader)
+            self._fetches.failed(leader)
             self._may_fetch = True
             self._later((reading for reading, _ in asked.values()), _RETRY_MS)
             self._ask_for_metadata()

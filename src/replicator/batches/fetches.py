@@ -1,0 +1,78 @@
+"""Which brokers are being fetched from, and how much one answer may bring."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_SOON_S = 2.0
+"""An answer that took no longer can bring twice as much well within a request's time-out, however narrow the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    asked_bytes: int
+    since_s: float
+
+
+class Fetches:
+    """The fetches under way, at most one of each broker, and the size of the next ones.
+
+    What a lease can read of a broker in a second is one answer per round trip. One that comes soon and full and finds
+    nothing left to copy was waited for: the next may bring twice as much. One that finds more waiting than it brings came
+    early, one that took long is more than the way carries: the next may bring half of it. After a failure it is the least.
+
+    Args:
+        least_bytes: what is asked for first.
+        most_bytes: what is asked for at most.
+        clock: seconds, never going back.
+    """
+
+    def __init__(
+        self, least_bytes: int, most_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._least_bytes, self._most_bytes = least_bytes, max(least_bytes, most_bytes)
+        self._clock = clock
+        self._sizes: dict[int, int] = {}
+        self._under_way: dict[int, _UnderWay] = {}
+
+    def __contains__(self, leader: int) -> bool:
+        """Whether a fetch of this broker is under way."""
+        return leader in self._under_way
+
+    def begin(self, leader: int, room_bytes: int) -> int:
+        """A fetch begins.
+
+        Args:
+            leader: of whom.
+            room_bytes: what may still be fetched ahead, what is under way included. The least is asked for in any case.
+
+        Returns:
+            How much to ask for, in bytes.
+        """
+        free_bytes = room_bytes - sum(item.asked_bytes for item in self._under_way.values())
+        asked_bytes = max(self._least_bytes, min(self._sizes.get(leader, self._least_bytes), free_bytes))
+        self._under_way[leader] = _UnderWay(asked_bytes, self._clock())
+        return asked_bytes
+
+    def answered(self, leader: int, size_bytes: int, waiting_bytes: int) -> None:
+        """An answer has come.
+
+        Args:
+            leader: whose.
+            size_bytes: of the answer.
+            waiting_bytes: what had been fetched before and not been handed out yet.
+        """
+        fetch = self._under_way.pop(leader)
+        soon = self._clock() - fetch.since_s <= _SOON_S
+        full = 2 * size_bytes >= fetch.asked_bytes
+        if waiting_bytes > fetch.asked_bytes or (full and not soon):
+            self._sizes[leader] = max(self._least_bytes, fetch.asked_bytes // 2)
+        elif full and not waiting_bytes:
+            self._sizes[leader] = min(self._most_bytes, fetch.asked_bytes * 2)
+
+    def failed(self, leader: int) -> None:
+        """No answer has come."""
+        del self._under_way[leader]
+        self._sizes.pop(leader, None)
