@@ -24,7 +24,7 @@ from parallax.ports import GroupCommit, GroupState, PositionTime, TopicInfo
 from parallax.runtime.config import Cluster
 
 _OVERDUE = 3
-"""While one caller asks anew, the others go on with what is at most this many times as old."""
+"""While one caller asks for topics anew, the others go on with what is at most this many times as old."""
 
 _WANTED_S = 2.0
 """A log range that somebody wanted within this time is asked for together with others of its topic."""
@@ -112,12 +112,11 @@ class KafkaCluster:
         missing = [item for item in partitions if item not in known]
         if missing and self._asking_for_ranges.acquire(blocking=False):
             try:
-                known |= self._ask_for_ranges([*missing, *self._wanted_with(missing)])
+                known |= self._ask_with_others(missing)
             finally:
                 self._asking_for_ranges.release()
         elif missing:
-            known |= self._known_ranges(missing, _OVERDUE * self._cache_s)
-            known |= self._ask_for_ranges([item for item in missing if item not in known])
+            known |= self._ask_for_ranges(missing)
         return {item: known[item] for item in partitions if item in known}
 
     def _known_ranges(
@@ -132,6 +131,18 @@ class KafkaCluster:
                 if now_s - item.asked_at_s < max_age_s:
                     found[partition] = item.found
         return found
+
+    def _ask_with_others(self, missing: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        others = self._wanted_with(missing)
+        try:
+            return self._ask_for_ranges([*missing, *others])
+        except ClusterUnavailableError:
+            if not others:
+                raise
+        # The leader of another partition may be away, which is no matter of who asked.
+        for partition in others:
+            self._ranges.pop(partition, None)
+        return self._ask_for_ranges(missing)
 
     def _wanted_with(self, missing: Collection[TopicPartition]) -> list[TopicPartition]:
         """Further partitions of these topics whose ranges are out of date, and which were wanted lately."""
@@ -149,8 +160,6 @@ class KafkaCluster:
         ]
 
     def _ask_for_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
-        if not partitions:
-            return {}
         asked_at_s = self._clock()
         found = dict(self._links.do(lambda link: read_log_ranges(link, partitions)))
         for partition, log_range in found.items():
