@@ -12,6 +12,7 @@ from parallax.adapters.cassandra.index_rows import KEY, TARGET_START, last_field
 from parallax.adapters.cassandra.index_writer import LineageKey
 from parallax.adapters.cassandra.way_memory import WayMemory
 from parallax.adapters.cassandra.ways import Order, Way
+from parallax.domain.errors import StoreUnavailableError
 from parallax.index_ports import StampedRow
 
 _DESCENDING = {
@@ -57,16 +58,21 @@ class CoarseReader:
         if way is None:
             way = self._read_way(key, order, offset)
             self._ways.keep(key, order, way)
-            if way.day is not None and self._ways.is_asked_again(key, way.day):
-                self._read_coarse_day(self._ways, key, way.day)
+            if way.day is not None and self._ways.coarse_day(key, way.day) is None:
+                self._may_read_day(self._ways, key, way.day)
         return way
 
-    def _read_coarse_day(self, ways: WayMemory, key: LineageKey, day: int) -> None:
-        """Read a whole day's coarse rows, so that further ways of it need no read."""
-        select = self._connection.prepare(self._coarse_page_cql)
-        rows = self._connection.run_all([(select, (*key, day, 0, MOST_ROWS))])[0]
-        if len(rows) < MOST_ROWS:
-            ways.keep_coarse_day(key, day, CoarseDay([row[0] for row in rows]))
+    def _may_read_day(self, ways: WayMemory, key: LineageKey, day: int) -> None:
+        """Read a whole day's coarse rows once it is asked for again, so that further ways of it need no read."""
+        if not ways.is_asked_again(key, day):
+            return
+        try:
+            select = self._connection.prepare(self._coarse_page_cql)
+            rows = self._connection.run_all([(select, (*key, day, 0, MOST_ROWS))])[0]
+        except StoreUnavailableError:
+            return  # it would have spared later reads; this one has what it needs
+        # A day of more rows is remembered as one that shows no way.
+        ways.keep_coarse_day(key, day, CoarseDay([row[0] for row in rows] if len(rows) < MOST_ROWS else []))
 
     def _days(self, key: LineageKey) -> Sequence[int]:
         """The days that hold coarse rows, ascending."""
