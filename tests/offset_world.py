@@ -155,6 +155,7 @@ class SparseIndex:
         self.topics = index.topics
         self.lineages = index.lineages
         self.newest = index.newest
+        self.route_topics = index.route_topics
         self.lost_ranges = index.lost_ranges
         self.tails = index.tails
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from offsetsvc.answers import Basis, Commit, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.commits import Commits
-from offsetsvc.lineages import LineageMemory, RouteTopic, TopicLineages, read_route
+from offsetsvc.lineages import LineageMemory, TopicLineages
 from offsetsvc.question import ClusterState, Question
 from offsetsvc.skipping import Limits
 from parallax.domain.errors import ClusterUnavailableError, UnknownPartitionError, UnknownTopicError
@@ -25,7 +25,7 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress
 from parallax.domain.resume import LogRange
-from parallax.index_ports import MappingIndexReader
+from parallax.index_ports import MappingIndexReader, RouteTopic
 from parallax.ports import GroupStore
 from parallax.runtime.config import Config
 
@@ -75,7 +75,7 @@ class Asking:
         self._routes_in = config.routes_into(region_of(request.origin))
         self._routes_out = config.routes_into(region_of(request.destination))
         self._commits = Commits(request.group, self.origin, request.destination, groups, request.positions)
-        self._indexed: dict[tuple[Route, TopicName], RouteTopic] = {}
+        self._indexed: dict[TopicName, Mapping[Route, RouteTopic]] = {}
         self._progress: dict[TopicName, Mapping[int, Progress]] = {}
         self._logs: dict[ClusterName, Mapping[TopicPartition, LogRange]] = {}
 
@@ -119,18 +119,16 @@ class Asking:
                 self._logs[view.cluster] = view.log_ranges(partitions)
 
             reads.append(read_logs)
+        routes = tuple(dict.fromkeys([*self._routes_in, *self._routes_out]))
         for topic in wanted:
-            for route in {*self._routes_in, *self._routes_out}:
 
-                def read_index(route: Route = route, topic: TopicName = topic) -> None:
-                    self._indexed[route, topic] = read_route(self._index, route, topic)
-
-                reads.append(read_index)
+            def read_index(topic: TopicName = topic) -> None:
+                self._indexed[topic] = self._index.route_topics(routes, topic)
 
             def read_progress(topic: TopicName = topic) -> None:
                 self._progress[topic] = self._groups.progress(self._request.group, topic)
 
-            reads.append(read_progress)
+            reads += [read_index, read_progress]
         return reads
 
     def questions(self, wanted: Mapping[TopicName, Sequence[TopicPartition]]) -> list[Question]:
@@ -151,7 +149,7 @@ class Asking:
         return questions
 
     def _lineages(self, view: ClusterView, routes: Sequence[Route], topic: TopicName) -> TopicLineages:
-        found = {route: self._indexed[route, topic] for route in routes}
+        found = {route: self._indexed[topic][route] for route in routes}
         return self._lineage_memory.that_count(view.cluster, topic, found, view.topic_id(topic))
 
     def _question(

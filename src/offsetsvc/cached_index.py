@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from offsetsvc.flights import Flights
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
 from parallax.domain.run import LostRange, Run
-from parallax.index_ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, RowPlace, StampedRow
+from parallax.index_ports import (
+    LineageRecord,
+    LineageTail,
+    MappingIndexReader,
+    RouteTopic,
+    RowPage,
+    RowPlace,
+    StampedRow,
+)
 
 T = TypeVar("T")
 
@@ -53,6 +61,10 @@ class CachedIndex:
     def newest(self, route: Route, topic: TopicName) -> Mapping[tuple[int, Lineage], StampedRow]:
         """The newest row of each partition and lineage."""
         return self._fresh(("newest", route, topic), lambda: self._index.newest(route, topic))
+
+    def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        """What the index holds of the topic on each of the routes."""
+        return self._fresh(("routes", topic, *routes), lambda: self._index.route_topics(routes, topic))
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage."""

@@ -17,7 +17,7 @@ from parallax.domain.ids import (
     TopicName,
 )
 from parallax.domain.progress import TargetTruncation
-from parallax.index_ports import LineageRecord, MappingIndexReader, StampedRow
+from parallax.index_ports import LineageRecord, MappingIndexReader, RouteTopic, StampedRow
 
 _MOST_TOPICS = 1_000
 
@@ -83,29 +83,6 @@ class TopicLineages:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class RouteTopic:
-    """What the index holds of a topic on one route.
-
-    Attributes:
-        records: its lineages, by partition and sequence.
-        newest: the newest row of each partition and lineage; read after the lineages.
-    """
-
-    records: Sequence[LineageRecord]
-    newest: Mapping[tuple[int, Lineage], StampedRow]
-
-
-def read_route(index: MappingIndexReader, route: Route, topic: TopicName) -> RouteTopic:
-    """What the index holds of the topic on the route.
-
-    Raises:
-        StoreUnavailableError: the index did not answer in time.
-    """
-    records = index.lineages(route, topic)
-    return RouteTopic(records, index.newest(route, topic) if records else {})
-
-
 def topic_lineages(
     index: MappingIndexReader, routes: Sequence[Route], topic: TopicName, topic_id: TopicId | None
 ) -> TopicLineages:
@@ -117,7 +94,7 @@ def topic_lineages(
         topic: the topic.
         topic_id: the topic's present id there; None: the cluster can't be asked, the id of the newest row counts.
     """
-    return lineages_that_count({route: read_route(index, route, topic) for route in routes}, topic_id)
+    return lineages_that_count(index.route_topics(routes, topic), topic_id)
 
 
 def lineages_that_count(found: Mapping[Route, RouteTopic], topic_id: TopicId | None) -> TopicLineages:
@@ -183,10 +160,7 @@ class LineageMemory:
 
 def _same(ours: Mapping[Route, RouteTopic], theirs: Mapping[Route, RouteTopic]) -> bool:
     """Whether both came from the same reads, which are remembered for a moment."""
-    return ours.keys() == theirs.keys() and all(
-        ours[route].records is item.records and ours[route].newest is item.newest
-        for route, item in theirs.items()
-    )
+    return ours.keys() == theirs.keys() and all(ours[route] is item for route, item in theirs.items())
 
 
 def _by_partition(records: Sequence[LineageRecord]) -> dict[int, list[LineageRecord]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsetsvc.stretch import Stretch
@@ -25,7 +25,15 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import LostRange, Run
-from parallax.index_ports import LineageRecord, LineageTail, MappingIndexReader, RowPage, RowPlace, StampedRow
+from parallax.index_ports import (
+    LineageRecord,
+    LineageTail,
+    MappingIndexReader,
+    RouteTopic,
+    RowPage,
+    RowPlace,
+    StampedRow,
+)
 
 SETTLED_AFTER_S = 5.0
 """Many times as long as the replicator's writes overtake each other."""
@@ -86,6 +94,20 @@ class RowMemory:
         """The newest row of each partition and lineage."""
         now_s = self._clock()
         found = self._index.newest(route, topic)
+        self._mark(route, topic, found, now_s)
+        return found
+
+    def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        """What the index holds of the topic on each of the routes."""
+        now_s = self._clock()
+        found = self._index.route_topics(routes, topic)
+        for route, item in found.items():
+            self._mark(route, topic, item.newest, now_s)
+        return found
+
+    def _mark(
+        self, route: Route, topic: TopicName, found: Mapping[tuple[int, Lineage], StampedRow], now_s: float
+    ) -> None:
         with self._lock:
             for (number, lineage), stamped in found.items():
                 key = (RoutePartition(route, TopicPartition(topic, number)), lineage)
@@ -93,7 +115,6 @@ class RowMemory:
                 mark = self._marks.setdefault(key, _Mark(0, start, now_s))
                 if now_s - mark.seen_at_s >= SETTLED_AFTER_S:
                     mark.settled, mark.newest, mark.seen_at_s = mark.newest, start, now_s
-        return found
 
     def tails(
         self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]

@@ -5,7 +5,7 @@ The rules of `parallax.ports` hold here too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -119,6 +119,19 @@ class MappingIndexWriter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RouteTopic:
+    """What the index holds of a topic on one route.
+
+    Attributes:
+        records: its lineages, by partition and sequence.
+        newest: the newest row of each partition and lineage; read after the lineages.
+    """
+
+    records: Sequence[LineageRecord]
+    newest: Mapping[tuple[int, Lineage], StampedRow]
+
+
+@dataclass(frozen=True, slots=True)
 class RowPlace:
     """An offset in a lineage around which rows are asked for: either of the target or of the source."""
 
@@ -139,6 +152,9 @@ class MappingIndexReader(Protocol):
 
     def newest(self, route: Route, topic: TopicName) -> Mapping[tuple[int, Lineage], StampedRow]:
         """The newest row (run or watermark) of each partition and lineage."""
+
+    def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        """What the index holds of the topic on each of the routes, all read side by side."""
 
     def rows_at_target(
         self, partition: RoutePartition, lineage: Lineage, target: TargetOffset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, islice
 
 from cassandra.query import PreparedStatement
@@ -11,7 +11,7 @@ from cassandra.query import PreparedStatement
 from parallax.adapters.cassandra.coarse import HOUR_MS
 from parallax.adapters.cassandra.coarse_reader import CoarseReader
 from parallax.adapters.cassandra.codec import RowFields, fields_of, run_of, unpack_fields
-from parallax.adapters.cassandra.connection import CassandraConnection, Request
+from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row
 from parallax.adapters.cassandra.index_rows import (
     FIELDS_BY_TARGET,
     KEY,
@@ -38,7 +38,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.run import LostRange, Run
-from parallax.index_ports import LineageRecord, LineageTail, RowPage, RowPlace, StampedRow
+from parallax.index_ports import LineageRecord, LineageTail, RouteTopic, RowPage, RowPlace, StampedRow
 
 _NEIGHBOURS = 2
 _OVERLAPPING = 4
@@ -95,17 +95,22 @@ class IndexReader:
 
     def lineages(self, route: Route, topic: TopicName) -> Sequence[LineageRecord]:
         """The lineages of every partition of the topic, by partition and sequence."""
-        rows = self._connection.run(self._lineages_cql, str(route), topic)
-        records = [
-            lineage_record(RoutePartition(route, TopicPartition(topic, row[0])), row[1], row[2])
-            for row in rows
-        ]
-        return sorted(records, key=lambda item: (item.partition.topic_partition.partition, item.sequence))
+        return _records(route, topic, self._connection.run(self._lineages_cql, str(route), topic))
 
     def newest(self, route: Route, topic: TopicName) -> Mapping[tuple[int, Lineage], StampedRow]:
         """The newest row (run or watermark) of each partition and lineage."""
-        rows = self._connection.run(self._newest_cql, str(route), topic)
-        return {(row[0], Lineage.parse(row[1])): stamped(row[2]) for row in rows}
+        return _newest(self._connection.run(self._newest_cql, str(route), topic))
+
+    def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        """What the index holds of the topic on each of the routes, all read side by side."""
+        lineages, newest = map(self._connection.prepare, (self._lineages_cql, self._newest_cql))
+        # In this order: a row that is found belongs to a lineage that is known.
+        records = self._connection.run_all([(lineages, (str(route), topic)) for route in routes])
+        rows = self._connection.run_all([(newest, (str(route), topic)) for route in routes])
+        return {
+            route: RouteTopic(_records(route, topic, ours), _newest(theirs))
+            for route, ours, theirs in zip(routes, records, rows, strict=True)
+        }
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage, in source order."""
@@ -277,6 +282,17 @@ class IndexReader:
                 cursor = last
                 rows = self._connection.run_all([(select, (*key, hour, cursor, end, batches))])[0]
         return found, None
+
+
+def _records(route: Route, topic: TopicName, rows: Sequence[Row]) -> list[LineageRecord]:
+    found = [
+        lineage_record(RoutePartition(route, TopicPartition(topic, row[0])), row[1], row[2]) for row in rows
+    ]
+    return sorted(found, key=lambda item: (item.partition.topic_partition.partition, item.sequence))
+
+
+def _newest(rows: Sequence[Row]) -> dict[tuple[int, Lineage], StampedRow]:
+    return {(row[0], Lineage.parse(row[1])): stamped(row[2]) for row in rows}
 
 
 def _end(row: RowFields) -> int:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from parallax.adapters.row_order import around_source, around_target, by_target
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
 from parallax.domain.run import LostRange, Run
-from parallax.index_ports import LineageRecord, LineageTail, RowBatch, RowPage, RowPlace, StampedRow
+from parallax.index_ports import (
+    LineageRecord,
+    LineageTail,
+    RouteTopic,
+    RowBatch,
+    RowPage,
+    RowPlace,
+    StampedRow,
+)
 
 _Key = tuple[RoutePartition, Lineage]
 _RowKey = tuple[int, int]
@@ -118,6 +126,10 @@ class MemoryMappingIndex:
                 and partition.route == route
                 and partition.topic_partition.topic == topic
             }
+
+    def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        """What the index holds of the topic on each of the routes."""
+        return {route: RouteTopic(self.lineages(route, topic), self.newest(route, topic)) for route in routes}
 
     def rows_at_target(
         self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
