@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +23,8 @@ from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.cli.main import app
 from parallax.domain.errors import ConfigError, StoreUnavailableError
 from parallax.domain.history import History
-from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset, TopicId
+from parallax.index_ports import RowPlace
 from parallax.runtime.config import Cassandra, Index
 
 HOUR = START_MS // 3_600_000
@@ -84,6 +86,49 @@ def test_where_fine_rows_have_expired_answers_are_coarser_and_never_wrong(
     page = index.rows_from_target(partition, lineage, TargetOffset(0), 10_000)
     assert page.complete_to == 24_000
     assert kept <= set(page.rows)
+
+
+def test_settled_places_of_several_lineages_cost_one_round_trip(
+    remembering_stores: CassandraStores, partition: RoutePartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = remembering_stores.index
+    lineages = [Lineage(TopicId("s"), TopicId("t"), number) for number in range(3)]
+    rows = [run(10 * i, 20 * i, 10, 10 * i) for i in range(2_000)]
+    for lineage in lineages:
+        index.write_rows(
+            [
+                batch(partition, lineage, rows[i : i + 20], at_ms=START_MS + 1_500 * i, version=i + 1)
+                for i in range(0, len(rows), 20)
+            ]
+        )
+    # The first questions about a day read their way, and learn it.
+    for target in (3_000, 17_000, 33_000):
+        index.rows_around([RowPlace(partition, lineage, target=TargetOffset(target)) for lineage in lineages])
+    trips: list[int] = []
+    run_all = CassandraConnection.run_all
+
+    def counted(self: CassandraConnection, requests: Iterable[Any]) -> Any:
+        asked = list(requests)
+        if asked:
+            trips.append(len(asked))
+        return run_all(self, asked)
+
+    monkeypatch.setattr(CassandraConnection, "run_all", counted)
+
+    # Of every twenty rows written together, these lie in the middle.
+    found = index.rows_around(
+        [RowPlace(partition, lineage, target=TargetOffset(20 * 910 + 5)) for lineage in lineages]
+        + [RowPlace(partition, lineage, source=SourceOffset(10 * 450 + 5)) for lineage in lineages]
+    )
+    assert trips == [6]
+    assert [Naive(each).floor_by_target(20 * 910 + 5) for each in found[:3]] == [rows[910]] * 3
+    assert [Naive(each).floor_by_source(10 * 450 + 5) for each in found[3:]] == [rows[450]] * 3
+
+    trips.clear()
+    page = index.rows_from_target(partition, lineages[0], TargetOffset(20 * 905), 128, TargetOffset(20 * 930))
+    assert trips == [2]
+    assert [row for row in page.rows if row.target_start < 20 * 930] == rows[905:930]
+    assert page.complete_to >= 20 * 930
 
 
 @pytest.fixture
