@@ -189,7 +189,12 @@ class LineageRows:
 
 def read_together(index: MappingIndexReader, wanted: Iterable[tuple[LineageRows, RowPlace | None]]) -> None:
     """Read side by side what lineages are going to ask for one after the other."""
-    missing = [(rows, place) for rows, place in wanted if place is not None and rows.known(place) is None]
+    missing: list[tuple[LineageRows, RowPlace]] = []
+    for rows, place in wanted:
+        if place is not None and (known := rows.known(place)) is not None:
+            rows.read_ahead(place, known)
+        elif place is not None:
+            missing.append((rows, place))
     if len(missing) > 1:
         found = index.rows_around([place for _, place in missing])
         for (rows, place), around in zip(missing, found, strict=True):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from parallax.adapters.cassandra.codec import RowFields, run_of
-from parallax.adapters.cassandra.index_rows import last_fields
+from parallax.adapters.cassandra.index_rows import STARTS, TARGET_START, last_fields
 from parallax.adapters.cassandra.ways import Order, Way
 from parallax.index_ports import StampedRow
 
@@ -17,9 +17,6 @@ MOST_ROWS = 4_000
 
 _SETTLED_AFTER_MS = 5_000
 """Rows of different writers overtake each other for less."""
-
-_STARTS: Mapping[Order, int] = {"source": 0, "target": 1}
-"""Where a row's fields say where it starts."""
 
 
 class CoarseDay:
@@ -48,7 +45,7 @@ class CoarseDay:
         """The rows on both sides of the offset; None: not both are of this day."""
         if not self._fields:
             return None
-        successor = bisect_right(self._fields[_STARTS[order]], offset)
+        successor = bisect_right(self._fields[STARTS[order]], offset)
         if not 0 < successor < len(self):
             return None
         floor, successor_row = (
@@ -61,7 +58,7 @@ class CoarseDay:
 
         None: not all of them are of this day.
         """
-        floor = bisect_right(self._fields[_STARTS["target"]], start) - 1 if self._fields else -1
+        floor = bisect_right(self._fields[TARGET_START], start) - 1 if self._fields else -1
         return None if floor < 0 or floor + limit > len(self) else self._rows(floor, floor + limit)
 
     def _rows(self, first: int, end: int) -> list[tuple[int, RowFields]]:

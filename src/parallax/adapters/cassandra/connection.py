@@ -67,7 +67,7 @@ def open_cluster(settings: Cassandra) -> Cluster:
     return Cluster(
         contact_points=contact_points(settings),
         auth_provider=auth,
-        protocol_version=ProtocolVersion.V4,
+        protocol_version=ProtocolVersion.V4,  # for 5 the driver computes checksums in Python, twice a request
         compression=False,  # rows are small: it costs more than it saves
         reconnection_policy=ExponentialReconnectionPolicy(_RECONNECT_S, _LONGEST_RECONNECT_S),
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
@@ -22,8 +22,10 @@ TAIL_BATCHES = 64
 KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
 """What names one partition's lineage in every table."""
 
-TARGET_START = 1
-"""Where a row's fields say where it starts on the target."""
+STARTS: Mapping[Order, int] = {"source": 0, "target": 1}
+"""Where a row's fields say where it starts."""
+
+TARGET_START = STARTS["target"]
 
 FIELDS_BY_TARGET: Callable[[RowFields], tuple[int, int, int]] = itemgetter(1, 0, 2)
 """As `row_order.by_target`."""

@@ -11,13 +11,15 @@ from cassandra.query import PreparedStatement
 
 from parallax.adapters.cassandra.codec import RowFields, run_of
 from parallax.adapters.cassandra.connection import Request
-from parallax.adapters.cassandra.index_rows import FIELDS_BY_TARGET
+from parallax.adapters.cassandra.index_rows import FIELDS_BY_TARGET, STARTS
 from parallax.adapters.cassandra.index_writer import LineageKey
 from parallax.adapters.cassandra.ways import Order, Way
 from parallax.adapters.row_order import AFTER, BEFORE
 from parallax.domain.run import Run
 
-_FIELD_OF: Mapping[Order, Callable[[RowFields], int]] = {"source": itemgetter(0), "target": itemgetter(1)}
+_FIELD_OF: Mapping[Order, Callable[[RowFields], int]] = {
+    order: itemgetter(place) for order, place in STARTS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
