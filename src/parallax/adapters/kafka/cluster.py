@@ -108,7 +108,7 @@ class KafkaCluster:
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Log start and high watermark of the partitions; one that does not exist is left out."""
-        known = self._known_ranges(partitions, self._cache_s)
+        known = self._known_ranges(partitions)
         missing = [item for item in partitions if item not in known]
         if missing and self._asking_for_ranges.acquire(blocking=False):
             try:
@@ -119,16 +119,14 @@ class KafkaCluster:
             known |= self._ask_for_ranges(missing)
         return {item: known[item] for item in partitions if item in known}
 
-    def _known_ranges(
-        self, partitions: Collection[TopicPartition], max_age_s: float
-    ) -> dict[TopicPartition, LogRange]:
+    def _known_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
         now_s = self._clock()
         found = {}
         for partition in partitions:
             item = self._ranges.get(partition)
             if item is not None:
                 item.wanted_at_s = now_s
-                if now_s - item.asked_at_s < max_age_s:
+                if now_s - item.asked_at_s < self._cache_s:
                     found[partition] = item.found
         return found
 
@@ -149,12 +147,12 @@ class KafkaCluster:
         if not self._cache_s:
             return []
         now_s = self._clock()
-        topics = {item.topic for item in missing}
+        asked, topics = set(missing), {item.topic for item in missing}
         return [
             partition
             for partition, item in list(self._ranges.items())
             if partition.topic in topics
-            and partition not in missing
+            and partition not in asked
             and now_s - item.wanted_at_s < _WANTED_S
             and now_s - item.asked_at_s >= self._cache_s
         ]
