@@ -98,6 +98,25 @@ def test_after_a_small_answer_the_next_fetch_waits(loop: EventLoop, size: int, *
     assert (sent_at - answered_at >= REST_MS / 1_000) is rests
 
 
+@pytest.mark.parametrize(("size", "waits"), [(SMALL_BYTES, True), (LARGE_BYTES, False)])
+def test_while_many_tiny_batches_wait_no_fetch_begins(loop: EventLoop, size: int, *, waits: bool) -> None:
+    broker = Broker()
+    source = BatchSource(loop, broker, buffer_bytes=10**9, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
+    source.take({item(number): start for number in range(400)})
+    source.poll(1, 1)
+    broker.requests[0][1](fetched(*[batch(size)] * 400))
+    deadline = time.monotonic() + 0.1
+    while time.monotonic() < deadline:
+        loop.turn(10)
+    handed_out = len(source.poll(1, 0))
+    assert (len(broker.requests) == 1) is waits
+    while len(broker.requests) == 1:
+        handed_out += len(source.poll(50, 0))
+    assert (handed_out > 1) is waits
+
+
 def sender(loop: EventLoop, broker: Broker) -> Sender:
     coordinator: Any = SimpleNamespace(newest=True, transactional_id="parallax.a.b.1.0.batch")
     made = Sender(loop, broker, coordinator, ProducerState(1, 0), timeout_ms=5_000)  # type: ignore[arg-type]

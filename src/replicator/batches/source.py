@@ -39,6 +39,8 @@ otherwise be fetched one by one, which costs more of broker and copier than all 
 _SMALL_ANSWER_BYTES = 64 * 1024
 WHOLE_FROM_RECORDS = 64
 """Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
+_MANY_BATCHES, _TINY_BATCH_BYTES = 256, 4 * 1024
+"""While so many wait that are so small on average, no fetch begins: what waits at the source comes in larger ones."""
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
 _LEAST_PARTITION_BYTES = 256 * 1024
 """Of one partition in one answer, however many share it."""
@@ -177,7 +179,9 @@ class BatchSource:
 
     def _fetch(self) -> None:
         """Send a fetch to every leader that has none on its way, while there is room."""
-        if self._waiting_bytes >= self._buffer_bytes or not self._may_fetch:
+        waiting = len(self._events)
+        tiny = waiting >= _MANY_BATCHES and self._waiting_bytes < waiting * _TINY_BATCH_BYTES
+        if tiny or self._waiting_bytes >= self._buffer_bytes or not self._may_fetch:
             return
         now = time.monotonic()
         by_leader: dict[int, list[_Reading]] = {}
@@ -245,8 +249,7 @@ class BatchSource:
             if found is None:
                 continue
             reading, asked_at = found
-            item = reading.place.topic_partition
-            if self._reading.get(item) is reading and reading.position == asked_at:
+            if self._reading.get(reading.place.topic_partition) is reading and reading.position == asked_at:
                 self._arrived = []
                 self._take_in_partition(reading, part)
                 arrived.append(self._arrived)
