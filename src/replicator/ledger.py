@@ -72,6 +72,8 @@ class Ledger:
         self._last_commit_partitions = 0
         self._latency_ms: dict[TopicPartition, float] = {}
         self._row_at: dict[TopicPartition, float] = {}
+        self._no_end_until: dict[TopicPartition, float] = {}
+        """Partitions of which the target told no end, such as a deleted topic's, and when to ask again."""
         self._watermark_at = clock.monotonic_ms()
         self._snapshot_at = -math.inf  # the first entry is a snapshot: it shows that this owner has begun
         self._entries_since_snapshot = 0
@@ -169,17 +171,21 @@ class Ledger:
 
         The position is settled before the target's end is read, and both hold only if the entry is committed.
         """
-        idle_since = self._clock.monotonic_ms() - self._settings.watermark_interval_ms * _IDLE_SHARE
+        now = self._clock.monotonic_ms()
+        idle_since = now - self._settings.watermark_interval_ms * _IDLE_SHARE
         positions = {
             item: settled(item)
             for item in self.states
-            if not self.holds(item) and self._row_at.get(item, -math.inf) <= idle_since
+            if self._row_at.get(item, -math.inf) <= idle_since
+            and not self.holds(item)
+            and self._no_end_until.get(item, -math.inf) <= now
         }
         ends = self._target.ends(positions) if positions else {}
         changes = []
         for item, position in positions.items():
             state, end = self.states[item], ends.get(item)
             if end is None:
+                self._no_end_until[item] = now + self._settings.discovery_interval_ms
                 continue
             if end < state.target_floor:
                 behind.append(item)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -48,6 +49,9 @@ class Target:
         self._sent: dict[TopicPartition, list[int]] = {}
         self._ends: dict[TopicPartition, int] = {}
         self.entries: list[Entry] = []
+        self.gone: set[TopicPartition] = set()
+        """Of these no end is known."""
+        self.asked: list[TopicPartition] = []
 
     def begin(self) -> None:
         self._sent = {}
@@ -71,7 +75,8 @@ class Target:
         self, partitions: Collection[TopicPartition], *, patient: bool = False
     ) -> Mapping[TopicPartition, TargetOffset]:
         assert not patient
-        return {item: TargetOffset(self._ends.get(item, 0)) for item in partitions}
+        self.asked += partitions
+        return {item: TargetOffset(self._ends.get(item, 0)) for item in partitions if item not in self.gone}
 
     def close(self) -> None: ...
 
@@ -158,3 +163,23 @@ def test_a_transaction_is_full_when_its_time_is_over() -> None:
     assert (world.ledger.left_ms, world.ledger.full()) == (1, False)
     world.clock.sleep_ms(2)
     assert (world.ledger.left_ms, world.ledger.full()) == (0, True)
+
+
+def test_a_partition_without_an_end_is_not_asked_about_over_and_over() -> None:
+    world = World(3)
+    gone = world.items[1]
+    world.target.gone = {gone}
+    asked_at = []
+    for _ in range(24):
+        world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
+        world.target.asked = []
+        world.commit()
+        if gone in world.target.asked:
+            asked_at.append(world.clock.at_ms)
+    assert [later - earlier for earlier, later in pairwise(asked_at)] == [
+        world.settings.discovery_interval_ms
+    ]
+    world.target.gone = set()
+    world.clock.sleep_ms(world.settings.discovery_interval_ms)
+    world.commit()
+    assert any(part.partition == gone.partition for part in world.target.entries[-1].partitions)
