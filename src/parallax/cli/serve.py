@@ -18,6 +18,7 @@ from parallax.domain.errors import ConfigError
 from parallax.domain.ids import ClusterName, RegionName
 from parallax.ports import ClusterReader
 from parallax.runtime.config import Config, OffsetService, Tls, load
+from parallax.runtime.garbage import spare_present_objects
 from parallax.runtime.logs import configure_logging
 
 _log = structlog.get_logger(__name__)
@@ -48,6 +49,7 @@ def serve(
         signal.signal(number, lambda *_: stop.set())
     with ExitStack() as stack:
         addresses = start(settings, RegionName(region), stack)
+        spare_present_objects()
         line = (
             json.dumps(addresses) if as_json else " ".join(f"{kind}={at}" for kind, at in addresses.items())
         )

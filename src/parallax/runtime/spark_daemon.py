@@ -14,6 +14,8 @@ import sys
 
 from pyspark import daemon
 
+from parallax.runtime.garbage import spare_present_objects
+
 PRELOAD_VARIABLE = "PARALLAX_PRELOAD"
 """Names modules that every kind of worker needs, separated by commas."""
 
@@ -30,6 +32,7 @@ def preload(worker_module: str) -> None:
         names += os.environ.get(TASK_PRELOAD_VARIABLE, "").split(",")
     for name in filter(None, names):
         importlib.import_module(name)
+    spare_present_objects()
 
 
 if __name__ == "__main__":
