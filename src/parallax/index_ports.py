@@ -26,8 +26,8 @@ class RowBatch:
 
     Attributes:
         rows: runs in order, then at most one watermark.
-        committed_at_ms: the run-log record's timestamp, milliseconds since the Unix epoch. It chooses the time
-            bucket, so that a replay writes the same rows again.
+        committed_at_ms: the last record's timestamp, milliseconds since the Unix epoch. It chooses the time bucket;
+            all records of a batch lie in the same hour.
         version: grows from one owner to the next (`index_version`); the greater wins where two rows meet.
     """
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from parallax.index_ports import MappingIndexWriter
-from parallax.runtime.config import Config
 from replicator.connector import Connector
 from replicator.index_writer import IndexFeed
 from replicator.lease import Lease
 
 
-def feed_of(lease: Lease, config: Config, connector: Connector, index: MappingIndexWriter) -> IndexFeed:
+def feed_of(lease: Lease, connector: Connector, index: MappingIndexWriter) -> IndexFeed:
     """What the shard itself commits."""
     return IndexFeed(
         index,
@@ -20,21 +19,18 @@ def feed_of(lease: Lease, config: Config, connector: Connector, index: MappingIn
         route=lease.route,
         layout=lease.layout,
         shard=lease.shard,
-        interval_ms=config.index.interval_ms,
         clock=connector.clock,
     )
 
 
-def earlier_feeds(
-    lease: Lease, config: Config, connector: Connector, index: MappingIndexWriter
-) -> Sequence[IndexFeed]:
+def earlier_feeds(lease: Lease, connector: Connector, index: MappingIndexWriter) -> Sequence[IndexFeed]:
     """What the shards of the layout before may have left to be indexed; each falls to one shard of this layout."""
     layout = connector.layout(lease)
     feeds = []
     for shard in range(0 if layout is None else layout.previous_shards):
         if shard % lease.shard_count == lease.shard:
             old = replace(lease, shard=shard, layout=lease.layout - 1)
-            feed = feed_of(old, config, connector, index)
+            feed = feed_of(old, connector, index)
             feed.note_end(connector.run_log(old).end())
             feeds.append(feed)
     return feeds

@@ -29,27 +29,28 @@ LoggedEntry = tuple[int, Entry]
 _QUEUE_BOUND_ENTRIES = 20_000
 _ENTRIES_PER_TURN = 2_000
 _LONGEST_PAUSE_MS = 5_000
+_LONGEST_BATCH_MS = 10_000
+"""Rows committed within this time may share a batch, which lies in one hour."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """Rows of one partition and lineage within one interval."""
+    """Rows of one partition and lineage that are written together; of the last entry the rest."""
 
-    first_ms: int
+    committed_at_ms: int
     version: int
     rows: list[Run] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
 
 
 class IndexRows:
-    """Run-log entries as index rows: one batch per partition, lineage and interval.
+    """Run-log entries as index rows: of what is given at once, one batch per partition, lineage and ten seconds.
 
-    The interval is cut by the entries' own time, so that a replay makes the same batches again.
+    A replay may cut them otherwise: readers know that the same row may be found twice.
     """
 
-    def __init__(self, route: Route, interval_ms: int) -> None:
+    def __init__(self, route: Route) -> None:
         self._route = route
-        self._interval_ms = interval_ms
         self._told: set[tuple[RoutePartition, Lineage, bool]] = set()
 
     def batches(self, entries: Iterable[LoggedEntry]) -> tuple[list[LineageRecord], list[RowBatch]]:
@@ -66,9 +67,9 @@ class IndexRows:
                     lineages.append(self._lineage(partition, lineage, part, version))
                 if not part.source_start and not part.lost:
                     continue
-                slot = (partition, lineage, entry.committed_at_ms // self._interval_ms)
+                slot = (partition, lineage, entry.committed_at_ms // _LONGEST_BATCH_MS)
                 window = windows.setdefault(slot, _Window(entry.committed_at_ms, version))
-                window.version = version
+                window.committed_at_ms, window.version = entry.committed_at_ms, version
                 window.lost += lost_of(part)
                 for row in rows_of(part):
                     if window.rows and window.rows[-1].is_watermark:
@@ -80,7 +81,7 @@ class IndexRows:
                 lineage=lineage,
                 rows=tuple(window.rows),
                 lost=tuple(window.lost),
-                committed_at_ms=window.first_ms,
+                committed_at_ms=window.committed_at_ms,
                 version=window.version,
             )
             for (partition, lineage, _), window in windows.items()
@@ -126,14 +127,13 @@ class IndexFeed:
         route: Route,
         layout: int,
         shard: int,
-        interval_ms: int,
         clock: Clock,
         bound_entries: int = _QUEUE_BOUND_ENTRIES,
     ) -> None:
         self._index = index
         self._reader = reader
         self._key = (route, layout, shard)
-        self._rows = IndexRows(route, interval_ms)
+        self._rows = IndexRows(route)
         self._clock = clock
         self._bound_entries = bound_entries
         self._lock = threading.Lock()

@@ -91,10 +91,10 @@ def hold_lease(
     feed: IndexFeed | None = None
     thread: IndexThread | None = None
     if index is not None:
-        feed = feed_of(lease, config, connector, index)
+        feed = feed_of(lease, connector, index)
         thread = IndexThread(
             feed,
-            earlier=lambda: earlier_feeds(lease, config, connector, index),
+            earlier=lambda: earlier_feeds(lease, connector, index),
             interval_ms=config.index.interval_ms,
             max_rows_per_s=config.index.max_rows_per_s,
             name=str(lease),

@@ -157,7 +157,6 @@ class World:
             route=ROUTE,
             layout=1,
             shard=0,
-            interval_ms=self.config.index.interval_ms,
             clock=self.connector.clock,
             bound_entries=8,
         )

@@ -92,34 +92,32 @@ class AwayIndex(MemoryMappingIndex):
 
 
 def feed_of(index: MemoryMappingIndex, log: RunLog, bound_entries: int = 100) -> IndexFeed:
-    return IndexFeed(
-        index, log, route=ROUTE, layout=1, shard=0, interval_ms=200, clock=Now(), bound_entries=bound_entries
-    )
+    return IndexFeed(index, log, route=ROUTE, layout=1, shard=0, clock=Now(), bound_entries=bound_entries)
 
 
 def indexed(index: MemoryMappingIndex) -> list[Run]:
     return list(index.rows_from_target(PARTITION, LINEAGE, TargetOffset(0), 1_000).rows)
 
 
-def test_rows_of_one_interval_become_one_batch_and_only_the_last_watermark_stays() -> None:
-    rows = IndexRows(ROUTE, 200)
+def test_rows_given_at_once_become_one_batch_and_only_the_last_watermark_stays() -> None:
+    rows = IndexRows(ROUTE)
     _, batches = rows.batches(
         [
             (0, entry([run(0, 2), Run(2, 2, 0, 2)], 1_000)),
             (2, entry([run(2, 3), Run(5, 5, 0, 5)], 1_100)),
-            (4, entry([Run(5, 6, 0, 5)], 1_150)),
-            (6, entry([run(5, 1)], 1_200)),
+            (4, entry([Run(5, 6, 0, 5)], 9_999)),
+            (6, entry([run(5, 1)], 10_000)),
         ]
     )
     assert [(batch.rows, batch.committed_at_ms) for batch in batches] == [
-        ((run(0, 2), run(2, 3), Run(5, 6, 0, 5)), 1_000),
-        ((run(5, 1),), 1_200),
+        ((run(0, 2), run(2, 3), Run(5, 6, 0, 5)), 9_999),
+        ((run(5, 1),), 10_000),
     ]
     assert batches[0].version == (1 << 48) | 4
 
 
 def test_a_lineage_is_told_when_it_is_first_seen_and_when_it_ends() -> None:
-    rows = IndexRows(ROUTE, 200)
+    rows = IndexRows(ROUTE)
     assert [record.closed_at for record in rows.batches([(0, entry([run(0, 2)]))])[0]] == [None]
     assert rows.batches([(2, entry([run(2, 2)]))])[0] == []
     assert [record.closed_at for record in rows.batches([(4, entry([], closed=True))])[0]] == [0]

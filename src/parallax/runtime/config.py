@@ -98,9 +98,9 @@ class Index(_Section):
     """How the mapping is kept in the store (docs/decisions/0005-index.md)."""
 
     interval_ms: Annotated[int, Field(ge=10)] = 200
-    """Runs of one partition within this time share one row."""
-    max_rows_per_s: Annotated[int, Field(ge=1)] = 2_000
-    """Budget of one lease; the interval stretches to fit it."""
+    """Between two writes: a partition's runs since the last one share a row."""
+    max_rows_per_s: Annotated[int, Field(ge=1)] = 400
+    """Budget of one lease; the interval stretches to fit it, which with more than 80 busy partitions it does."""
     fine_retention_s: Annotated[int, Field(ge=3_600)] = 86_400
     coarse_interval_s: Annotated[int, Field(ge=1)] = 60
     coarse_retention_s: Annotated[int, Field(ge=3_600)] = 14 * 86_400
