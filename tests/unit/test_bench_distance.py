@@ -1,7 +1,12 @@
 from __future__ import annotations
 
-import asyncio
+import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
 
 from bench.distance import Distance
 from devstack.ports import HOST
@@ -10,50 +15,57 @@ from devstack.spec import StackSpec
 ROUND_TRIP_MS = 120.0
 
 
-async def _play() -> tuple[bytes, float, bytes]:
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while chunk := await reader.read(65_536):
-            writer.write(chunk)
-            await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-
-    broker = await asyncio.start_server(echo, HOST, 0)
-    ports = [broker.sockets[0].getsockname()[1]]
-    free = await asyncio.start_server(echo, HOST, 0)
-    ports.append(free.sockets[0].getsockname()[1])
-    free.close()
-    await free.wait_closed()
-    proxy = asyncio.create_task(Distance(ports[0], ROUND_TRIP_MS).serve(ports[1]))
+def echo(server: socket.socket) -> None:
     while True:
         try:
-            reader, writer = await asyncio.open_connection(HOST, ports[1])
-        except ConnectionError:
-            await asyncio.sleep(0.01)
-        else:
-            break
-    writer.write(b"handshake")
-    await reader.readexactly(9)
-    started = time.perf_counter()
-    sent = bytes(range(256)) * 4_000
-    writer.write(sent)
-    writer.write_eof()
-    answer = await reader.readexactly(len(sent))
-    took_ms = (time.perf_counter() - started) * 1_000
-    assert await reader.read() == b""
-    writer.close()
-    await writer.wait_closed()
-    proxy.cancel()
-    broker.close()
-    await asyncio.gather(proxy, return_exceptions=True)
-    await broker.wait_closed()
-    return answer, took_ms, sent
+            end, _ = server.accept()
+        except OSError:
+            return
+        with end, suppress(ConnectionError):
+            while chunk := end.recv(65_536):
+                end.sendall(chunk)
 
 
-def test_everything_arrives_in_order_and_a_round_trip_later() -> None:
-    answer, took_ms, sent = asyncio.run(_play())
-    assert answer == sent
-    assert took_ms >= ROUND_TRIP_MS
+@pytest.fixture
+def far_port() -> Iterator[int]:
+    with socket.create_server((HOST, 0)) as broker, socket.create_server((HOST, 0)) as listening:
+        distance = Distance(broker.getsockname()[1], ROUND_TRIP_MS)
+        for work, server in ((echo, broker), (distance.serve, listening)):
+            threading.Thread(target=work, args=(server,), daemon=True).start()
+        yield listening.getsockname()[1]
+        for server in (broker, listening):
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def received(end: socket.socket, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size and (chunk := end.recv(size - len(found))):
+        found += chunk
+    return bytes(found)
+
+
+def test_everything_arrives_in_order_and_a_round_trip_later(far_port: int) -> None:
+    sent = bytes(range(256)) * 40_000
+    with socket.create_connection((HOST, far_port), timeout=20) as end:
+        end.sendall(b"handshake")
+        assert received(end, 9) == b"handshake"
+        started = time.perf_counter()
+        sending = threading.Thread(target=lambda: (end.sendall(sent), end.shutdown(socket.SHUT_WR)))
+        sending.start()
+        assert received(end, len(sent)) == sent
+        assert (time.perf_counter() - started) * 1_000 >= ROUND_TRIP_MS
+        assert end.recv(1) == b""
+        sending.join()
+
+
+def test_who_hangs_up_is_heard_of(far_port: int) -> None:
+    for _ in range(3):
+        with socket.create_connection((HOST, far_port), timeout=20) as end:
+            end.sendall(bytes(1_000_000))
+        # The next one is served: neither the broker nor the way hangs at the one before.
+    with socket.create_connection((HOST, far_port), timeout=20) as end:
+        end.sendall(b"still there")
+        assert received(end, 11) == b"still there"
 
 
 def test_far_clusters_survive_being_written_down() -> None:
