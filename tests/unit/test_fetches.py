@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.batches.fetches import Fetches
+from parallax.domain.ids import TopicName, TopicPartition
+from replicator.batches.fetches import Ahead, Fetches
+from replicator.shard_ports import RecordBlock
 
 NEAR, FAR = 1, 2
 ROOMY = 1_000
@@ -96,3 +98,27 @@ def test_what_is_under_way_counts_as_fetched_but_the_least_is_always_asked_for(c
 def test_the_bound_is_never_below_the_first_size(clock: Clock) -> None:
     fetches = Fetches(8, 2, clock)
     assert [fetch(fetches, clock) for _ in range(2)] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("batches", "records_each", "bytes_each", "tiny"),
+    [
+        (300, 2, 200, True),
+        (200, 2, 200, False),  # not many
+        (300, 100, 1_500, False),  # small, yet they pass as they are: none grows by waiting
+        (300, 1, 10_000, False),
+    ],
+)
+def test_many_tiny_batches_had_better_wait_at_the_source(
+    batches: int, records_each: int, bytes_each: int, *, tiny: bool
+) -> None:
+    ahead = Ahead(whole_from_records=64)
+    block = RecordBlock(TopicPartition(TopicName("orders"), 0), 0, range(records_each), [b"x"], bytes_each)
+    for _ in range(batches):
+        ahead.add(block)
+    assert ahead.many_tiny is tiny
+    assert ahead.size_bytes == batches * bytes_each
+    for _ in range(batches):
+        ahead.take(block)
+    assert not ahead.many_tiny
+    assert ahead.size_bytes == 0

@@ -1,10 +1,12 @@
-"""Which brokers are being fetched from, and how much one answer may bring."""
+"""Which brokers are being fetched from, how much one answer may bring, and what has been fetched ahead."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from replicator.shard_ports import RecordBlock
 
 _SOON_S = 2.0
 """An answer that took no longer can bring twice as much well within a request's time-out, however narrow the way."""
@@ -76,3 +78,41 @@ class Fetches:
         """No answer has come."""
         del self._under_way[leader]
         self._sizes.pop(leader, None)
+
+
+_MANY_BATCHES, _TINY_BATCH_BYTES = 256, 4 * 1024
+
+
+class Ahead:
+    """What has been fetched and not been handed out yet.
+
+    Args:
+        whole_from_records: smaller batches are made into larger ones as they arrive.
+    """
+
+    def __init__(self, whole_from_records: int) -> None:
+        self._whole_from_records = whole_from_records
+        self._batches = self._records = 0
+        self.size_bytes = 0
+
+    def add(self, block: RecordBlock) -> None:
+        """It has arrived."""
+        self._count(block, 1)
+
+    def take(self, block: RecordBlock) -> None:
+        """It is handed out."""
+        self._count(block, -1)
+
+    @property
+    def many_tiny(self) -> bool:
+        """Whether what waits at the source had better stay there, to come in fewer and larger batches later on."""
+        return (
+            self._batches >= _MANY_BATCHES
+            and self._records < self._batches * self._whole_from_records
+            and self.size_bytes < self._batches * _TINY_BATCH_BYTES
+        )
+
+    def _count(self, block: RecordBlock, sign: int) -> None:
+        self._batches += sign
+        self._records += sign * len(block.offsets)
+        self.size_bytes += sign * block.size_bytes

@@ -18,7 +18,7 @@ from parallax.domain.ids import SourceOffset, TopicPartition
 from replicator.batches.block import BatchBlock, slimmed, whole
 from replicator.batches.choose import AbortedRanges, Passage, choose, is_small
 from replicator.batches.exchange import Fetch, Fetched, FetchedPartition
-from replicator.batches.fetches import Fetches
+from replicator.batches.fetches import Ahead, Fetches
 from replicator.batches.header import CorruptBatchError, Place, split
 from replicator.batches.repack import Repacker
 from replicator.shard_ports import (
@@ -39,8 +39,6 @@ otherwise be fetched one by one, which costs more of broker and copier than all 
 _SMALL_ANSWER_BYTES = 64 * 1024
 WHOLE_FROM_RECORDS = 64
 """Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
-_MANY_BATCHES, _TINY_BATCH_BYTES = 256, 4 * 1024
-"""While so many wait that are so small on average, no fetch begins: what waits at the source comes in larger ones."""
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
 _LEAST_PARTITION_BYTES = 256 * 1024
 """Of one partition in one answer, however many share it."""
@@ -109,7 +107,7 @@ class BatchSource:
         self._reading: dict[TopicPartition, _Reading] = {}
         self._events: deque[_Event] = deque()
         self._arrived: list[_Event] = []
-        self._waiting_bytes = 0
+        self._ahead = Ahead(whole_from_records)
         self._resting_until_s: dict[int, float] = {}
         """By leader."""
         self._may_fetch = False
@@ -152,7 +150,7 @@ class BatchSource:
         while self._events and records < max_records and size_bytes < _POLL_BYTES:
             reading, event = self._events.popleft()
             if isinstance(event, RecordBlock):
-                self._waiting_bytes -= event.size_bytes
+                self._ahead.take(event)
                 size_bytes += event.size_bytes
                 records += len(event.offsets)
             if reading is None or self._reading.get(reading.place.topic_partition) is reading:
@@ -179,9 +177,7 @@ class BatchSource:
 
     def _fetch(self) -> None:
         """Send a fetch to every leader that has none on its way, while there is room."""
-        waiting = len(self._events)
-        tiny = waiting >= _MANY_BATCHES and self._waiting_bytes < waiting * _TINY_BATCH_BYTES
-        if tiny or self._waiting_bytes >= self._buffer_bytes or not self._may_fetch:
+        if self._ahead.size_bytes >= self._buffer_bytes or self._ahead.many_tiny or not self._may_fetch:
             return
         now = time.monotonic()
         by_leader: dict[int, list[_Reading]] = {}
@@ -212,7 +208,7 @@ class BatchSource:
             (reading.topic, reading.place.topic_partition.partition): (reading, reading.position)
             for reading in readings[begin:] + readings[:begin]
         }
-        most_bytes = self._fetches.begin(leader, self._buffer_bytes - self._waiting_bytes)
+        most_bytes = self._fetches.begin(leader, self._buffer_bytes - self._ahead.size_bytes)
         request = Fetch(
             ((topic, partition, at, reading.epoch) for (topic, partition), (reading, at) in asked.items()),
             wait_ms=FETCH_WAIT_MS,
@@ -221,7 +217,7 @@ class BatchSource:
         )
 
         def answered(answer: Fetched) -> None:
-            self._fetches.answered(leader, answer.size_bytes, self._waiting_bytes)
+            self._fetches.answered(leader, answer.size_bytes, self._ahead.size_bytes)
             self._take_in(answer, asked)
             if answer.size_bytes < _SMALL_ANSWER_BYTES:
                 rest_ms = max(REST_MS, REST_PER_PARTITION_MS * len(asked))
@@ -308,7 +304,7 @@ class BatchSource:
             self._hand_out(reading, block)
 
     def _hand_out(self, reading: _Reading, block: BatchBlock) -> None:
-        self._waiting_bytes += block.size_bytes
+        self._ahead.add(block)
         self._arrived.append((reading, block))
 
     # --- what goes wrong ---------------------------------------------------------------------------------------
