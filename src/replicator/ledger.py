@@ -72,8 +72,9 @@ class Ledger:
         self._last_commit_partitions = 0
         self._latency_ms: dict[TopicPartition, float] = {}
         self._row_at: dict[TopicPartition, float] = {}
-        self._no_end_until: dict[TopicPartition, float] = {}
-        """Partitions of which the target told no end, such as a deleted topic's, and when to ask again."""
+        self._no_end: dict[TopicPartition, tuple[float, float]] = {}
+        """Partitions of which the target told no end, such as a deleted topic's: when to ask again, and how much later
+        than now the time after that, ms."""
         self._watermark_at = clock.monotonic_ms()
         self._snapshot_at = -math.inf  # the first entry is a snapshot: it shows that this owner has begun
         self._entries_since_snapshot = 0
@@ -178,14 +179,17 @@ class Ledger:
             for item in self.states
             if self._row_at.get(item, -math.inf) <= idle_since
             and not self.holds(item)
-            and self._no_end_until.get(item, -math.inf) <= now
+            and self._no_end.get(item, (-math.inf, 0))[0] <= now
         }
         ends = self._target.ends(positions) if positions else {}
         changes = []
         for item, position in positions.items():
             state, end = self.states[item], ends.get(item)
             if end is None:
-                self._no_end_until[item] = now + self._settings.discovery_interval_ms
+                # At first only the leader may not be known yet.
+                pause_ms = self._no_end.get(item, (now, 0.0))[1]
+                longer_ms = max(2 * pause_ms, self._settings.watermark_interval_ms * _CHECK_SHARE)
+                self._no_end[item] = (now + pause_ms, min(longer_ms, self._settings.discovery_interval_ms))
                 continue
             if end < state.target_floor:
                 behind.append(item)
@@ -239,6 +243,7 @@ class Ledger:
         self.counts.transactions += 1
         for change in changes:
             self._row_at[change.state.topic_partition] = now
+            self._no_end.pop(change.state.topic_partition, None)
         if opened is not None:
             self._count(opened)
         self._committed(offset, entry)

@@ -165,21 +165,44 @@ def test_a_transaction_is_full_when_its_time_is_over() -> None:
     assert (world.ledger.left_ms, world.ledger.full()) == (0, True)
 
 
-def test_a_partition_without_an_end_is_not_asked_about_over_and_over() -> None:
+def test_a_partition_without_an_end_is_asked_about_less_and_less_often() -> None:
     world = World(3)
     gone = world.items[1]
     world.target.gone = {gone}
     asked_at = []
-    for _ in range(24):
+    for _ in range(100):
         world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
         world.target.asked = []
         world.commit()
         if gone in world.target.asked:
             asked_at.append(world.clock.at_ms)
-    assert [later - earlier for earlier, later in pairwise(asked_at)] == [
-        world.settings.discovery_interval_ms
-    ]
+    pauses_ms = [later - earlier for earlier, later in pairwise(asked_at)]
+    assert pauses_ms[:6] == [250, 250, 500, 1_000, 2_000, 4_000]
+    assert set(pauses_ms[6:]) == {world.settings.discovery_interval_ms}
     world.target.gone = set()
     world.clock.sleep_ms(world.settings.discovery_interval_ms)
     world.commit()
     assert any(part.partition == gone.partition for part in world.target.entries[-1].partitions)
+
+
+def test_leaders_not_known_yet_delay_no_watermark() -> None:
+    world = World(3)
+    for known in (False, True):
+        world.target.gone = set() if known else set(world.items)
+        world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
+        world.commit()
+    assert {part.partition for part in world.target.entries[-1].partitions if part.source_start} == {0, 1, 2}
+    world.target.gone = {world.items[0]}
+    for _ in range(8):
+        world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
+        world.commit()
+    world.target.gone = set()
+    world.send(1)  # copied meanwhile: nothing is held against it any more
+    world.commit()
+    asked_at = []
+    for _ in range(6):
+        world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
+        world.target.asked = []
+        world.commit()
+        asked_at += [world.clock.at_ms] if world.items[0] in world.target.asked else []
+    assert asked_at
