@@ -95,7 +95,7 @@ class FailoverConsumer:
         on_service_away: OnServiceAway = "wait",
         move_from: MoveFrom = "delivered",
         service_timeout_ms: float = 5_000,
-        index_wait_ms: float = 1_500,
+        index_wait_ms: float = 2_500,
         report_interval_ms: float = 1_000,
         close_timeout_ms: float = 5_000,
         consumer_factory: ConsumerFactory | None = None,

@@ -7,6 +7,7 @@ the run log itself is read again from where the index ends: the index is always 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +30,10 @@ LoggedEntry = tuple[int, Entry]
 _QUEUE_BOUND_ENTRIES = 20_000
 _ENTRIES_PER_TURN = 2_000
 _LONGEST_PAUSE_MS = 5_000
-_LONGEST_BATCH_MS = 10_000
-"""Rows committed within this time may share a batch, which lies in one hour."""
+_LONGEST_STRETCH_MS = 1_500
+"""The budget makes a pause no longer: however many partitions there are, the index stays seconds behind, not minutes."""
+_LONGEST_BATCH_MS = 60_000
+"""Rows committed within this minute may share a batch, which lies in one hour."""
 
 
 @dataclass(slots=True)
@@ -44,7 +47,7 @@ class _Window:
 
 
 class IndexRows:
-    """Run-log entries as index rows: of what is given at once, one batch per partition, lineage and ten seconds.
+    """Run-log entries as index rows: of what is given at once, one batch per partition, lineage and minute.
 
     A replay may cut them otherwise: readers know that the same row may be found twice.
     """
@@ -249,7 +252,7 @@ class IndexThread:
         feed: what to turn.
         earlier: finds the feeds of an earlier layout, which are turned first, until they are complete.
         interval_ms: pause between turns.
-        max_rows_per_s: budget; the pause stretches to keep it.
+        max_rows_per_s: budget; see `index_pause_ms`.
     """
 
     def __init__(
@@ -290,6 +293,7 @@ class IndexThread:
         failing = False
         while True:
             last = self._stop.wait(pause_ms / 1_000)
+            began_s = time.monotonic()
             try:
                 written = self._turn()
             except (StoreUnavailableError, ClusterUnavailableError) as error:
@@ -305,4 +309,17 @@ class IndexThread:
             failing = False
             if last and self._feed.complete:
                 return
-            pause_ms = max(self._interval_ms, written * 1_000 / self._max_rows_per_s)
+            spent_ms = (time.monotonic() - began_s) * 1_000
+            pause_ms = index_pause_ms(written, spent_ms, self._interval_ms, self._max_rows_per_s)
+
+
+def index_pause_ms(written_rows: int, spent_ms: float, interval_ms: int, max_rows_per_s: int) -> float:
+    """The pause after a turn: the interval, stretched so that turn and pause together keep the budget.
+
+    Args:
+        written_rows: in the turn.
+        spent_ms: on it.
+        interval_ms: the shortest pause.
+        max_rows_per_s: the budget, which is exceeded rather than that the pause takes more than `_LONGEST_STRETCH_MS`.
+    """
+    return max(interval_ms, min(written_rows * 1_000 / max_rows_per_s - spent_ms, _LONGEST_STRETCH_MS))

@@ -17,7 +17,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.run import Run
 from parallax.index_ports import RowBatch
-from replicator.index_writer import IndexFeed, IndexRows
+from replicator.index_writer import IndexFeed, IndexRows, index_pause_ms
 from replicator.pb.runlog_pb2 import Entry
 from replicator.state import PartitionChange, PartitionState, encode
 
@@ -105,13 +105,13 @@ def test_rows_given_at_once_become_one_batch_and_only_the_last_watermark_stays()
         [
             (0, entry([run(0, 2), Run(2, 2, 0, 2)], 1_000)),
             (2, entry([run(2, 3), Run(5, 5, 0, 5)], 1_100)),
-            (4, entry([Run(5, 6, 0, 5)], 9_999)),
-            (6, entry([run(5, 1)], 10_000)),
+            (4, entry([Run(5, 6, 0, 5)], 59_999)),
+            (6, entry([run(5, 1)], 60_000)),
         ]
     )
     assert [(batch.rows, batch.committed_at_ms) for batch in batches] == [
-        ((run(0, 2), run(2, 3), Run(5, 6, 0, 5)), 9_999),
-        ((run(5, 1),), 10_000),
+        ((run(0, 2), run(2, 3), Run(5, 6, 0, 5)), 59_999),
+        ((run(5, 1),), 60_000),
     ]
     assert batches[0].version == (1 << 48) | 4
 
@@ -161,3 +161,20 @@ def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
     assert [row.source_start for row in indexed(index)] == list(range(8))
     assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
     assert feed.lag_entries == 0
+
+
+@pytest.mark.parametrize(
+    ("written_rows", "spent_ms", "pause_ms"),
+    [
+        (4, 10, 200),
+        (100, 50, 200),
+        (300, 100, 400),
+        (300, 600, 200),
+        (3_000, 900, 1_500),
+        (150_000, 9_000, 1_500),
+    ],
+)
+def test_the_index_keeps_its_budget_and_never_falls_minutes_behind(
+    written_rows: int, spent_ms: float, pause_ms: float
+) -> None:
+    assert index_pause_ms(written_rows, spent_ms, interval_ms=200, max_rows_per_s=600) == pause_ms

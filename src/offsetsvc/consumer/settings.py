@@ -32,8 +32,8 @@ class Policies:
         move_from: the position that a move starts from: what poll() ``delivered``, or what was ``committed``.
         service_timeout_ms: how long an offset service may be away before ``on_service_away`` applies.
         index_wait_ms: how long a move waits at most, from the last record delivered, until that record is in the
-            mapping index; under load it takes one index interval. Only where the replicator died with the cluster
-            does it never come.
+            mapping index; it takes an interval of the index, with hundreds of partitions to a lease a second or two.
+            Only where the replicator died with the cluster does it never come.
         report_interval_ms: how often delivered positions are reported.
         close_timeout_ms: how long ``close`` waits for the cluster.
     """
@@ -42,7 +42,7 @@ class Policies:
     on_service_away: OnServiceAway = "wait"
     move_from: MoveFrom = "delivered"
     service_timeout_ms: float = 5_000
-    index_wait_ms: float = 1_500
+    index_wait_ms: float = 2_500
     report_interval_ms: float = 1_000
     close_timeout_ms: float = 5_000
 

@@ -12,7 +12,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 from cassandra.concurrent import execute_concurrent
 from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
-from cassandra.query import PreparedStatement, tuple_factory
+from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
 from parallax.adapters.cassandra.errors import FOREIGN, translated
 from parallax.domain.errors import ConfigError, ParallaxError, StoreUnavailableError
@@ -29,7 +29,8 @@ a time-out of its own, would take minutes."""
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
-Request = tuple[PreparedStatement, Sequence[object]]
+Request = tuple[PreparedStatement | BatchStatement, Sequence[object] | None]
+"""A statement and its values; a batch has them already."""
 
 
 def contact_points(settings: Cassandra) -> list[tuple[str, int]]:
@@ -49,6 +50,17 @@ def contact_points(settings: Cassandra) -> list[tuple[str, int]]:
     if not points:
         raise ConfigError("cassandra.contact_points: name at least one host:port")
     return points
+
+
+def together(statement: PreparedStatement, rows: Sequence[Sequence[object]]) -> Request:
+    """One request that runs a statement for several rows of the same partition of a table."""
+    if len(rows) == 1:
+        return statement, rows[0]
+    batch = BatchStatement(BatchType.UNLOGGED)
+    batch.is_idempotent = statement.is_idempotent
+    for values in rows:
+        batch.add(statement, values)
+    return batch, None
 
 
 def open_cluster(settings: Cassandra) -> Cluster:

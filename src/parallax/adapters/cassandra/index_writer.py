@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS, CoarseChooser, CoarseRow
 from parallax.adapters.cassandra.codec import pack
-from parallax.adapters.cassandra.connection import CassandraConnection, Request
+from parallax.adapters.cassandra.connection import CassandraConnection, Request, together
 from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.index_ports import LineageRecord, RowBatch
 from parallax.runtime.config import Index
 
 _ROWS_PER_BLOB = 256
+_ROWS_PER_STATEMENT = 16
+"""Newest rows of one topic lie in one partition of the table, and so many stay below Cassandra's warning of 5 KiB."""
 _WATERMARK_VERSION = -(1 << 62)
 
 LineageKey = tuple[str, str, int, str]
@@ -121,8 +123,13 @@ class IndexWriter:
             key = lineage_key(batch.partition, batch.lineage)
             if batch.rows and (key not in newest or newest[key].version <= batch.version):
                 newest[key] = batch
+        by_topic: dict[tuple[str, str], list[tuple[object, ...]]] = {}
         for key, batch in newest.items():
-            yield insert, (*key, pack(batch.rows[-1:], batch.committed_at_ms), batch.version)
+            values = (*key, pack(batch.rows[-1:], batch.committed_at_ms), batch.version)
+            by_topic.setdefault(key[:2], []).append(values)
+        for rows in by_topic.values():
+            for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+                yield together(insert, rows[start : start + _ROWS_PER_STATEMENT])
 
     def _lost(self, batches: Sequence[RowBatch]) -> Iterator[Request]:
         insert = self._connection.prepare(self._insert_lost_cql)
