@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
 
 from parallax.adapters.cassandra.codec import RowFields, run_of, unpack, unpack_fields
@@ -18,6 +18,9 @@ from parallax.index_ports import LineageRecord, LineageTail, StampedRow
 
 TAIL_BATCHES = 64
 """Writes of a lineage that a tail goes back: ten seconds of a busy one, twice the default interval of automatic commits."""
+
+_ENOUGH_ROWS, _ENOUGH_MS = 256, 13_000
+"""It need not go back further than both: a write may hold many rows, after a replay a minute of them."""
 
 KEY = "route = ? AND topic = ? AND partition = ? AND lineage = ?"
 """What names one partition's lineage in every table."""
@@ -64,12 +67,19 @@ def surround(group: Sequence[RowFields], field: Callable[[RowFields], int], offs
 
 def tail(hours: Sequence[Sequence[Row]], lost: Sequence[LostRange]) -> LineageTail:
     """The last rows, from what the last writes of each hour held, the latest hour first."""
-    batches: list[Row] = []
-    for hour in hours:
-        if len(batches) < TAIL_BATCHES:
-            batches += hour
-    rows = ordered([row for item in batches for row in _unpack_again(item[0]).rows])
-    complete_from = min((int(item[1]) + 1 for item in batches), default=0)
+    found: list[Run] = []
+    starts: list[int] = []
+    newest_ms = 0
+    for packed, start, *_ in chain.from_iterable(hours):
+        group = _unpack_again(packed)
+        newest_ms = max(newest_ms, group.committed_at_ms)
+        old = group.committed_at_ms < newest_ms - _ENOUGH_MS
+        if len(starts) == TAIL_BATCHES or (old and len(found) >= _ENOUGH_ROWS):
+            break
+        found += group.rows
+        starts.append(int(start))
+    rows = ordered(found)
+    complete_from = min(starts, default=-1) + 1
     for before, after in pairwise(rows):
         if after.previous_source_end > before.source_end:
             # A run between them was not read: a replay grouped it with earlier ones, or it is being written.
