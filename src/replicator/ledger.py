@@ -73,8 +73,8 @@ class Ledger:
         self._latency_ms: dict[TopicPartition, float] = {}
         self._row_at: dict[TopicPartition, float] = {}
         self._no_end: dict[TopicPartition, tuple[float, float]] = {}
-        """Partitions of which the target told no end, such as a deleted topic's: when to ask again, and how much later
-        than now the time after that, ms."""
+        """Partitions of which the target told no end, such as a deleted topic's: when to ask again, and the pause after
+        the next miss, ms."""
         self._watermark_at = clock.monotonic_ms()
         self._snapshot_at = -math.inf  # the first entry is a snapshot: it shows that this owner has begun
         self._entries_since_snapshot = 0
