@@ -53,7 +53,7 @@ class Distance:
             try:
                 far = socket.create_connection((HOST, self._port))
             except OSError:
-                return
+                return  # nobody listens: who called hears that the connection is closed
             with far:
                 for end in (near, far):
                     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -107,12 +107,13 @@ class _Way:
                 while heard and size:
                     size -= os.splice(pipe[0], self._target.fileno(), size)
             except OSError:
+                # It has gone: what is still under way to it is passed over, and no more is taken.
                 heard = False
-                with suppress(OSError):
+                with suppress(OSError):  # so may the other have
                     self._source.shutdown(socket.SHUT_RDWR)
             if heard:
                 self._empty.put(pipe)
-        with suppress(OSError):
+        with suppress(OSError):  # it may have gone by itself
             self._target.shutdown(socket.SHUT_WR)
 
     def _pipe(self) -> tuple[int, int]:
