@@ -22,6 +22,10 @@ CONCURRENT_TRANSACTIONS = 51
 _FENCED = frozenset({47, 90})
 """Invalid producer epoch, producer fenced."""
 _NOT_ALLOWED = frozenset({29, 31, 53})
+_UNEXPECTED = -1
+"""The broker failed within. It does so, too, where a commit meets an owner who is just taking over (Kafka 4.3: "Preparing
+transaction state transition ... while it already a pending state PREPARE_EPOCH_FENCE"); asked again, it tells."""
+_UNEXPECTED_FOR_MS = 2_000
 _SHORT_WAIT_MS, _LONG_WAIT_MS = 2, 50
 _TRANSACTION_VERSION = 2
 
@@ -112,7 +116,7 @@ class Coordinator:
             producer.renewed(answer.producer_id, answer.producer_epoch)
 
     def _until_definite(self, request: Callable[[], Any], doing: str, *, patience_ms: float) -> Any:
-        deadline = Deadline.after_ms(patience_ms)
+        deadline, unexpected = Deadline.after_ms(patience_ms), Deadline.after_ms(_UNEXPECTED_FOR_MS)
         problem = "no answer"
         while not deadline.passed:
             try:
@@ -135,6 +139,8 @@ class Coordinator:
                 self._pause(_LONG_WAIT_MS)
             elif code == CONCURRENT_TRANSACTIONS:
                 self._pause(_SHORT_WAIT_MS)
+            elif code == _UNEXPECTED and not unexpected.passed:
+                self._pause(_LONG_WAIT_MS)
             else:
                 break
         raise ClusterUnavailableError(problem)
