@@ -102,12 +102,12 @@ def test_batches_gathered_into_one_hold_the_records_of_all(
         gathered.add(batch, base + skipped, Passage.OPENED)
         expected += [record for record in moved if record.offset >= base + skipped]
         base = batch.next_offset
-    block = gathered.block()
-    assert gathered.block() is None
+    blocks = list(gathered.blocks())
+    assert list(gathered.blocks()) == []
+    assert len(blocks) == bool(expected)
     if not expected:
-        assert block is None
         return
-    assert block is not None
+    (block,) = blocks
     assert list(block.offsets) == [record.offset for record in expected]
     assert read(bytes(block.raw)) == [record._replace(offset=index) for index, record in enumerate(expected)]
     assert block.newest_timestamp_ms == expected[-1].timestamp
@@ -124,8 +124,7 @@ def test_what_is_gathered_is_of_one_epoch_and_one_compression() -> None:
     assert not gathered.takes(batch(6, "lz4"))
     assert gathered.takes(batch(5, "none"))
     assert not gathered.takes(batch(5, "zstd"))
-    alone = gathered.block()
-    assert alone is not None
+    (alone,) = gathered.blocks()
     assert bytes(alone.raw) == bytes(batch(5, "lz4").raw)
 
 
@@ -139,8 +138,7 @@ def test_the_brokers_time_is_on_every_record(records: list[Made], codec: str) ->
     assert {record.timestamp for record in read(again)} == {1_234_567}
     gathered = Repacker(PLACE)
     gathered.add(batch, 0, Passage.OPENED)
-    block = gathered.block()
-    assert block is not None
+    (block,) = gathered.blocks()
     assert [record.timestamp for record in read(bytes(block.raw))] == [1_234_567] * len(records)
     assert not only(again).is_log_append_time
 
@@ -201,10 +199,10 @@ def test_a_hostile_batch_with_a_fitting_checksum_opens_or_is_refused(
         inside = opened(batch, PLACE)
     except CorruptBatchError:
         with pytest.raises(CorruptBatchError):
-            gathered.block()
+            list(gathered.blocks())
         return
-    block = gathered.block()
-    assert ([] if block is None else list(block.offsets)) == [record.offset for record in inside]
+    blocks = list(gathered.blocks())
+    assert [offset for block in blocks for offset in block.offsets] == [record.offset for record in inside]
     offsets = [record.offset for record in inside]
     assert len(inside) == batch.count
     assert all(earlier < later for earlier, later in itertools.pairwise(offsets))

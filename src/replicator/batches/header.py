@@ -130,6 +130,7 @@ def split(
     place: Place,
     *,
     at_offset: int = 0,
+    may_begin_below: bool = True,
     largest_bytes: int = LARGEST_BATCH_BYTES,
 ) -> Iterator[Batch]:
     """The batches of a fetched buffer, in order. An incomplete batch at its end is left out.
@@ -137,8 +138,8 @@ def split(
     Args:
         buffer: the record set of a fetch response.
         place: where it came from.
-        at_offset: what was asked for: names the place of a batch whose own offset can't be trusted. A first batch
-            may begin below it, but none ends below it.
+        at_offset: what was asked for: names the place of a batch whose own offset can't be trusted. None ends below it.
+        may_begin_below: whether the first batch may begin below it.
         largest_bytes: a batch that says to be larger is damaged.
 
     Raises:
@@ -147,7 +148,7 @@ def split(
     view = memoryview(buffer)
     begin, total = 0, len(view)
     length_at = _LENGTH.unpack_from
-    expected, is_first = at_offset, True
+    expected, may_be_below = at_offset, may_begin_below
     while total - begin >= LENGTH_END:
         (length,) = length_at(view, begin + 8)
         if not HEADER_BYTES - LENGTH_END <= length <= largest_bytes - LENGTH_END:
@@ -158,13 +159,13 @@ def split(
             return
         batch = _checked(view[begin:end], place, expected)
         next_offset = batch.next_offset
-        if next_offset <= expected or (not is_first and batch.base_offset < expected):
+        if next_offset <= expected or (not may_be_below and batch.base_offset < expected):
             raise place.corrupt(
                 expected,
                 f"it says to hold the offsets {batch.base_offset} to {next_offset - 1}, which come before",
             )
         yield batch
-        begin, expected, is_first = end, next_offset, False
+        begin, expected, may_be_below = end, next_offset, False
 
 
 def _refuse_old_format(rest: memoryview, place: Place, offset: int) -> None:

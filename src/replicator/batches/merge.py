@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replicator.batches.header import HEADER_BYTES, LOG_APPEND_TIME, Batch
+from replicator.batches.header import LOG_APPEND_TIME
 from replicator.batches.records import SMALLEST_RECORD_BYTES, varint
+from replicator.batches.stretch import Headers
 from replicator.offset_ranges import OffsetRanges
 
 Numbers = npt.NDArray[np.int64]
@@ -36,26 +37,6 @@ _MORE: Numbers = np.array([0] + [int.from_bytes(b"\x80" * size, "little") for si
 """By size of a varint, the bits that say that more follows."""
 _PAD = bytes(64)
 """Behind the last record: zeros, which end every number. More than a record's head has."""
-
-
-_HEADER = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("count", ">i4"),
-    ]
-)
-"""A batch's header; `replicator.batches.header` says what it means."""
 
 
 class Unusual(Exception):  # noqa: N818 - no error: the plain way knows what it is
@@ -79,17 +60,19 @@ class Merged:
     newest_timestamp: int
 
 
-def merged(batches: Sequence[tuple[Batch, int]], contents: Sequence[bytes | memoryview]) -> Merged | None:
+def merged(
+    headers: Headers, contents: Sequence[bytes | memoryview], positions: Sequence[int] | None = None
+) -> Merged | None:
     """The records of the batches, of each those from its position on; None if that leaves none.
 
     Args:
-        batches: with their positions.
+        headers: of the batches.
         contents: their records, decompressed.
+        positions: of each batch; None: all of its records are wanted.
 
     Raises:
         Unusual: the plain way has to be gone.
     """
-    headers = np.frombuffer(b"".join([batch.raw[:HEADER_BYTES] for batch, _ in batches]), _HEADER)
     counts = headers["count"].astype(np.int64)
     data = b"".join([*contents, _PAD])
     total = len(data) - len(_PAD)
@@ -115,9 +98,9 @@ def merged(batches: Sequence[tuple[Batch, int]], contents: Sequence[bytes | memo
     timestamps = timestamp_deltas + np.repeat(base_timestamps, counts)
     base_offsets = headers["base_offset"].astype(np.int64)
     offsets = offset_deltas + np.repeat(base_offsets, counts)
-    positions = np.array([position for _, position in batches], np.int64)
-    if (positions > base_offsets).any():
-        wanted = offsets >= np.repeat(positions, counts)
+    wanted_from = base_offsets if positions is None else np.array(positions, np.int64)
+    if (wanted_from > base_offsets).any():
+        wanted = offsets >= np.repeat(wanted_from, counts)
         bodies, ends, offsets, timestamps = (column[wanted] for column in (bodies, ends, offsets, timestamps))
         if not len(offsets):
             return None

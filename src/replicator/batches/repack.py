@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from parallax.domain.ids import UNKNOWN_EPOCH
 from replicator.batches.block import BatchBlock, whole
-from replicator.batches.choose import Passage
-from replicator.batches.compression import BadCompressionError, decompressed
-from replicator.batches.header import COMPRESSION, Batch, Compression, Place
+from replicator.batches.choose import Passage, choose
+from replicator.batches.compression import BadCompressionError, decompressed, decompressed_each
+from replicator.batches.header import COMPRESSION, Batch, Compression, Place, split
 from replicator.batches.merge import Merged, Unusual, merged
 from replicator.batches.records import encoded_record, finished, records_of
+from replicator.batches.stretch import FULL_BYTES, Stretch, headers_of
 from replicator.offset_ranges import OffsetRanges
 
-FULL_BYTES = 256 * 1024
-"""As read; a larger batch gains nothing."""
 FEW_RECORDS = 64
 """Fewer are faster one by one than side by side."""
 
@@ -55,36 +54,63 @@ class Repacker:
         self._batches.append((batch, position))
         self._size += len(batch.raw)
 
-    def block(self) -> BatchBlock | None:
-        """One batch of everything gathered, which is forgotten; None if nothing of it is wanted.
+    def blocks(self) -> Iterator[BatchBlock]:
+        """One batch of everything gathered, which is forgotten; none if nothing of it is wanted.
 
         Raises:
             CorruptBatchError: a batch does not hold what its header says.
         """
         batches, self._batches, self._size = self._batches, [], 0
         if not batches:
-            return None
+            return
         if len(batches) == 1 and self._alone_whole:
-            return whole(batches[0][0], self._place)
+            yield whole(batches[0][0], self._place)
+            return
         contents = self._contents(batches)
         try:
             few = sum(batch.count for batch, _ in batches) < FEW_RECORDS
-            together = self._one_by_one(batches, contents) if few else merged(batches, contents)
+            together = (
+                self._one_by_one(batches, contents)
+                if few
+                else merged(
+                    headers_of(batch for batch, _ in batches), contents, [position for _, position in batches]
+                )
+            )
         except Unusual:
             together = self._one_by_one(batches, contents)
-        if together is None:
-            return None
+        if together is not None:
+            yield self._finished(together, self._compression, self._epoch)
+
+    def side_by_side(self, stretch: Stretch) -> Iterator[BatchBlock]:
+        """One batch of a stretch; nothing else may be gathered here.
+
+        Raises:
+            CorruptBatchError: a batch does not hold what its header says.
+        """
+        compressions = stretch.compressions
+        try:
+            together = merged(stretch.headers, decompressed_each(stretch.contents, compressions))
+        except (Unusual, BadCompressionError):
+            position = stretch.base_offset
+            for batch in split(stretch.raw, self._place, at_offset=position):
+                self.add(batch, position, choose(batch, position))
+            yield from self.blocks()
+            return
+        if together is not None:
+            yield self._finished(together, max(compressions), stretch.leader_epoch)
+
+    def _finished(self, together: Merged, compression: Compression, epoch: int) -> BatchBlock:
         raw = finished(
             together.data,
             len(together.offsets),
             together.base_timestamp,
             together.max_timestamp,
-            self._compression,
+            compression,
             quickly=True,
         )
         return BatchBlock(
             self._place.topic_partition,
-            self._epoch,
+            epoch,
             together.offsets,
             (memoryview(raw),),
             len(raw),

@@ -15,12 +15,12 @@ from kafka.errors import for_code
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections, topic_uuid
 from parallax.domain.ids import SourceOffset, TopicPartition
-from replicator.batches.block import BatchBlock, slimmed, whole
-from replicator.batches.choose import AbortedRanges, Passage, choose, is_small
+from replicator.batches.block import BatchBlock, slimmed
+from replicator.batches.choose import AbortedRanges
 from replicator.batches.exchange import Fetch, Fetched, FetchedPartition
 from replicator.batches.fetches import Ahead, Fetches
-from replicator.batches.header import CorruptBatchError, Place, split
-from replicator.batches.repack import Repacker
+from replicator.batches.header import CorruptBatchError, Place
+from replicator.batches.passing import passed
 from replicator.shard_ports import (
     Damaged,
     EndReached,
@@ -281,26 +281,9 @@ class BatchSource:
 
     def _batches(self, reading: _Reading, part: FetchedPartition) -> None:
         aborted = AbortedRanges(part.aborted)
-        gathered = Repacker(reading.place)
-        try:
-            for batch in split(part.records, reading.place, at_offset=reading.position):
-                hidden = aborted.hides(batch, reading.place)
-                passage = Passage.DROPPED if hidden else choose(batch, reading.position)
-                if passage is Passage.WHOLE and not is_small(batch, self._whole_from_records):
-                    self._hand_out_gathered(reading, gathered)
-                    self._hand_out(reading, whole(batch, reading.place))
-                elif passage is not Passage.DROPPED:
-                    if not gathered.takes(batch):
-                        self._hand_out_gathered(reading, gathered)
-                    gathered.add(batch, reading.position, passage)
-                reading.position, reading.epoch = batch.next_offset, batch.leader_epoch
-        finally:
-            # Also when a damaged batch ends it: what stands before that is copied.
-            self._hand_out_gathered(reading, gathered)
-
-    def _hand_out_gathered(self, reading: _Reading, gathered: Repacker) -> None:
-        block = gathered.block()
-        if block is not None:
+        for block in passed(
+            part.records, reading, reading.place, aborted, whole_from_records=self._whole_from_records
+        ):
             self._hand_out(reading, block)
 
     def _hand_out(self, reading: _Reading, block: BatchBlock) -> None:

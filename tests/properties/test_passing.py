@@ -1,0 +1,249 @@
+"""Small batches taken apart side by side, held against the plain way: batch for batch, record for record, error for error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+import lz4.frame
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.batches_made import PLACE, Made, altered, control, made, read
+
+from replicator.batches.block import BatchBlock
+from replicator.batches.choose import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose
+from replicator.batches.compression import decompressed
+from replicator.batches.header import Batch, Compression, CorruptBatchError, split
+from replicator.batches.passing import passed
+from replicator.batches.records import opened
+from replicator.batches.stretch import FULL_BYTES, LEAST_BATCHES, Stretch, parted
+
+BELOW_RECORDS = 6
+"""Keeps the batches that count as large small enough to be made many times."""
+
+
+_LZ4_HEADER_BYTES = 7
+"""Of a frame that claims no size."""
+
+
+@dataclass
+class At:
+    """How far the partition has been read."""
+
+    position: int = 0
+    epoch: int = -1
+
+
+def tiny(
+    offset: int, *, count: int = 1, codec: str = "lz4", epoch: int = 5, last_offset: int | None = None
+) -> bytes:
+    records = [
+        Made(
+            offset + index,
+            1_000 + (offset * 7 + index) % 90,
+            None if offset % 3 else b"k",
+            b"v" * (60 + offset % 50),
+            (),
+        )
+        for index in range(count)
+    ]
+    return made(records, codec=codec, leader_epoch=epoch, last_offset=last_offset)
+
+
+Item = TypeVar("Item")
+Log = tuple[list[bytes], list[tuple[int, int]]]
+"""Batches, and the aborted transactions among them."""
+ODD = ["commit", "abort", "time", "hole", "large", "plain", "empty"]
+
+
+def odd(kind: str, offset: int, codec: str, epoch: int) -> list[bytes]:
+    """What may stand between tiny batches."""
+    few = tiny(offset, count=2, codec=codec, epoch=epoch)
+    match kind:
+        case "commit" | "abort":
+            record = made([Made(offset, 1, None, b"t", ())], producer=(9, 0, 0), transactional=True)
+            marker = control(offset + 1, 9, commit=kind == "commit")
+            return [altered(raw, i12=epoch) for raw in (record, marker)]
+        case "time":
+            return [altered(few, h21=0x08 | few[22], q35=77_000)]
+        case "hole":
+            return [tiny(offset, count=2, codec=codec, epoch=epoch, last_offset=offset + 5)]
+        case "large":
+            return [tiny(offset, count=BELOW_RECORDS + 1, codec=codec, epoch=epoch)]
+        case "plain":
+            return [tiny(offset, codec="none", epoch=epoch)]
+        case _:
+            return [altered(few, i57=0)]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    """Stretches of tiny batches, each followed by something odd, by a gap, or by another epoch or compression."""
+    offset = draw(st.integers(0, 2**40))
+    result: list[bytes] = []
+    aborted: list[tuple[int, int]] = []
+    for epoch in range(draw(st.integers(1, 5))):
+        codec = draw(st.sampled_from(["lz4", "lz4", "none", "zstd", "gzip", "snappy"]))
+        for _ in range(draw(st.sampled_from([0, 1, LEAST_BATCHES - 1, LEAST_BATCHES, 2 * LEAST_BATCHES]))):
+            result.append(tiny(offset, count=1 + offset % 3, codec=codec, epoch=epoch // 2))
+            offset += 1 + offset % 3
+        kind = draw(st.sampled_from(ODD))
+        if kind == "abort":
+            aborted.append((9, offset))
+        result += odd(kind, offset, codec, epoch // 2)
+        offset += draw(st.integers(10, 99))
+    return result, aborted
+
+
+def collected(items: Iterable[Item]) -> tuple[list[Item], str]:
+    """The items, and the damage that ended them."""
+    found: list[Item] = []
+    try:
+        found.extend(items)
+    except CorruptBatchError as error:
+        return found, str(error)
+    return found, ""
+
+
+def outcome(blocks: list[BatchBlock]) -> list[Made]:
+    """What a reader sees of the blocks, with the offsets of the source."""
+    result = []
+    for block in blocks:
+        records = read(bytes(block.raw))
+        result += [
+            record._replace(offset=offset)
+            for record, offset in zip(records, list(block.offsets), strict=True)
+        ]
+    return result
+
+
+def plainly(raw: bytes, position: int, aborted: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of every record that passes."""
+    hiding = AbortedRanges(aborted)
+    for batch in split(raw, PLACE, at_offset=position):
+        if not hiding.hides(batch, PLACE) and choose(batch, position) is not Passage.DROPPED:
+            inside = opened(batch, PLACE)
+            yield from ((item.offset, item.timestamp) for item in inside if item.offset >= position)
+        position = batch.next_offset
+
+
+@given(logs(), st.data())
+def test_every_record_passes_as_if_its_batch_were_alone(log: Log, data: st.DataObject) -> None:
+    raws, aborted = log
+    whole = bytearray(b"".join(raws))
+    (first,) = split(raws[0], PLACE)
+    position = data.draw(st.sampled_from([0, first.base_offset, first.next_offset - 1]))
+    match data.draw(st.sampled_from(["as it is", "flip", "cut", "swap"])):
+        case "flip":
+            whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        case "cut":
+            del whole[data.draw(st.integers(0, len(whole))) :]
+        case "swap":
+            one, other = (data.draw(st.integers(0, len(raws) - 1)) for _ in range(2))
+            raws[one], raws[other] = raws[other], raws[one]
+            whole = bytearray(b"".join(raws))
+    blocks, damage = collected(
+        passed(whole, At(position), PLACE, AbortedRanges(aborted), whole_from_records=BELOW_RECORDS)
+    )
+    seen = [(record.offset, record.timestamp) for record in outcome(blocks)]
+    assert (seen, damage) == collected(plainly(bytes(whole), position, aborted))
+
+
+@given(logs(), st.data())
+def test_parted_has_the_batches_that_split_has(log: Log, data: st.DataObject) -> None:
+    whole = bytearray(b"".join(log[0]))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at] = data.draw(st.integers(0, 255))
+    parts, damage = collected(parted(whole, PLACE, at_offset=0, below_records=BELOW_RECORDS))
+    found: list[Batch] = []
+    for item in parts:
+        if isinstance(item, Stretch):
+            inside = list(split(item.raw, PLACE, at_offset=item.base_offset, may_begin_below=False))
+            assert len(inside) == len(item.contents) >= LEAST_BATCHES
+            assert (item.next_offset, item.leader_epoch) == (inside[-1].next_offset, inside[-1].leader_epoch)
+            assert item.compressions == [batch.compression for batch in inside]
+            assert not any(batch.is_transactional or batch.is_control for batch in inside)
+            found += inside
+        else:
+            found.append(item)
+    assert (found, damage) == collected(split(whole, PLACE))
+
+
+def kinds(raws: list[bytes], *, at_offset: int = 0) -> list[int]:
+    """How many batches each item has that `parted` hands out."""
+    found = parted(b"".join(raws), PLACE, at_offset=at_offset, below_records=BELOW_RECORDS)
+    return [len(item.contents) if isinstance(item, Stretch) else 1 for item in found]
+
+
+def test_enough_tiny_batches_are_a_stretch() -> None:
+    raws = [tiny(offset) for offset in range(LEAST_BATCHES)]
+    assert kinds(raws) == [LEAST_BATCHES]
+    assert kinds(raws[1:]) == [1] * (LEAST_BATCHES - 1)
+
+
+def test_a_stretch_ends_before_what_may_not_be_in_it() -> None:
+    before = [tiny(offset) for offset in range(20)]
+    after = [tiny(offset) for offset in range(40, 44)]
+    for strange in (
+        tiny(30, codec="zstd"),
+        tiny(30, epoch=6),
+        tiny(30, count=BELOW_RECORDS),
+        made([Made(30, 1, None, bytes(WHOLE_FROM_BYTES), ())]),
+        control(30, 1, commit=True),
+        altered(tiny(30), i57=0),
+    ):
+        assert kinds([*before, strange, *after])[:2] == [20, 1]
+    assert kinds([*before, tiny(30, codec="none"), *after]) == [25]
+
+
+def test_a_stretch_begins_only_where_the_first_batch_is_wanted_whole() -> None:
+    raws = [tiny(offset, count=2) for offset in range(100, 140, 2)]
+    assert kinds(raws, at_offset=100) == [20]
+    assert kinds(raws, at_offset=101) == [1] * 20
+
+
+def test_what_becomes_one_batch_is_bounded() -> None:
+    raws = [made([Made(offset, 1, None, Random(offset).randbytes(5_000), ())]) for offset in range(200)]
+    sizes = kinds(raws)
+    assert sum(sizes) == 200
+    assert max(sizes) <= FULL_BYTES / 5_000 + 1
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd", "none"])
+def test_damage_inside_a_stretch_names_its_offset(codec: str) -> None:
+    raws = [tiny(offset, codec=codec) for offset in range(50)]
+    hostile = bytearray(raws[31])
+    hostile[61:65] = b"\xee\xee\xee\xee"
+    raws[31] = altered(bytes(hostile))
+    blocks = passed(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
+    with pytest.raises(CorruptBatchError, match="regional-a: orders-3: the batch at offset 31 is damaged"):
+        list(blocks)
+
+
+@pytest.mark.parametrize("claimed_bytes", [2**40, 2**62])
+def test_a_frame_that_claims_a_size_is_not_believed(claimed_bytes: int) -> None:
+    raws = [tiny(offset) for offset in range(50)]
+    (batch,) = split(raws[7], PLACE)
+    content = decompressed(batch.records, batch.compression)
+    said = lz4.frame.compress_begin(lz4.frame.create_compression_context(), source_size=claimed_bytes)
+    frame = said + lz4.frame.compress(content, store_size=False)[_LZ4_HEADER_BYTES:]
+    raws[7] = altered(raws[7][:61] + frame, i8=61 + len(frame) - 12)
+    blocks, damage = collected(
+        passed(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
+    )
+    if damage:
+        assert "the batch at offset 7 is damaged" in damage
+    else:
+        assert [record.offset for record in outcome(blocks)] == list(range(50))
+
+
+def test_a_stretch_keeps_its_compression() -> None:
+    raws = [tiny(offset, codec="none" if offset % 2 else "zstd") for offset in range(40)]
+    (block,) = passed(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
+    (batch,) = split(block.raw, PLACE)
+    assert batch.compression is Compression.ZSTD
+    assert [record.offset for record in outcome([block])] == list(range(40))
