@@ -70,32 +70,35 @@ def first_guess(side: Side, limit_records_per_s: float, best_limit_records_per_s
 
 
 class Backlog:
-    """One side's topic: the row's data sets, one after another, as much of each as its speed asks for.
+    """A topic that is copied: the row's data sets, one after another, as much of each as the speed asks for.
 
     Args:
         stage: the brokers.
-        side: whose it is.
+        name: of its side, or of the row if all sides copy the same.
         sources: source clusters; each gets the same.
         partitions: of the topic.
         data: prepared batches by data set.
         rules: how long copying each data set shall take, and must take.
-        limits: how fast the target broker takes each data set, in records/s.
+        rates: the speed to expect, in records/s by data set.
+        shared: all sides copy the same; the fastest one's speed counts.
     """
 
     def __init__(
         self,
         stage: Stage,
-        side: Side,
+        name: str,
         sources: Sequence[str],
         partitions: int,
         data: Mapping[str, Sequence[PreparedBatch]],
         rules: WarmRules,
-        limits: Mapping[str, float],
+        rates: Mapping[str, float],
+        *,
+        shared: bool,
     ) -> None:
-        self.topic = f"backlog-{side.replace('_', '-')}"
+        self.topic = f"backlog-{name.replace('_', '-')}"
+        self.shared = shared
         self.segments: list[Segment] = []
-        self.rates = {name: first_guess(side, limits[name], max(limits.values())) for name in data}
-        """The speed to expect, by data set; whoever measures it corrects it."""
+        self._rates = dict(rates)
         self._stage, self._sources, self._partitions = stage, sources, partitions
         self._data = data
         self._needs = {
@@ -105,11 +108,16 @@ class Backlog:
             for name, batches in data.items()
         }
 
+    def learn(self, name: str, records_per_s: float | None) -> None:
+        """Correct the speed to expect of a data set; None: it was copied before anything could be measured."""
+        rate = 2 * self._rates[name] if records_per_s is None else records_per_s
+        self._rates[name] = max(rate, self._rates[name]) if self.shared else rate
+
     @property
     def fits(self) -> bool:
-        """Whether what lies there is right for the side's speed."""
+        """Whether what lies there is right for the speed."""
         return bool(self.segments) and all(
-            self._needs[item.name].fits(item.records, self.rates[item.name]) for item in self.segments
+            self._needs[item.name].fits(item.records, self._rates[item.name]) for item in self.segments
         )
 
     def fill(self) -> int:
@@ -121,7 +129,7 @@ class Backlog:
         if self.fits:
             return 0
         parts = [
-            (name, batches, self._needs[name].records(self.rates[name]))
+            (name, batches, self._needs[name].records(self._rates[name]))
             for name, batches in self._data.items()
         ]
         for cluster in self._sources:

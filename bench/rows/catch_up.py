@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 
 from bench.budget import Steps
 from bench.data.batches import PreparedBatch, Shape, prepare
-from bench.data.copied import CopiedLog, read_partition
+from bench.data.copied import read_partition
 from bench.data.loading import Segment, measure_limit
 from bench.report import LIMIT, Measure, Round
 from bench.rows import CPU_UNIT, Place, Play, Row, Settings
-from bench.rows.backlog import Backlog
+from bench.rows.backlog import Backlog, first_guess
+from bench.rows.copied_figures import Figures, figures
 from bench.rows.watch import WarmRules, Watch, Window
 from bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
 from replicator.batches.header import Compression
@@ -46,6 +47,7 @@ LEAST_WARM_S = 20.0
 # What a round's parts take on a machine with two cores, for the plan of the time.
 _LIMIT_S = 14.0
 _FILL_S = 21.0
+_SHARED_FILL_S = 150.0
 _START_S = 12.0
 _REST_S = 5.0
 _STOP_S = 3.0
@@ -63,6 +65,8 @@ class CatchUpRow(Row):
         far: the source is far away.
         limit: measure the target broker's limit too.
         window_s: what is counted of each data set in each round, at most.
+        shared_records_per_s: all sides copy the same backlog, filled for this speed at first; 0: each has one of its
+            own. For batches with which a broker fills far more slowly than they are copied.
     """
 
     data: tuple[str, ...] = (JSON_128K,)
@@ -72,6 +76,7 @@ class CatchUpRow(Row):
     far: bool = False
     limit: bool = False
     window_s: float = 20.0
+    shared_records_per_s: float = 0.0
 
     @property
     def place(self) -> Place:
@@ -95,7 +100,9 @@ class CatchUpRow(Row):
         watched_s = len(self.data) * (rules.warm_s + rules.window_s + _REST_S) - _REST_S
         return {
             self.step("limits"): len(self.data) * _LIMIT_S,
-            self.step("filling"): len(self.sides) * len(self.data) * _FILL_S,
+            self.step("filling"): _SHARED_FILL_S
+            if self.shared_records_per_s
+            else len(self.sides) * len(self.data) * _FILL_S,
             self.step("starting"): lives * _START_S,
             self.step("watching"): lives * watched_s,
             self.step("stopping, checking"): lives * _STOP_S,
@@ -109,26 +116,6 @@ class CatchUpRow(Row):
         """Let the sides take turns, each in a fresh process before a backlog of its own."""
         with ThreadPoolExecutor(max_workers=1) as background:
             _CatchUp(self, play, background).run()
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What one life of a copier showed of one data set.
-
-    Attributes:
-        window_s: how long the warm window was.
-        records_per_s: committed records a second in it.
-        mb_per_s: the same in 10^6 bytes of records before compression.
-        copier_cpu, broker_cpu, cassandra_cpu: CPU seconds per million records: of the copier's whole process tree, of
-            all brokers, of Cassandra.
-    """
-
-    window_s: float
-    records_per_s: float
-    mb_per_s: float
-    copier_cpu: float
-    broker_cpu: float
-    cassandra_cpu: float
 
 
 class _CatchUp:
@@ -149,15 +136,30 @@ class _CatchUp:
         with self._step("limits"):
             limits = self._measure_limits()
         sources = list(dict.fromkeys(f"regional-{source}" for source, _ in self._row.routes))
-        backlogs = {
-            side: Backlog(self._stage, side, sources, self._row.partitions, self._data, self._rules, limits)
-            for side in self._row.sides
-        }
+        backlogs = self._backlogs(sources, limits)
         for number in range(1, self._settings.rounds + 1):
             for side, backlog in backlogs.items():
                 if not self._store.has(side, number):
                     self._round(side, number, backlog)
         self._settle()
+
+    def _backlogs(self, sources: Sequence[str], limits: Mapping[str, float]) -> dict[Side, Backlog]:
+        row, best = self._row, max(limits.values())
+
+        def made(name: str, rates: Mapping[str, float], *, shared: bool) -> Backlog:
+            return Backlog(
+                self._stage, name, sources, row.partitions, self._data, self._rules, rates, shared=shared
+            )
+
+        if row.shared_records_per_s:
+            one = made("shared", dict.fromkeys(self._data, row.shared_records_per_s), shared=True)
+            return dict.fromkeys(row.sides, one)
+        return {
+            side: made(
+                side, {name: first_guess(side, limits[name], best) for name in self._data}, shared=False
+            )
+            for side in row.sides
+        }
 
     def _step(self, what: str) -> AbstractContextManager[None]:
         return self._budget.step(self._row.step(what))
@@ -219,8 +221,10 @@ class _CatchUp:
 
     def _life(self, copier: Copier, backlog: Backlog) -> dict[str, Window | None]:
         """Start a copier and watch it; it still runs afterwards."""
-        if self._ending is not None and is_parallax(self._ending[0]) and is_parallax(copier.side):
-            # Both would be the same replicator.
+        if backlog.shared or (
+            self._ending is not None and is_parallax(self._ending[0]) and is_parallax(copier.side)
+        ):
+            # Both would write to the same topic, or be the same replicator.
             self._settle()
         with self._step("starting"):
             copier.start()
@@ -252,9 +256,7 @@ class _CatchUp:
         """Correct the speeds to expect; returns whether every window was long enough."""
         for name, window in windows.items():
             # Without a window it was over before it was warm.
-            backlog.rates[name] = (
-                2 * backlog.rates[name] if window is None else window.offsets / window.seconds
-            )
+            backlog.learn(name, None if window is None else window.offsets / window.seconds)
         return all(
             window is not None and window.seconds >= self._rules.least_s for window in windows.values()
         )
@@ -320,31 +322,3 @@ class _CatchUp:
                 )
         measures.append(Measure(f"{self._row.name}: batches lost or repeated", "batches", "lower", misplaced))
         return tuple(measures)
-
-
-def figures(window: Window, segment: Segment, logs: Mapping[tuple[str, int], CopiedLog]) -> Figures | None:
-    """What a window shows of a data set.
-
-    Args:
-        window: the window.
-        segment: the data set.
-        logs: what was committed, by target and partition.
-
-    Returns:
-        The figures, or None if nothing was committed in the window.
-    """
-    records = sum(
-        log.records_below(window.end.ends[place]) - log.records_below(window.start.ends[place])
-        for place, log in logs.items()
-    )
-    if records <= 0:
-        return None
-    millions = records / 1e6
-    return Figures(
-        window_s=window.seconds,
-        records_per_s=records / window.seconds,
-        mb_per_s=records * segment.record_bytes / window.seconds / 1e6,
-        copier_cpu=window.cpu_s("copier") / millions,
-        broker_cpu=window.cpu_s("brokers") / millions,
-        cassandra_cpu=window.cpu_s("cassandra") / millions,
-    )

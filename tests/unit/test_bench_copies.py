@@ -6,7 +6,7 @@ from pathlib import Path
 from bench.data.batches import FIRST_TIMESTAMP_MS, Shape, prepare
 from bench.data.copied import BatchHeader, CopiedLog, committed, headers_in, read_partition
 from bench.data.loading import Segment
-from bench.rows.catch_up import figures
+from bench.rows.copied_figures import figures
 from bench.rows.watch import Sample, Window, beyond, find_window, inside
 
 ABORT, COMMIT = 0, 1

@@ -10,13 +10,16 @@ from rich.console import Console
 from bench import BenchError
 from bench.budget import Budget
 from bench.cpu import ProcessTimes, cpu_s, processes_now, tree_cpu_s, tree_of
+from bench.data.batches import Shape, prepare
+from bench.data.loading import Segment
 from bench.plan import FULL, MAIN
 from bench.report import Measure, Round, RoundStore, Spread, is_void, machine, percentile, rows_of, slug
 from bench.rows import Settings
-from bench.rows.backlog import Need, first_guess
+from bench.rows.backlog import Backlog, Need, first_guess
 from bench.rows.catch_up import JSON_128K, LEAST_WARM_S, SHAPES, CatchUpRow
 from bench.rows.moves import judge_move
 from bench.rows.steady import SteadyRow, latencies_ms
+from bench.rows.watch import WarmRules
 from bench.run import first_data_rates
 from bench.table import short, table_of
 
@@ -175,6 +178,32 @@ def test_a_side_gets_as_much_data_as_its_speed_asks_for() -> None:
     assert first_guess("parallax", 1_000.0, 1_000.0) == 900.0
     assert first_guess("parallax_record_path", 100.0, 1_000.0) == 350.0
     assert first_guess("mirrormaker2", 100.0, 1_000.0) == 300.0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_shared_backlog_is_enough_for_the_fastest_side(*, shared: bool) -> None:
+    rules = WarmRules(warm_s=5.0, window_s=8.0, least_s=7.0)
+    data = {"small": prepare(Shape(batch_records=1, variants=2))}
+    backlog = Backlog(
+        stage=None,
+        name="shared",
+        sources=[],
+        partitions=1,
+        data=data,
+        rules=rules,
+        rates={"small": 100.0},
+        shared=shared,
+    )  # type: ignore[arg-type] # not filled here
+    backlog.segments = [Segment("small", 0, 1_500, 200.0)]
+    assert backlog.fits
+    backlog.learn("small", 10.0)
+    assert backlog.fits is shared
+    backlog.learn("small", 126.0)
+    assert not backlog.fits
+    backlog.segments = [Segment("small", 0, 1_900, 200.0)]
+    assert backlog.fits
+    backlog.learn("small", None)
+    assert not backlog.fits
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 5, 10])
