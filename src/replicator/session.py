@@ -131,8 +131,7 @@ class ShardSession:
         survey = self._surveyor.result()
         if survey is not None:
             self._reconcile(survey)
-        now = self._clock.monotonic_ms()
-        if now - self._questions.asked_at_ms >= self._settings.discovery_interval_ms:
+        if self._questions.due(self._settings.discovery_interval_ms):
             self._ask()
         for event in self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms()):
             self._take_in(event)
@@ -309,8 +308,7 @@ class ShardSession:
         changing |= {
             item.topic_partition: item for item in readable if item.topic_partition not in self._taken
         }
-        if changing:
-            self._change(changing)
+        self._change(changing)
         self._read(readable)
 
     def _stop_of(self, item: TopicPartition) -> Stop | None:
@@ -320,6 +318,7 @@ class ShardSession:
     def _change(self, decisions: Mapping[TopicPartition, Decision]) -> None:
         """Commit the beginnings and losses that were decided, each with the target's end."""
         ends = self._target.ends(decisions, patient=True)
+        self._questions.note_without_end(len(decisions) - len(ends))
         self._behind -= ends.keys()
         changes = changes_for(
             decisions.values(), self._ledger.states, ends, cuts=self._cuts, history=self._history
