@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import accumulate
 from random import Random
 
 import lz4.frame
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.batches_made import PLACE, Made, altered, made, read
 
 from replicator.batches.choose import Passage
-from replicator.batches.compression import BadCompressionError, compressed, decompressed
+from replicator.batches.compression import BadCompressionError, compressed, decompressed, decompressed_each
 from replicator.batches.header import Batch, Compression, CorruptBatchError, split
 from replicator.batches.merge import Merged, Unusual, merged
 from replicator.batches.records import encoded, finished
@@ -244,6 +246,43 @@ def test_lz4_is_written_as_kafkas_readers_take_it() -> None:
     assert not any(
         facts[name] for name in ("block_linked", "content_checksum", "block_checksum", "content_size")
     )
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(list(Compression)), st.binary(max_size=40), st.integers(1, 30)), min_size=1
+    ),
+    st.sampled_from([None, Compression.LZ4]),
+    st.data(),
+)
+def test_decompressed_side_by_side_they_are_what_each_is_alone(
+    parts: list[tuple[Compression, bytes, int]], one: Compression | None, data: st.DataObject
+) -> None:
+    hows = [one or how for how, _, _ in parts]
+    frames = [
+        bytearray(compressed(piece * times, how)) for how, (_, piece, times) in zip(hows, parts, strict=True)
+    ]
+    for _ in range(data.draw(st.integers(0, 2))):
+        frame = frames[data.draw(st.integers(0, len(frames) - 1))]
+        if frame:
+            at = data.draw(st.integers(0, min(len(frame), 14) - 1) | st.integers(0, len(frame) - 1))
+            frame[at] = data.draw(st.sampled_from([0x00, 0x68, 0x80]) | st.integers(0, 255))
+    ends = list(accumulate(map(len, frames), initial=61))
+    whole = memoryview(bytes(61) + b"".join(frames))
+    try:
+        found = decompressed_each(whole, np.array(ends[:-1]), np.array(ends[1:]), hows)
+    except BadCompressionError:
+        return
+    alone = [decompressed(memoryview(frame), how) for frame, how in zip(frames, hows, strict=True)]
+    assert [bytes(item) for item in found] == [bytes(item) for item in alone]
+
+
+@pytest.mark.parametrize("content", [b"", b"x", Random(1).randbytes(300), b"tripe" * 60, bytes(70_000)])
+def test_an_ordinary_lz4_frame_is_read_side_by_side(content: bytes) -> None:
+    frame = compressed(content, Compression.LZ4)
+    whole = memoryview(bytes(20) + frame)
+    place = np.array([20]), np.array([len(whole)])
+    assert [bytes(item) for item in decompressed_each(whole, *place, [Compression.LZ4])] == [content]
 
 
 @pytest.mark.parametrize("claimed", [0, 5, 2**20, 2**62])

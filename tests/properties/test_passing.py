@@ -163,7 +163,7 @@ def test_parted_has_the_batches_that_split_has(log: Log, data: st.DataObject) ->
     for item in parts:
         if isinstance(item, Stretch):
             inside = list(split(item.raw, PLACE, at_offset=item.base_offset, may_begin_below=False))
-            assert len(inside) == len(item.contents) >= LEAST_BATCHES
+            assert len(inside) == len(item.begins) >= LEAST_BATCHES
             assert (item.next_offset, item.leader_epoch) == (inside[-1].next_offset, inside[-1].leader_epoch)
             assert item.compressions == [batch.compression for batch in inside]
             assert not any(batch.is_transactional or batch.is_control for batch in inside)
@@ -176,7 +176,7 @@ def test_parted_has_the_batches_that_split_has(log: Log, data: st.DataObject) ->
 def kinds(raws: list[bytes], *, at_offset: int = 0) -> list[int]:
     """How many batches each item has that `parted` hands out."""
     found = parted(b"".join(raws), PLACE, at_offset=at_offset, below_records=BELOW_RECORDS)
-    return [len(item.contents) if isinstance(item, Stretch) else 1 for item in found]
+    return [len(item.begins) if isinstance(item, Stretch) else 1 for item in found]
 
 
 def test_enough_tiny_batches_are_a_stretch() -> None:

@@ -8,9 +8,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 
 import lz4.frame
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from replicator.batches.header import Compression
+
+Numbers = npt.NDArray[np.int64]
 
 LARGEST_RECORDS_BYTES = 512 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -23,6 +27,10 @@ _LZ4_MOST_RATIO = 256
 """More can't come out of a byte."""
 _LZ4_FLAGS_AT, _LZ4_SAYS_SIZE, _LZ4_SIZE = 4, 0x08, slice(6, 14)
 """Where a frame may claim a size; room would be made for all of that at once."""
+_LZ4_USUAL_HEAD = np.frombuffer(b"\x04\x22\x4d\x18\x60\x40\x82", np.uint8)
+"""As the JVM's clients and librdkafka write it: independent blocks of up to 64 KiB, no checksums, no size."""
+_LZ4_STORED_AT, _LZ4_END_BYTES, _LZ4_IS_STORED = 11, 4, 0x80000000
+"""Behind that the size of the first block, with a bit that says that it is not compressed; a size of zero ends the frame."""
 
 
 class BadCompressionError(ValueError):
@@ -62,19 +70,57 @@ def decompressed(
 
 
 def decompressed_each(
-    contents: Sequence[memoryview], compressions: Sequence[Compression]
+    buffer: memoryview, begins: Numbers, ends: Numbers, compressions: Sequence[Compression]
 ) -> list[bytes | memoryview]:
     """What `decompressed` makes of the records of each of some small batches.
 
+    Args:
+        buffer: has them all.
+        begins: where the records of each begin in it.
+        ends: where they end.
+        compressions: of each.
+
     Raises:
-        BadCompressionError: as `decompressed`.
+        BadCompressionError: those of some batch are out of the ordinary, or damaged: `decompressed` decides.
     """
-    if min(compressions) is Compression.LZ4 is max(compressions) and not any(map(_says_size, contents)):
+    places = zip(begins.tolist(), ends.tolist(), strict=True)
+    if not min(compressions) is Compression.LZ4 is max(compressions):
+        return [
+            decompressed(buffer[begin:end], how)
+            for (begin, end), how in zip(places, compressions, strict=True)
+        ]
+    result: list[bytes | memoryview] = []
+    context, unpack = lz4.frame.create_decompression_context(), lz4.frame.decompress_chunk
+    for (begin, end), is_stored in zip(places, _stored_lz4(buffer, begins, ends).tolist(), strict=True):
+        if is_stored:
+            result.append(buffer[begin + _LZ4_STORED_AT : end - _LZ4_END_BYTES])
+            continue
+        frame = buffer[begin:end]
         try:
-            return list(map(lz4.frame.decompress, contents))
+            content, read_bytes, is_whole = (b"", 0, False) if _says_size(frame) else unpack(context, frame)
         except (RuntimeError, MemoryError) as error:
-            raise BadCompressionError(f"one is not lz4: {error}") from error
-    return [decompressed(*item) for item in zip(contents, compressions, strict=True)]
+            raise BadCompressionError(f"it is not lz4: {error}") from error
+        if not is_whole or read_bytes != end - begin:
+            raise BadCompressionError("an unusual lz4 frame")
+        result.append(content)
+    return result
+
+
+def _stored_lz4(buffer: memoryview, begins: Numbers, ends: Numbers) -> npt.NDArray[np.bool_]:
+    """Which of the frames hold one block that is not compressed, as those of single records often do."""
+    data = np.frombuffer(buffer, np.uint8)
+    sizes = ends - begins
+    result = sizes > _LZ4_STORED_AT + _LZ4_END_BYTES
+    head = _windows(data, _LZ4_STORED_AT)[np.where(result, begins, 0)]
+    block_sizes = head[:, len(_LZ4_USUAL_HEAD) :].copy().view("<u4")[:, 0]
+    result &= (head[:, : len(_LZ4_USUAL_HEAD)] == _LZ4_USUAL_HEAD).all(axis=1)
+    result &= block_sizes == (sizes - _LZ4_STORED_AT - _LZ4_END_BYTES) | _LZ4_IS_STORED
+    result &= ~_windows(data, _LZ4_END_BYTES)[np.where(result, ends - _LZ4_END_BYTES, 0)].any(axis=1)
+    return result
+
+
+def _windows(data: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
+    return np.lib.stride_tricks.sliding_window_view(data, size)
 
 
 def compressed(data: bytes | memoryview, how: Compression, *, quickly: bool = False) -> bytes | memoryview:

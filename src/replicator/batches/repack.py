@@ -89,7 +89,8 @@ class Repacker:
         """
         compressions = stretch.compressions
         try:
-            together = merged(stretch.headers, decompressed_each(stretch.contents, compressions))
+            contents = decompressed_each(stretch.raw, stretch.begins, stretch.ends, compressions)
+            together = merged(stretch.headers, contents)
         except (Unusual, BadCompressionError):
             position = stretch.base_offset
             for batch in split(stretch.raw, self._place, at_offset=position):

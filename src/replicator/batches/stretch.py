@@ -55,6 +55,7 @@ HEADER = np.dtype(
 )
 """A batch's header; `replicator.batches.header` says what it means."""
 Headers = npt.NDArray[np.void]
+Numbers = npt.NDArray[np.int64]
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
@@ -72,12 +73,13 @@ class Stretch:
     Attributes:
         raw: all of their bytes.
         headers: of each.
-        contents: of each, its records as they were sent.
+        begins, ends: where its records lie in ``raw``.
     """
 
     raw: memoryview
     headers: Headers
-    contents: Sequence[memoryview]
+    begins: Numbers
+    ends: Numbers
 
     @property
     def base_offset(self) -> int:
@@ -161,21 +163,26 @@ def _stretch(view: memoryview, borders: list[int], expected: int, below_records:
     """As many of the batches as are ordinary, from the first one on; None if those are few."""
     if len(borders) <= LEAST_BATCHES:
         return None
-    begins = np.array(borders[:-1], np.int64)
+    places = np.array(borders, np.int64)
     data = np.frombuffer(view, np.uint8)
-    headers: Headers = np.lib.stride_tricks.sliding_window_view(data, HEADER_BYTES)[begins].view(HEADER)[:, 0]
-    ordinary = _ordinary(headers, expected, below_records)
-    count = len(ordinary) if ordinary.all() else int(ordinary.argmin())
+    headers: Headers = np.lib.stride_tricks.sliding_window_view(data, HEADER_BYTES)[places[:-1]].view(HEADER)[
+        :, 0
+    ]
+    count = _leading(_ordinary(headers, expected, below_records))
     if count < LEAST_BATCHES:
         return None
-    pairs, checksum = list(pairwise(borders[: count + 1])), crc32c.crc32c
-    found = [checksum(view[begin + ATTRIBUTES_AT : end]) for begin, end in pairs]
-    right = headers["crc"][:count] == np.array(found, np.uint32)
-    count = count if right.all() else int(right.argmin())
+    checksum = crc32c.crc32c
+    found = [checksum(view[begin + ATTRIBUTES_AT : end]) for begin, end in pairwise(borders[: count + 1])]
+    count = _leading(headers["crc"][:count] == np.array(found, np.uint32))
     if count < LEAST_BATCHES:
         return None
-    contents = [view[begin + HEADER_BYTES : end] for begin, end in pairs[:count]]
-    return Stretch(view[borders[0] : borders[count]], headers[:count], contents)
+    within = places[: count + 1] - borders[0]
+    return Stretch(view[borders[0] : borders[count]], headers[:count], within[:-1] + HEADER_BYTES, within[1:])
+
+
+def _leading(right: npt.NDArray[np.bool_]) -> int:
+    """How many are right before the first that is not."""
+    return len(right) if right.all() else int(right.argmin())
 
 
 def _ordinary(headers: Headers, expected: int, below_records: int) -> npt.NDArray[np.bool_]:
