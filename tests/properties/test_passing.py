@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches_made import PLACE, Made, altered, control, made, read
 
-from replicator.batches.block import BatchBlock
+from replicator.batches.block import BatchBlock, slimmed
 from replicator.batches.choose import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose
 from replicator.batches.compression import decompressed
 from replicator.batches.header import Batch, Compression, CorruptBatchError, split
@@ -247,3 +247,21 @@ def test_a_stretch_keeps_its_compression() -> None:
     (batch,) = split(block.raw, PLACE)
     assert batch.compression is Compression.ZSTD
     assert [record.offset for record in outcome([block])] == list(range(40))
+
+
+def test_only_what_keeps_more_than_itself_is_copied() -> None:
+    raws = [tiny(0, count=BELOW_RECORDS), *(tiny(offset) for offset in range(10, 40))]
+    answer = bytearray(b"".join(raws) + bytes(10_000))
+    whole, made_here = passed(
+        memoryview(answer)[: len(answer) - 10_000],
+        At(),
+        PLACE,
+        AbortedRanges(),
+        whole_from_records=BELOW_RECORDS,
+    )
+    ((_, first), (_, second)) = slimmed([[(1, whole), (2, made_here)]], len(answer))[0]
+    assert second is made_here
+    assert isinstance(first, BatchBlock)
+    assert bytes(first.raw) == raws[0]
+    assert first.raw.obj is not answer
+    assert slimmed([[(1, whole)]], len(raws[0])) == [[(1, whole)]]

@@ -33,7 +33,12 @@ class BatchBlock(RecordBlock):
         return len(self.offsets.ranges) if isinstance(self.offsets, OffsetRanges) else 1
 
     def detached(self) -> BatchBlock:
-        """The same with a copy of the bytes, which no longer keeps the answer that they came in."""
+        """The same with a copy of the bytes, which no longer keeps the answer that they came in.
+
+        A batch that was made here keeps nothing but itself.
+        """
+        if len(self.raw) == len(self.raw.obj):  # type: ignore[arg-type] # bytes of some kind
+            return self
         return replace(self, records=(memoryview(bytes(self.raw)),))
 
     def before(self, source_next: SourceOffset) -> BatchBlock:
