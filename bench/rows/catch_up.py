@@ -227,6 +227,10 @@ class _CatchUp:
             # Both would write to the same topic, or be the same replicator.
             self._settle()
         with self._step("starting"):
+            if backlog.shared:
+                # Or the first partitions would be copied to their ends while the others are still being created.
+                for cluster in self._targets:
+                    self._stage.create_topic(cluster, backlog.topic, self._row.partitions)
             copier.start()
             watch = Watch(self._stage, copier, backlog.topic, self._row.partitions, list(self._targets))
             watch.await_first_record()
