@@ -41,6 +41,9 @@ _SMOKE_WINDOWS_S = (0.5, 0.5)
 _SMOKE_RULES = WarmRules(warm_s=0.5, window_s=2.0, at_most_s=60.0)
 _ATTEMPTS = 2
 
+_INSIDE_SHARED = 0.75
+"""Of many partitions; every copier lets some of them run ahead at its start."""
+
 LEAST_WARM_S = 20.0
 """So long each side is watched while it is warm, in each row; its rounds share it out."""
 
@@ -91,7 +94,8 @@ class CatchUpRow(Row):
     def rules(self, rounds: int) -> WarmRules:
         """How long each round is watched so that all together are watched for `LEAST_WARM_S` at least."""
         least_s = LEAST_WARM_S / rounds
-        return WarmRules(window_s=max(self.window_s, least_s), least_s=least_s)
+        inside = _INSIDE_SHARED if self.shared_records_per_s else 1.0
+        return WarmRules(window_s=max(self.window_s, least_s), least_s=least_s, inside=inside)
 
     def steps(self, settings: Settings) -> Steps:
         """By the rounds; the borders between data sets are not met at a wanted moment."""

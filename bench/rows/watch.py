@@ -27,12 +27,15 @@ class WarmRules:
         window_s: what is counted of each data set, at most.
         least_s: a shorter window does not count.
         at_most_s: a data set that takes longer ends the run.
+        inside: the share of partitions that have to be inside a data set. Less than all only where nothing follows it:
+            then some may have ended while the others keep the copier as busy.
     """
 
     warm_s: float = 5.0
     window_s: float = 20.0
     least_s: float = 0.0
     at_most_s: float = 90.0
+    inside: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +75,36 @@ class Window:
         return self.end.cpu_s[group] - self.start.cpu_s[group]
 
 
-def inside(sample: Sample, segment: Segment) -> bool:
-    """Whether every partition of a copy is inside a data set, its last hundredth left out."""
+def inside(sample: Sample, segment: Segment, share: float = 1.0) -> bool:
+    """Whether enough partitions of a copy are inside a data set, its last hundredth left out."""
     last = segment.end - _MARGIN * segment.records
-    return all(segment.start < end <= last for end in sample.ends.values())
+    found = sum(segment.start < end <= last for end in sample.ends.values())
+    return found >= share * len(sample.ends)
 
 
-def beyond(sample: Sample, segment: Segment) -> bool:
-    """Whether some partition has left a data set, or its last hundredth has begun."""
+def beyond(sample: Sample, segment: Segment, share: float = 1.0) -> bool:
+    """Whether too many partitions have left a data set, or its last hundredth has begun."""
     last = segment.end - _MARGIN * segment.records
-    return any(end > last for end in sample.ends.values())
+    found = sum(end > last for end in sample.ends.values())
+    return len(sample.ends) - found < share * len(sample.ends)
 
 
 def find_window(
-    samples: Sequence[Sample], segment: Segment, *, warm_s: float, at_most_s: float
+    samples: Sequence[Sample], segment: Segment, *, warm_s: float, at_most_s: float, share: float = 1.0
 ) -> Window | None:
-    """The window of a data set: from ``warm_s`` after all partitions had entered it, at most ``at_most_s`` long.
+    """The window of a data set: from ``warm_s`` after enough partitions had entered it, at most ``at_most_s`` long.
 
     Args:
         samples: of the whole run, in order.
         segment: the data set.
         warm_s: how long a copier must have been in it.
         at_most_s: the window ends there even if the data set goes on.
+        share: of partitions that are enough.
 
     Returns:
         The window, or None if fewer than two samples lie in it.
     """
-    within = [sample for sample in samples if inside(sample, segment)]
+    within = [sample for sample in samples if inside(sample, segment, share)]
     if not within:
         return None
     warm = [sample for sample in within if sample.at_s - within[0].at_s >= warm_s]
@@ -154,13 +160,18 @@ class Watch:
             if sample is None:
                 continue
             self._samples.append(sample)
-            window = find_window(
-                self._samples, segment, warm_s=rules.warm_s, at_most_s=rules.window_s + _SAMPLE_EVERY_S
-            )
-            if beyond(sample, segment) or (window is not None and window.seconds >= rules.window_s):
+            window = self._window(segment, rules, rules.window_s + _SAMPLE_EVERY_S)
+            if beyond(sample, segment, rules.inside) or (
+                window is not None and window.seconds >= rules.window_s
+            ):
                 return window
             time.sleep(_SAMPLE_EVERY_S)
-        return find_window(self._samples, segment, warm_s=rules.warm_s, at_most_s=rules.window_s)
+        return self._window(segment, rules, rules.window_s)
+
+    def _window(self, segment: Segment, rules: WarmRules, at_most_s: float) -> Window | None:
+        return find_window(
+            self._samples, segment, warm_s=rules.warm_s, at_most_s=at_most_s, share=rules.inside
+        )
 
     def _sample(self) -> Sample | None:
         self._copier.check_alive()

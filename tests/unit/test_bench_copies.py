@@ -122,6 +122,17 @@ def test_the_window_ends_with_the_data_set_and_the_next_one_begins_behind_it() -
     assert (following.start.at_s, following.end.at_s) == (13, 19)
 
 
+def test_of_many_partitions_some_may_be_done_before_the_window_ends() -> None:
+    ahead = [sample(second, *(100 * second for _ in range(3)), 300 * second) for second in range(1, 12)]
+    assert find_window(ahead, SEGMENT, warm_s=3, at_most_s=60) is None
+    window = find_window(ahead, SEGMENT, warm_s=3, at_most_s=60, share=0.75)
+    assert window is not None
+    assert (window.start.at_s, window.end.at_s) == (4, 9)
+    assert beyond(ahead[3], SEGMENT)
+    assert not beyond(ahead[8], SEGMENT, 0.75)
+    assert beyond(ahead[9], SEGMENT, 0.75)
+
+
 def test_too_little_data_gives_no_window() -> None:
     assert find_window([], SEGMENT, warm_s=1, at_most_s=5) is None
     assert find_window([sample(0, 500), sample(1, 2_000)], SEGMENT, warm_s=0, at_most_s=5) is None
