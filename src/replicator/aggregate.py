@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
 
+from parallax.domain.ids import Route
 from parallax.runtime.config import Config
 from parallax.runtime.logs import configure_logging
 from replicator.holding import Holding
@@ -27,12 +29,14 @@ class AggregateHolder:
         config: everything, passwords included: pickled with the data source, never written anywhere.
         status: where leases report.
         region: the target region, for logs.
+        layouts: the number of each route's layout, as the leases have it.
         json_logs: how to log on executors.
     """
 
     config: Config
     status: StatusTarget
     region: str
+    layouts: Mapping[Route, int]
     json_logs: bool | None = None
 
     def __repr__(self) -> str:
@@ -45,7 +49,7 @@ class AggregateHolder:
             FencedError: another application holds the same shard, or has changed the route's layout.
         """
         configure_logging(json=self.json_logs)
-        held = lease_from_json(json.loads(lease))
+        held = self._claimed(lease_from_json(json.loads(lease)))
         key = LeaseKey(held.route, held.shard)
         holder, holding = _holdings.get(key, (None, None))
         if holding is None or holder != self or not holding.goes_on(held):
@@ -58,6 +62,18 @@ class AggregateHolder:
         counts = holding.wait()
         _log.info("lease_ended", lease=str(held), **counts)
         return counts
+
+    def _claimed(self, given: Lease) -> Lease:
+        """The lease to hold: that of what this process copies already, if no other task of the epoch has it."""
+        copied = [key for key, (holder, holding) in _holdings.items() if holder == self and holding.lasts]
+        try:
+            granted = self.status.claim(given, copied)
+            return replace(
+                given, route=granted.route, shard=granted.shard, layout=self.layouts[granted.route]
+            )
+        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            _log.warning("lease_not_claimed", lease=str(given), problem=repr(error))
+            return given
 
     def _copy(self, reporter: Reporter, lease: Lease, holding: Holding) -> None:
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.

@@ -20,6 +20,7 @@ from parallax.domain.ids import RegionName
 from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.spark import SessionSettings, check_slots, start_session, stop_session, task_slots
+from replicator.claims import Claims
 from replicator.console import progress_view
 from replicator.lease_source import lease_keys
 from replicator.progress import ProgressBoard
@@ -101,7 +102,8 @@ class Application:
             ServiceUnavailableError: Spark itself has died.
         """
         settings = self.config.replicator
-        board = ProgressBoard(lease_keys(self.config, routes_of(self.config, self.regions)))
+        keys = lease_keys(self.config, routes_of(self.config, self.regions))
+        board = ProgressBoard(keys)
         token = secrets.token_urlsafe(24)
         with ExitStack() as stack:
             supervisors: list[Supervisor] = []  # the server is there before the supervisor
@@ -109,6 +111,7 @@ class Application:
                 self.status_address or settings.status_address,
                 board,
                 token=token,
+                claims=Claims(keys),
                 extra=lambda: {"queries": [state for item in supervisors for state in item.state()]},
             )
             stack.callback(server.close)

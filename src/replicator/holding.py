@@ -3,8 +3,8 @@
 Spark begins an epoch only after all leases of the one before have ended, plans it and starts its tasks: a second or
 more in which nobody would copy. So a shard is copied by a thread of its own, the *holding*, and a task only stands
 for it: it hands in its lease and waits for the deadline. The thread goes on for a bounded time beyond it. The next
-task of the shard takes the holding over if it runs in the same process; anywhere else its holder fences this one, as
-every owner fences the one before it (docs/decisions/0004-run-log.md).
+task in the same process takes the holding over, if it may (`replicator.claims`); anywhere else the shard's holder fences
+this one, as every owner fences the one before it (docs/decisions/0004-run-log.md).
 """
 
 from __future__ import annotations
@@ -61,6 +61,12 @@ class Holding:
                 return False
             self._lease = lease
             return True
+
+    @property
+    def lasts(self) -> bool:
+        """Whether a next lease may be handed in."""
+        with self._lock:
+            return not (self._leaves or self._ended.is_set())
 
     def wait(self) -> dict[str, int]:
         """Wait for the lease's deadline, or for the end of copying if that comes first.

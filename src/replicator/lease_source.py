@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from parallax.domain.errors import InvalidNameError
 from parallax.domain.ids import RegionName, Route
 from parallax.runtime.config import Config
 from replicator.lease import Lease
@@ -78,3 +79,21 @@ def lease_from_json(values: Mapping[str, Any]) -> Lease:
     route = values["route"]
     parsed = Route(RegionName(route["source"]), RegionName(route["target"]))
     return Lease(**{**values, "route": parsed})
+
+
+def lease_key_to_json(key: LeaseKey) -> dict[str, Any]:
+    """The key as JSON types."""
+    return asdict(key)
+
+
+def lease_key_from_json(values: Mapping[str, Any]) -> LeaseKey:
+    """The key that `lease_key_to_json` wrote.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        route = values["route"]
+        return LeaseKey(Route(RegionName(route["source"]), RegionName(route["target"])), int(values["shard"]))
+    except (KeyError, TypeError, InvalidNameError) as error:
+        raise ValueError(f"not a lease's key: {error!r}") from error

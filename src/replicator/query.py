@@ -50,7 +50,7 @@ def start_replication(
     routes = config.routes_into(region)
     layouts = {route: ensure_layout(config, route, shards).layout for route in routes}
     plan = LeasePlan(layouts, shards, config.replicator.lease_epoch_s * _MS, available_now)
-    holder = AggregateHolder(config, status, region, json_logs)
+    holder = AggregateHolder(config, status, region, layouts, json_logs)
     return start_lease_query(
         session, query_name(region), plan, holder, checkpoint=checkpoint, available_now=available_now
     )

@@ -6,13 +6,16 @@ import http.client
 import json
 import threading
 import uuid
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import structlog
 
-from replicator.lease import LeaseProgress
+from replicator.lease import Lease, LeaseProgress
+from replicator.lease_source import LeaseKey, lease_key_from_json, lease_key_to_json, lease_to_json
 from replicator.progress import Report
 
 _log = structlog.get_logger(__name__)
@@ -20,8 +23,11 @@ _log = structlog.get_logger(__name__)
 TOKEN_HEADER = "X-Parallax-Token"  # noqa: S105 - the name of a header
 REPORTS_PATH = "/reports"
 ENDING_PATH = "/ending"
+CLAIMS_PATH = "/claims"
 _ANSWER_WITHIN_S = 2.0
 _LAST_REPORT_WITHIN_S = 2.0
+_CLAIM_TRIES = 3
+"""A task that does not hear what it was granted holds what it was given, which another task may have been granted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,43 @@ class StatusTarget:
 
     def __repr__(self) -> str:
         return f"StatusTarget({self.host}:{self.port})"
+
+    def request(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+        """Ask the server.
+
+        Raises:
+            OSError, http.client.HTTPException: it can't be reached.
+            ValueError: it did not answer as it should.
+        """
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_ANSWER_WITHIN_S)
+        try:
+            connection.request(method, path, body, {TOKEN_HEADER: self.token})
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status != HTTPStatus.OK:
+            raise ValueError(
+                f"status server answered {answer.status}: {text.decode(errors='replace').strip()}"
+            )
+        return dict(json.loads(text))
+
+    def claim(self, given: Lease, copied: Collection[LeaseKey]) -> LeaseKey:
+        """Which lease a task is to hold (`replicator.claims`). Asks again where no answer comes.
+
+        Args:
+            given: with which Spark started the task.
+            copied: what its process copies.
+
+        Raises:
+            OSError, http.client.HTTPException, ValueError: as `request`.
+        """
+        keys = [lease_key_to_json(key) for key in copied]
+        claim = json.dumps({"given": lease_to_json(given), "copied": keys, "attempt": uuid.uuid4().hex})
+        for _ in range(_CLAIM_TRIES - 1):
+            with suppress(OSError, http.client.HTTPException):
+                return lease_key_from_json(self.request("POST", CLAIMS_PATH, claim))
+        return lease_key_from_json(self.request("POST", CLAIMS_PATH, claim))
 
 
 class Reporter:
@@ -63,7 +106,7 @@ class Reporter:
     def application_ends(self) -> bool:
         """Ask the driver now whether leases shall end; False if it does not answer."""
         try:
-            answer = self._request("GET", ENDING_PATH)
+            answer = self._target.request("GET", ENDING_PATH)
         except (OSError, http.client.HTTPException, ValueError):
             return False
         return bool(answer.get("end"))
@@ -95,21 +138,5 @@ class Reporter:
                 self._reachable = True
 
     def _post(self, report: Report) -> None:
-        if self._request("POST", REPORTS_PATH, json.dumps(report.to_json())).get("end"):
+        if self._target.request("POST", REPORTS_PATH, json.dumps(report.to_json())).get("end"):
             self.end_asked.set()
-
-    def _request(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
-        connection = http.client.HTTPConnection(
-            self._target.host, self._target.port, timeout=_ANSWER_WITHIN_S
-        )
-        try:
-            connection.request(method, path, body, {TOKEN_HEADER: self._target.token})
-            answer = connection.getresponse()
-            text = answer.read()
-        finally:
-            connection.close()
-        if answer.status != HTTPStatus.OK:
-            raise ValueError(
-                f"status server answered {answer.status}: {text.decode(errors='replace').strip()}"
-            )
-        return dict(json.loads(text))

@@ -6,8 +6,9 @@
     GET  /status     everything, as JSON
     GET  /ending     whether leases shall end
     POST /reports    a lease's report; the answer says whether the lease shall end
+    POST /claims     a task asks which lease it is to hold
 
-What it shows is the board's; nothing here changes how leases are copied.
+What it shows is the board's.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from parallax.domain.errors import ConfigError
+from parallax.domain.errors import ConfigError, InvalidNameError
 from replicator.board_metrics import BoardCollector
+from replicator.claims import Claims
+from replicator.lease_source import lease_from_json, lease_key_from_json, lease_key_to_json
 from replicator.progress import ProgressBoard, Report
-from replicator.reporter import ENDING_PATH, REPORTS_PATH, TOKEN_HEADER
+from replicator.reporter import CLAIMS_PATH, ENDING_PATH, REPORTS_PATH, TOKEN_HEADER
 
 _MAX_REPORT_BYTES = 16 * 1024 * 1024
 _JSON = "application/json"
@@ -42,7 +45,8 @@ class StatusServer:
     Args:
         address: ``host:port`` to listen on; port 0 takes a free one.
         board: what to show, and where reports go.
-        token: what leases must send along with a report.
+        token: what leases must send along.
+        claims: tells tasks which lease to hold; None: the one that they come with.
         extra: more for /status, asked at each request.
     """
 
@@ -52,10 +56,12 @@ class StatusServer:
         board: ProgressBoard,
         *,
         token: str,
+        claims: Claims | None = None,
         extra: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._board = board
         self._token = token
+        self._claims = claims or Claims(())
         self._extra = extra
         self._ending = threading.Event()
         self._registry = CollectorRegistry(auto_describe=False)
@@ -109,15 +115,26 @@ class StatusServer:
 
     def post(self, path: str, token: str, body: bytes) -> Answer:
         """The answer to a POST."""
-        if path != REPORTS_PATH:
-            return HTTPStatus.NOT_FOUND, _TEXT, b"unknown path; leases post to /reports\n"
+        if path not in {REPORTS_PATH, CLAIMS_PATH}:
+            return HTTPStatus.NOT_FOUND, _TEXT, b"unknown path; leases post to /reports and /claims\n"
         if not hmac.compare_digest(token.encode(), self._token.encode()):
-            return HTTPStatus.FORBIDDEN, _TEXT, b"only leases of this application may report\n"
+            return HTTPStatus.FORBIDDEN, _TEXT, b"only leases of this application may post\n"
         try:
-            self._board.record(Report.from_json(json.loads(body)))
+            values = json.loads(body)
+            if path == CLAIMS_PATH:
+                return HTTPStatus.OK, _JSON, self._claimed(values)
+            self._board.record(Report.from_json(values))
         except ValueError as error:
             return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
         return HTTPStatus.OK, _JSON, self._ending_answer()
+
+    def _claimed(self, values: Mapping[str, Any]) -> bytes:
+        try:
+            given, attempt = lease_from_json(values["given"]), str(values["attempt"])
+            copied = list(map(lease_key_from_json, values["copied"]))
+        except (TypeError, KeyError, InvalidNameError) as error:
+            raise ValueError(f"not a claim: {error!r}") from error
+        return json.dumps(lease_key_to_json(self._claims.grant(given, copied, attempt))).encode()
 
     def _ending_answer(self) -> bytes:
         return json.dumps({"end": self._ending.is_set()}).encode()

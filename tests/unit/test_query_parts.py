@@ -141,7 +141,7 @@ class TestDataSource:
 
     def test_neither_holder_nor_target_shows_a_secret(self) -> None:
         target = StatusTarget("127.0.0.1", 1, TOKEN)
-        shown = repr(AggregateHolder(config(), target, "b")) + repr(target)
+        shown = repr(AggregateHolder(config(), target, "b", {})) + repr(target)
         assert TOKEN not in shown
         assert PASSWORD not in shown
 
