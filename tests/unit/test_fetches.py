@@ -10,6 +10,7 @@ from replicator.shard_ports import RecordBlock
 
 NEAR, FAR = 1, 2
 ROOMY = 1_000
+LONG_S = 100.0
 
 
 class Clock:
@@ -50,9 +51,42 @@ def test_answers_that_came_early_shrink_again_but_not_below_the_first_size(clock
     fetches = Fetches(8, 64, clock)
     for _ in range(3):
         fetch(fetches, clock)
+    clock.now_s += LONG_S
     # As much waits as was asked for: that is just right.
     assert [fetch(fetches, clock, waiting_bytes=64) for _ in range(2)] == [64, 64]
     assert [fetch(fetches, clock, waiting_bytes=65) for _ in range(5)] == [64, 32, 16, 8, 8]
+
+
+def test_what_was_waited_for_is_kept_for_a_while(clock: Clock) -> None:
+    fetches = Fetches(8, 64, clock)
+    fetch(fetches, clock)
+    assert [fetch(fetches, clock, waiting_bytes=65) for _ in range(3)] == [16, 16, 16]
+    assert [fetch(fetches, clock, waiting_bytes=200, room_bytes=10) for _ in range(2)] == [10, 10]
+    clock.now_s += LONG_S
+    assert [fetch(fetches, clock, waiting_bytes=65) for _ in range(3)] == [16, 8, 8]
+    fetch(fetches, clock)
+    fetch(fetches, clock, took_s=5)
+    assert [fetch(fetches, clock, waiting_bytes=65) for _ in range(2)] == [8, 8]
+
+
+@pytest.mark.parametrize("carries_per_s", [200.0, 500.0])
+@pytest.mark.parametrize("copies_per_s", [40.0, 75.0, 90.0])
+def test_a_copier_far_away_hardly_waits(clock: Clock, carries_per_s: float, copies_per_s: float) -> None:
+    """In MB: fetches of 8 to 32, 64 held at most, a round trip of 80 ms."""
+    fetches, waiting, starved_s = Fetches(8, 32, clock), 0.0, 0.0
+    while clock.now_s < 100:
+        asked = fetches.begin(FAR, int(64 - waiting))
+        took_s = 0.08 + asked / carries_per_s
+        clock.now_s += took_s
+        if clock.now_s > 5:
+            starved_s += max(0.0, took_s - waiting / copies_per_s)
+        waiting = max(0.0, waiting - took_s * copies_per_s)
+        fetches.answered(FAR, asked, int(waiting))
+        waiting += asked
+        if waiting > 64:
+            clock.now_s += (waiting - 64) / copies_per_s
+            waiting = 64
+    assert starved_s < 2
 
 
 def test_answers_that_bring_little_change_nothing(clock: Clock) -> None:

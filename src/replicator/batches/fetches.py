@@ -10,6 +10,7 @@ from replicator.shard_ports import RecordBlock
 
 _SOON_S = 2.0
 """An answer that took no longer can bring twice as much well within a request's time-out, however narrow the way."""
+_KEPT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,9 @@ class Fetches:
     """The fetches under way, at most one of each broker, and the size of the next ones.
 
     What a lease can read of a broker in a second is one answer per round trip. One that comes soon and full and finds
-    nothing left to copy was waited for: the next may bring twice as much. One that finds more waiting than it brings came
-    early, one that took long is more than the way carries: the next may bring half of it. After a failure it is the least.
+    nothing left to copy was waited for: the next may bring twice as much, and none brings less for a while, or the copier
+    would wait again as soon as it had copied what lies there. One that finds more waiting than it may bring came early, one
+    that took long is more than the way carries: the next may bring half of it. After a failure it is the least.
 
     Args:
         least_bytes: what is asked for first.
@@ -37,6 +39,8 @@ class Fetches:
         self._least_bytes, self._most_bytes = least_bytes, max(least_bytes, most_bytes)
         self._clock = clock
         self._sizes: dict[int, int] = {}
+        self._kept: dict[int, tuple[int, float]] = {}
+        """Of leaders that were waited for: no less is to be asked for, until then (seconds)."""
         self._under_way: dict[int, _UnderWay] = {}
 
     def __contains__(self, leader: int) -> bool:
@@ -66,18 +70,25 @@ class Fetches:
             size_bytes: of the answer.
             waiting_bytes: what had been fetched before and not been handed out yet.
         """
-        fetch = self._under_way.pop(leader)
-        soon = self._clock() - fetch.since_s <= _SOON_S
+        fetch, now_s = self._under_way.pop(leader), self._clock()
+        size = self._sizes.get(leader, self._least_bytes)
         full = 2 * size_bytes >= fetch.asked_bytes
-        if waiting_bytes > fetch.asked_bytes or (full and not soon):
+        if full and now_s - fetch.since_s > _SOON_S:
+            self._kept.pop(leader, None)
             self._sizes[leader] = max(self._least_bytes, fetch.asked_bytes // 2)
         elif full and not waiting_bytes:
-            self._sizes[leader] = min(self._most_bytes, fetch.asked_bytes * 2)
+            self._sizes[leader] = size = max(size, min(self._most_bytes, fetch.asked_bytes * 2))
+            self._kept[leader] = size, now_s + _KEPT_S
+        elif waiting_bytes > size:
+            kept_bytes, until_s = self._kept.get(leader, (0, now_s))
+            least_bytes = kept_bytes if now_s < until_s else self._least_bytes
+            self._sizes[leader] = max(least_bytes, size // 2)
 
     def failed(self, leader: int) -> None:
         """No answer has come."""
         del self._under_way[leader]
         self._sizes.pop(leader, None)
+        self._kept.pop(leader, None)
 
 
 _MANY_BATCHES, _TINY_BATCH_BYTES = 256, 4 * 1024
