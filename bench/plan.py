@@ -50,8 +50,12 @@ FULL: Mapping[str, Row] = {
     "single-records": _tiny("batches of 1 record", "170 B JSON, lz4, batches of 1 record"),
     "steady-2000": SteadyRow("2,000 records/s, both peers", window_s=_WINDOW_S),
     "steady-20000": SteadyRow("20,000 records/s", per_s=20_000, window_s=_WINDOW_S),
-    "far-catch-up": CatchUpRow("source 80 ms away", far=True),
-    "far-steady": SteadyRow("2,000 records/s, source 80 ms away", sides=BOTH, window_s=_WINDOW_S, far=True),
+    # What the proxy itself costs.
+    "proxied-catch-up": CatchUpRow("source behind the same proxy, no way off", sides=BOTH, round_trip_ms=0.0),
+    "far-catch-up": CatchUpRow("source 80 ms away", round_trip_ms=80.0),
+    "far-steady": SteadyRow(
+        "2,000 records/s, source 80 ms away", sides=BOTH, window_s=_WINDOW_S, round_trip_ms=80.0
+    ),
     "moves-1-1": MoveRow("a group moves, two sources 1:1", {"a": 10_000, "b": 10_000}, {"a": 0.1, "b": 1.0}),
     "moves-1-100": MoveRow("a group moves, two sources 100:1", {"a": 10_000, "b": 100}, {"a": 0.1, "b": 1.0}),
     "moves-1-idle": MoveRow(

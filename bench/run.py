@@ -55,12 +55,12 @@ def play(
     with ExitStack() as opened:
         # The most regions first: rows that need fewer go on with the same brokers.
         places = dict.fromkeys(row.place for row in rows)
-        for place in sorted(places, key=lambda place: (place.far, -len(place.regions))):
-            if stage is None or not stage.narrow(place.regions, far=place.far):
+        for place in sorted(places, key=lambda place: (place.round_trip_ms is not None, -len(place.regions))):
+            if stage is None or not stage.narrow(place.regions, round_trip_ms=place.round_trip_ms):
                 opened.close()
                 with budget.step(_BROKERS):
                     stage = opened.enter_context(
-                        Stage(directory / "stage", place.regions, tell, far=place.far)
+                        Stage(directory / "stage", place.regions, tell, round_trip_ms=place.round_trip_ms)
                     )
             for row in rows:
                 if row.place == place:

@@ -29,7 +29,6 @@ _ANSWER_S = 30.0
 _GONE_WITHIN_S = 30.0
 _POLL_S = 0.05
 """Between looks at what nothing tells of by itself."""
-FAR_ROUND_TRIP_MS = 80.0
 _BROKER_HEAP_MIB = 1_024
 
 
@@ -40,7 +39,7 @@ class Stage:
         directory: everything that is written goes below it; what an earlier run left there is removed.
         regions: each with a regional and an aggregate cluster of one broker.
         report: gets a line for each part's progress.
-        far: the regional clusters are `FAR_ROUND_TRIP_MS` away for who starts from `far_bootstrap`.
+        round_trip_ms: how far away the regional clusters are for who starts from `far_bootstrap`; None: no such way.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Stage:
         regions: tuple[str, ...] = ("a",),
         report: Callable[[str], None] = lambda _: None,
         *,
-        far: bool = False,
+        round_trip_ms: float | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self._resources = ExitStack()
@@ -59,12 +58,12 @@ class Stage:
                 services=False,
                 jvm="throughput",
                 broker_heap_mib=_BROKER_HEAP_MIB,
-                far=tuple(f"regional-{region}" for region in regions) if far else (),
+                far=() if round_trip_ms is None else tuple(f"regional-{region}" for region in regions),
             ),
             self.directory / "stack",
             report,
         )
-        self._regions, self._far = regions, far
+        self._regions, self._round_trip_ms = regions, round_trip_ms
         self._launcher: Launcher | None = None
         self._admins: dict[str, AdminClient] = {}
         self._lives = itertools.count(1)
@@ -82,8 +81,9 @@ class Stage:
             self._launcher = Launcher()
             self._resources.callback(self._launcher.close)
             apply_schema(self.stack.layout, self.stack.java)
-            for cluster in self.stack.layout.spec.far:
-                self._move_away(cluster)
+            if self._round_trip_ms is not None:
+                for cluster in self.stack.layout.spec.far:
+                    self._move_away(cluster, self._round_trip_ms)
         except BaseException:
             self._resources.close()
             raise
@@ -115,13 +115,13 @@ class Stage:
         """The names of the clusters that run."""
         return [f"{kind}-{region}" for region in self._regions for kind in ("regional", "aggregate")]
 
-    def narrow(self, regions: tuple[str, ...], *, far: bool) -> bool:
+    def narrow(self, regions: tuple[str, ...], *, round_trip_ms: float | None) -> bool:
         """Go on with some of the regions and stop the brokers of the others.
 
         Returns:
             False if this stage does not have what is asked for; nothing has been stopped then.
         """
-        if far != self._far or not set(regions) <= set(self._regions):
+        if round_trip_ms != self._round_trip_ms or not set(regions) <= set(self._regions):
             return False
         kept, had = set(regions), self.clusters
         self._regions = tuple(region for region in self._regions if region in kept)
@@ -134,7 +134,7 @@ class Stage:
         return self.stack.bootstrap(cluster)
 
     def far_bootstrap(self) -> dict[str, str]:
-        """The far address of each cluster that has one."""
+        """The address of each cluster behind a proxy."""
         layout = self.stack.layout
         return {cluster: layout.far_bootstrap(cluster) for cluster in layout.spec.far}
 
@@ -207,14 +207,14 @@ class Stage:
             )
         return self._admins[cluster]
 
-    def _move_away(self, cluster: str) -> None:
+    def _move_away(self, cluster: str, round_trip_ms: float) -> None:
         ports = self.stack.layout.ports
         proxy = self.process(
             distance_spec(
                 f"way-to-{cluster}",
                 ports[f"{cluster}/far"],
                 ports[f"{cluster}/far-listener"],
-                FAR_ROUND_TRIP_MS,
+                round_trip_ms,
                 self.directory / "copiers" / f"way-to-{cluster}.log",
                 os.environ,
             )

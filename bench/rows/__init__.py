@@ -32,11 +32,11 @@ class Place:
 
     Attributes:
         regions: each with a regional and an aggregate cluster.
-        far: the regional clusters are far away.
+        round_trip_ms: how far away the regional clusters are, behind a proxy; None: no proxy.
     """
 
     regions: tuple[str, ...] = ("a",)
-    far: bool = False
+    round_trip_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class CatchUpRow(Row):
         sides: who takes part.
         partitions: of the topic.
         routes: (source region, target region).
-        far: the source is far away.
+        round_trip_ms: how far away the sources are (`Place`).
         limit: measure the target broker's limit too.
         window_s: what is counted of each data set in each round, at most.
         shared_records_per_s: all sides copy the same backlog, filled for this speed at first; 0: each has one of its
@@ -76,7 +76,7 @@ class CatchUpRow(Row):
     sides: tuple[Side, ...] = WITH_EXACTLY_ONCE
     partitions: int = 4
     routes: tuple[tuple[str, str], ...] = (("a", "a"),)
-    far: bool = False
+    round_trip_ms: float | None = None
     limit: bool = False
     window_s: float = 20.0
     shared_records_per_s: float = 0.0
@@ -84,12 +84,13 @@ class CatchUpRow(Row):
     @property
     def place(self) -> Place:
         """The regions of its routes."""
-        return Place(tuple(sorted({region for route in self.routes for region in route})), self.far)
+        regions = tuple(sorted({region for route in self.routes for region in route}))
+        return Place(regions, self.round_trip_ms)
 
     @property
     def tells_machine(self) -> bool:
         """Near, over one route, with the first data set."""
-        return JSON_128K in self.data and self.routes == (("a", "a"),) and not self.far
+        return JSON_128K in self.data and self.routes == (("a", "a"),) and self.round_trip_ms is None
 
     def rules(self, rounds: int) -> WarmRules:
         """How long each round is watched so that all together are watched for `LEAST_WARM_S` at least."""
@@ -193,6 +194,8 @@ class _CatchUp:
 
     def _round(self, side: Side, number: int, backlog: Backlog) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
+            if backlog.shared:
+                self._settle()  # the life before may still copy what would be filled anew
             with self._step("filling"):
                 written = backlog.fill()
             if written:
@@ -219,16 +222,14 @@ class _CatchUp:
             compression=SHAPES[row.data[0]].compression.name.lower(),
             # Leases as MirrorMaker 2 has tasks: one a core.
             replicator={"shards_per_route": max(1, (os.cpu_count() or 1) // len(row.routes))},
-            source_bootstrap=self._stage.far_bootstrap() if row.far else {},
+            source_bootstrap=self._stage.far_bootstrap(),
         )
         return Copier(self._stage, side, [topic], options)
 
     def _life(self, copier: Copier, backlog: Backlog) -> dict[str, Window | None]:
         """Start a copier and watch it; it still runs afterwards."""
-        if backlog.shared or (
-            self._ending is not None and is_parallax(self._ending[0]) and is_parallax(copier.side)
-        ):
-            # Both would write to the same topic, or be the same replicator.
+        if self._ending is not None and is_parallax(self._ending[0]) and is_parallax(copier.side):
+            # Both would be the same replicator.
             self._settle()
         with self._step("starting"):
             if backlog.shared:

@@ -38,7 +38,7 @@ class SteadyRow(Row):
         value_bytes: of each record.
         partitions: of the topic.
         lease_epoch_s: Parallax's, so short that an epoch border lies in the window.
-        far: the source is far away.
+        round_trip_ms: how far away the source is (`Place`).
         once: one round is enough: its figures come from so many records.
     """
 
@@ -49,13 +49,13 @@ class SteadyRow(Row):
     value_bytes: int = 170
     partitions: int = 4
     lease_epoch_s: int = 25
-    far: bool = False
+    round_trip_ms: float | None = None
     once: bool = False
 
     @property
     def place(self) -> Place:
         """One region."""
-        return Place(far=self.far)
+        return Place(round_trip_ms=self.round_trip_ms)
 
     def steps(self, settings: Settings) -> Steps:
         """One step: most of it is the window."""
@@ -105,7 +105,7 @@ def _round(row: SteadyRow, play: Play, side: Side, number: int) -> None:
     options = CopierOptions(
         tuning="latency",
         replicator={"lease_epoch_s": row.lease_epoch_s} if is_parallax(side) else {},
-        source_bootstrap=stage.far_bootstrap() if row.far else {},
+        source_bootstrap=stage.far_bootstrap(),
     )
     copier = Copier(stage, side, [topic], options)
     try:
