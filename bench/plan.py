@@ -27,7 +27,7 @@ MAIN: tuple[Row, ...] = (
 """`make bench`."""
 
 
-def _tiny(name: str, data: str) -> CatchUpRow:
+def _tiny(name: str, data: str, records_per_s: float) -> CatchUpRow:
     """A row of tiny batches: a request may bring one to each partition, so many partitions are filled sooner."""
     return CatchUpRow(
         name,
@@ -35,7 +35,7 @@ def _tiny(name: str, data: str) -> CatchUpRow:
         sides=BOTH,
         partitions=64,
         window_s=8.0,
-        shared_records_per_s=600_000.0,
+        shared_records_per_s=records_per_s,
     )
 
 
@@ -46,8 +46,8 @@ FULL: Mapping[str, Row] = {
     # The record path beside the batch path: where the border lies.
     "paths-128k": CatchUpRow("128 KiB batches, both paths", sides=WITH_RECORD_PATH),
     "paths-4k": CatchUpRow("4 KiB batches, both paths", (JSON_4K,), sides=WITH_RECORD_PATH),
-    "five-records": _tiny("batches of 5 records", "170 B JSON, lz4, batches of 5 records"),
-    "single-records": _tiny("batches of 1 record", "170 B JSON, lz4, batches of 1 record"),
+    "five-records": _tiny("batches of 5 records", "170 B JSON, lz4, batches of 5 records", 1_000_000.0),
+    "single-records": _tiny("batches of 1 record", "170 B JSON, lz4, batches of 1 record", 600_000.0),
     "steady-2000": SteadyRow("2,000 records/s, both peers", window_s=_WINDOW_S),
     "steady-20000": SteadyRow("20,000 records/s", per_s=20_000, window_s=_WINDOW_S),
     # What the proxy itself costs.
