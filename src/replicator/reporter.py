@@ -72,7 +72,7 @@ class StatusTarget:
             OSError, http.client.HTTPException, ValueError: as `request`.
         """
         keys = [lease_key_to_json(key) for key in copied]
-        claim = json.dumps({"given": lease_to_json(given), "copied": keys, "attempt": uuid.uuid4().hex})
+        claim = json.dumps({"given": lease_to_json(given), "copied": keys})
         for _ in range(_CLAIM_TRIES - 1):
             with suppress(OSError, http.client.HTTPException):
                 return lease_key_from_json(self.request("POST", CLAIMS_PATH, claim))

@@ -130,11 +130,10 @@ class StatusServer:
 
     def _claimed(self, values: Mapping[str, Any]) -> bytes:
         try:
-            given, attempt = lease_from_json(values["given"]), str(values["attempt"])
-            copied = list(map(lease_key_from_json, values["copied"]))
+            given, copied = lease_from_json(values["given"]), list(map(lease_key_from_json, values["copied"]))
         except (TypeError, KeyError, InvalidNameError) as error:
             raise ValueError(f"not a claim: {error!r}") from error
-        return json.dumps(lease_key_to_json(self._claims.grant(given, copied, attempt))).encode()
+        return json.dumps(lease_key_to_json(self._claims.grant(given, copied))).encode()
 
     def _ending_answer(self) -> bytes:
         return json.dumps({"end": self._ending.is_set()}).encode()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from parallax.domain.ids import RegionName, Route
 from replicator import aggregate
+from replicator import claims as claims_module
 from replicator.aggregate import AggregateHolder
-from replicator.claims import Claims
+from replicator.claims import TOGETHER_WITHIN_S, Claims, exchanged
 from replicator.lease import Lease
 from replicator.lease_source import LeaseKey
 from replicator.progress import ProgressBoard
@@ -28,74 +30,86 @@ ELSEWHERE = [LeaseKey(A_TO_A, shard) for shard in (0, 1)]
 EVERY = [*KEYS, *ELSEWHERE]
 
 
-ATTEMPTS = map(str, itertools.count())
-
-
-def grant(claims: Claims, given: Lease, copied: Collection[LeaseKey], attempt: str = "") -> LeaseKey:
-    return claims.grant(given, copied, attempt or next(ATTEMPTS))
-
-
 def lease(key: LeaseKey, epoch: int = 1) -> Lease:
     return Lease(key.route, key.shard, 2, layout=7, epoch=epoch, deadline_unix_ms=epoch * 1_000)
 
 
-@given(
-    st.permutations(KEYS),
-    st.lists(st.sets(st.sampled_from(EVERY), max_size=2), min_size=4, max_size=4),
-    st.lists(st.integers(0, 3), max_size=3),
-)
-def test_whatever_they_copy_every_lease_is_held_by_one_task(
-    order: list[LeaseKey], copied: list[set[LeaseKey]], again: list[int]
+def begun() -> Claims:
+    """Claims whose first epoch is over."""
+    claims = Claims(EVERY)
+    for key in EVERY:
+        assert claims.grant(lease(key), KEYS) == key
+    return claims
+
+
+def together(
+    claims: Claims, copied: Mapping[LeaseKey, Collection[LeaseKey]], epoch: int = 2
+) -> dict[LeaseKey, LeaseKey]:
+    """What tasks are granted that ask at once."""
+    with ThreadPoolExecutor(len(copied)) as threads:
+        asked = {key: threads.submit(claims.grant, lease(key, epoch), keys) for key, keys in copied.items()}
+        return {key: future.result(timeout=10) for key, future in asked.items()}
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), st.sets(st.sampled_from(EVERY), max_size=2), min_size=1))
+def test_whatever_they_copy_every_lease_is_held_by_one_task(copied: dict[LeaseKey, set[LeaseKey]]) -> None:
+    granted = exchanged(copied)
+    assert granted.keys() == copied.keys()
+    assert sorted(granted.values()) == sorted(copied)
+    holders = {key: task for task, key in granted.items()}
+    for task, key in granted.items():
+        if key not in copied[task]:
+            assert all(other in copied[holders[other]] for other in copied[task] & copied.keys())
+
+
+@given(st.permutations(KEYS), st.lists(st.sampled_from(KEYS), unique=True))
+def test_processes_keep_what_they_copy_and_new_ones_take_the_rest(
+    places: list[LeaseKey], new: list[LeaseKey]
 ) -> None:
-    claims = Claims(EVERY)
-    granted = {key: grant(claims, lease(key), copied[number]) for number, key in enumerate(order)}
-    assert sorted(granted.values()) == KEYS
-    for number in again:
-        granted[order[number]] = grant(claims, lease(order[number]), [])
-        assert sorted(granted.values()) == KEYS
+    copied = {task: [] if task in new else [place] for task, place in zip(KEYS, places, strict=True)}
+    granted = exchanged(copied)
+    assert all(granted[task] == keys[0] for task, keys in copied.items() if keys)
 
 
-@given(st.permutations(KEYS), st.permutations(KEYS))
-def test_processes_that_copy_all_shards_keep_them(order: list[LeaseKey], places: list[LeaseKey]) -> None:
-    claims = Claims(EVERY)
-    assert [grant(claims, lease(key), [copied]) for key, copied in zip(order, places, strict=True)] == places
+def test_tasks_exchange_their_leases() -> None:
+    first, second, third, fourth = KEYS
+    copied = {first: [second], second: [first], third: [], fourth: [ELSEWHERE[0], fourth]}
+    began_s = time.monotonic()
+    assert together(begun(), copied) == {first: second, second: first, third: third, fourth: fourth}
+    assert time.monotonic() - began_s < TOGETHER_WITHIN_S
 
 
-def test_a_task_of_a_new_process_holds_what_it_was_given() -> None:
-    claims = Claims(EVERY)
-    assert [grant(claims, lease(key), []) for key in reversed(KEYS)] == KEYS[::-1]
-    assert grant(claims, lease(ELSEWHERE[1]), []) == ELSEWHERE[1]
+def test_in_the_first_epoch_nobody_waits() -> None:
+    assert Claims(EVERY).grant(lease(KEYS[0]), []) == KEYS[0]
 
 
-def test_one_that_comes_again_holds_what_it_was_given_if_nobody_else_does() -> None:
-    claims = Claims(EVERY)
-    first, second = KEYS[:2]
-    assert grant(claims, lease(first), [second]) == second
-    assert grant(claims, lease(first), [second]) == first
-    assert grant(claims, lease(second), []) == second
-    assert grant(claims, lease(first), [second]) == first
+def test_a_lease_whose_task_does_not_ask_in_time_goes_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims_module, "TOGETHER_WITHIN_S", 0.1)
+    first, second, third, fourth = KEYS
+    claims = begun()
+    copied = {first: [fourth], second: [third], third: [second]}
+    assert together(claims, copied) == {first: first, second: third, third: second}
+    assert claims.grant(lease(fourth, epoch=2), [first]) == fourth
 
 
-def test_who_did_not_hear_the_answer_gets_it_again() -> None:
-    claims = Claims(EVERY)
-    first, second = KEYS[:2]
-    assert [grant(claims, lease(first), [second], "x") for _ in range(3)] == [second] * 3
-    assert grant(claims, lease(second), []) == first
-    assert grant(claims, lease(first), [second], "x") == second
-    assert grant(claims, lease(first), [second], "y") == second  # started again, but nothing else is free
+def test_what_was_told_is_told_again() -> None:
+    first, second, third, fourth = KEYS
+    claims = begun()
+    granted = together(claims, {first: [second], second: [third], third: [], fourth: []})
+    for key in KEYS:
+        assert claims.grant(lease(key, epoch=2), []) == granted[key]
 
 
-def test_each_epoch_is_given_out_anew_and_the_one_before_is_over() -> None:
-    claims = Claims(EVERY)
-    first, second = KEYS[:2]
-    assert grant(claims, lease(first), [second]) == second
-    assert grant(claims, lease(first, epoch=2), []) == first
-    assert grant(claims, lease(second, epoch=1), [first]) == second
-    assert grant(claims, lease(second, epoch=2), [first]) == second
+def test_a_task_of_an_epoch_that_is_over_holds_what_it_was_given() -> None:
+    claims = begun()
+    together(claims, {key: [] for key in KEYS}, epoch=3)
+    assert claims.grant(lease(KEYS[0], epoch=2), [KEYS[1]]) == KEYS[0]
+    assert claims.grant(lease(ELSEWHERE[0]), [ELSEWHERE[1]]) == ELSEWHERE[0]
 
 
 def test_a_lease_that_is_not_known_is_left_as_it_is() -> None:
-    assert grant(Claims([]), lease(KEYS[0]), KEYS) == KEYS[0]
+    claims = Claims([])
+    assert [claims.grant(lease(KEYS[0], epoch), KEYS) for epoch in (1, 2)] == [KEYS[0]] * 2
 
 
 class Going:
@@ -106,7 +120,11 @@ class Going:
 
 
 def claimed(
-    server: StatusServer | None, key: LeaseKey, copied: dict[LeaseKey, bool], monkeypatch: pytest.MonkeyPatch
+    server: StatusServer | None,
+    key: LeaseKey,
+    copied: dict[LeaseKey, bool],
+    monkeypatch: pytest.MonkeyPatch,
+    epoch: int = 2,
 ) -> Lease:
     """What a task of a process holds that copies these; whether what it copies lasts."""
     host, port = ("127.0.0.1", 9) if server is None else server.address
@@ -114,20 +132,24 @@ def claimed(
     monkeypatch.setattr(
         aggregate, "_holdings", {key: (holder, Going(lasts=lasts)) for key, lasts in copied.items()}
     )
-    return holder._claimed(lease(key))
+    return holder._claimed(lease(key, epoch))
 
 
 def test_a_task_asks_the_driver_which_lease_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = StatusServer("127.0.0.1:0", ProgressBoard(KEYS), token="token", claims=Claims(KEYS))  # noqa: S106 - a test's own
+    claims = Claims(KEYS)
+    server = StatusServer("127.0.0.1:0", ProgressBoard(KEYS), token="token", claims=claims)  # noqa: S106 - a test's own
     server.start()
     try:
         first, _, third, fourth = KEYS
-        kept = claimed(server, first, {third: True, fourth: False}, monkeypatch)
-        assert kept == replace(lease(first), route=third.route, shard=third.shard, layout=8)
-        assert claimed(server, third, {fourth: False}, monkeypatch) == lease(first)
+        assert claimed(server, third, {}, monkeypatch, epoch=1) == replace(lease(third), layout=8)
+        with ThreadPoolExecutor(1) as thread:
+            other = thread.submit(claims.grant, lease(third, epoch=2), [])
+            kept = claimed(server, first, {third: True, fourth: False}, monkeypatch)
+            assert kept == replace(lease(first, epoch=2), route=third.route, shard=third.shard, layout=8)
+            assert other.result() == first
     finally:
         server.close()
 
 
 def test_without_the_driver_a_task_holds_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert claimed(None, KEYS[0], {KEYS[1]: True}, monkeypatch) == lease(KEYS[0])
+    assert claimed(None, KEYS[0], {KEYS[1]: True}, monkeypatch) == lease(KEYS[0], epoch=2)
