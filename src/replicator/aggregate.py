@@ -50,7 +50,7 @@ class AggregateHolder:
         """
         configure_logging(json=self.json_logs)
         held = self._claimed(lease_from_json(json.loads(lease)))
-        key = LeaseKey(held.route, held.shard)
+        key = LeaseKey.of(held)
         holder, holding = _holdings.get(key, (None, None))
         if holding is None or holder != self or not holding.goes_on(held):
             reporter = Reporter(self.status)

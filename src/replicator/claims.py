@@ -51,7 +51,7 @@ class Claims:
             given: with which Spark started the task.
             copied: what its process copies.
         """
-        key, region = LeaseKey(given.route, given.shard), given.route.target
+        key, region = LeaseKey.of(given), given.route.target
         with self._decided:
             epoch = self._epochs.get(region)
             if epoch is None:  # the first: nothing is copied yet

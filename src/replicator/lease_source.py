@@ -25,6 +25,11 @@ class LeaseKey:
     route: Route
     shard: int
 
+    @classmethod
+    def of(cls, lease: Lease) -> LeaseKey:
+        """The shard that a lease is for."""
+        return cls(lease.route, lease.shard)
+
     def __str__(self) -> str:
         return f"{self.route}/{self.shard}"
 
@@ -76,9 +81,7 @@ def lease_from_json(values: Mapping[str, Any]) -> Lease:
     Raises:
         KeyError, TypeError: it is none.
     """
-    route = values["route"]
-    parsed = Route(RegionName(route["source"]), RegionName(route["target"]))
-    return Lease(**{**values, "route": parsed})
+    return Lease(**{**values, "route": _route_from_json(values["route"])})
 
 
 def lease_key_to_json(key: LeaseKey) -> dict[str, Any]:
@@ -93,7 +96,10 @@ def lease_key_from_json(values: Mapping[str, Any]) -> LeaseKey:
         ValueError: it is none.
     """
     try:
-        route = values["route"]
-        return LeaseKey(Route(RegionName(route["source"]), RegionName(route["target"])), int(values["shard"]))
+        return LeaseKey(_route_from_json(values["route"]), int(values["shard"]))
     except (KeyError, TypeError, InvalidNameError) as error:
         raise ValueError(f"not a lease's key: {error!r}") from error
+
+
+def _route_from_json(values: Mapping[str, Any]) -> Route:
+    return Route(RegionName(values["source"]), RegionName(values["target"]))

@@ -145,7 +145,7 @@ class ProgressBoard:
     def record(self, report: Report) -> None:
         """Take a report in. One of a holder that another has replaced since is ignored."""
         held = report.progress.lease
-        key = LeaseKey(held.route, held.shard)
+        key = LeaseKey.of(held)
         with self._lock:
             lease = self._leases.get(key)
             if lease is None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 import pytest
+from tests.clocks import StandingClock
 
 from parallax.domain.ids import (
     Lineage,
@@ -24,20 +25,6 @@ from replicator.pb.runlog_pb2 import Entry
 from replicator.session_end import Counts
 from replicator.shard_ports import RecordBlock
 from replicator.state import PartitionState
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.at_ms = 1_000.0
-
-    def now_ms(self) -> int:
-        return int(self.at_ms)
-
-    def monotonic_ms(self) -> float:
-        return self.at_ms
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        self.at_ms += duration_ms
 
 
 class Target:
@@ -85,7 +72,7 @@ class World:
     """A shard of many partitions."""
 
     def __init__(self, partitions: int) -> None:
-        self.clock, self.target = Clock(), Target()
+        self.clock, self.target = StandingClock(), Target()
         self.settings = Replicator()
         self.items = [TopicPartition(TopicName("orders"), number) for number in range(partitions)]
         lineage = Lineage(TopicId("s"), TopicId("t"))

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
+from tests.clocks import StandingClock
+
 from replicator.questions import Questions
 
 INTERVAL_MS = 5_000
-
-
-class Clock:
-    """Stands where it is put."""
-
-    at_ms = 1_000.0
-
-    def now_ms(self) -> int:
-        return int(self.at_ms)
-
-    def monotonic_ms(self) -> float:
-        return self.at_ms
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        self.at_ms += duration_ms
 
 
 class Surveys:
@@ -39,7 +26,7 @@ class Surveys:
 
 def asked_soon(*without_end: int) -> list[bool]:
     """After each of these numbers of partitions without an end, whether a survey is due at once."""
-    questions = Questions(Surveys(), Clock())
+    questions = Questions(Surveys(), StandingClock())
     found = []
     for count in without_end:
         questions.note_without_end(count)
@@ -50,7 +37,7 @@ def asked_soon(*without_end: int) -> list[bool]:
 
 
 def test_a_survey_is_due_once_in_an_interval() -> None:
-    clock, surveys = Clock(), Surveys()
+    clock, surveys = StandingClock(), Surveys()
     questions = Questions(surveys, clock)
     clock.sleep_ms(INTERVAL_MS - 1)
     assert not questions.due(INTERVAL_MS)

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from replicator.batches.columns import Numbers, bytes_at
 from replicator.batches.header import Compression
-
-Numbers = npt.NDArray[np.int64]
 
 LARGEST_RECORDS_BYTES = 512 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -111,16 +110,12 @@ def _stored_lz4(buffer: memoryview, begins: Numbers, ends: Numbers) -> npt.NDArr
     data = np.frombuffer(buffer, np.uint8)
     sizes = ends - begins
     result = sizes > _LZ4_STORED_AT + _LZ4_END_BYTES
-    head = _windows(data, _LZ4_STORED_AT)[np.where(result, begins, 0)]
+    head = bytes_at(data, np.where(result, begins, 0), _LZ4_STORED_AT)
     block_sizes = head[:, len(_LZ4_USUAL_HEAD) :].copy().view("<u4")[:, 0]
     result &= (head[:, : len(_LZ4_USUAL_HEAD)] == _LZ4_USUAL_HEAD).all(axis=1)
     result &= block_sizes == (sizes - _LZ4_STORED_AT - _LZ4_END_BYTES) | _LZ4_IS_STORED
-    result &= ~_windows(data, _LZ4_END_BYTES)[np.where(result, ends - _LZ4_END_BYTES, 0)].any(axis=1)
+    result &= ~bytes_at(data, np.where(result, ends - _LZ4_END_BYTES, 0), _LZ4_END_BYTES).any(axis=1)
     return result
-
-
-def _windows(data: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
-    return np.lib.stride_tricks.sliding_window_view(data, size)
 
 
 def compressed(data: bytes | memoryview, how: Compression, *, quickly: bool = False) -> bytes | memoryview:

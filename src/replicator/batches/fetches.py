@@ -11,6 +11,7 @@ from replicator.shard_ports import RecordBlock
 _SOON_S = 2.0
 """An answer that took no longer can bring twice as much well within a request's time-out, however narrow the way."""
 _KEPT_S = 60.0
+"""So long a size that was waited for is kept: what made the way slow may have passed by then."""
 
 
 @dataclass(frozen=True, slots=True)

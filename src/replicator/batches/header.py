@@ -43,8 +43,8 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-_COMPRESSIONS = tuple(Compression)
-_LAST_COMPRESSION = max(Compression)
+COMPRESSIONS = tuple(Compression)
+"""By their number in the attributes."""
 
 
 class CorruptBatchError(PartitionStoppedError):
@@ -97,7 +97,7 @@ class Batch(NamedTuple):
     @property
     def compression(self) -> Compression:
         """How its records are compressed."""
-        return _COMPRESSIONS[self.attributes & COMPRESSION]
+        return COMPRESSIONS[self.attributes & COMPRESSION]
 
     @property
     def is_log_append_time(self) -> bool:
@@ -200,7 +200,7 @@ def _checked(raw: memoryview, place: Place, expected: int) -> Batch:
         )
     if not 0 <= count <= last_offset_delta + 1:
         raise place.corrupt(expected, f"{count} records can't have {last_offset_delta + 1} offsets")
-    if attributes & COMPRESSION > _LAST_COMPRESSION:
+    if attributes & COMPRESSION >= len(COMPRESSIONS):
         raise place.corrupt(expected, f"compression {attributes & COMPRESSION} is unknown")
     return Batch(
         raw,

@@ -17,13 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replicator.batches.columns import Bytes, Numbers
 from replicator.batches.header import LOG_APPEND_TIME
 from replicator.batches.records import SMALLEST_RECORD_BYTES, varint
 from replicator.batches.stretch import Headers
 from replicator.offset_ranges import OffsetRanges
-
-Numbers = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 
 _PLAIN_BYTES = 8
 """Of a varint: longer ones are left to the plain way, shorter ones never overflow 64 bits, whatever is added here."""
@@ -98,8 +96,8 @@ def merged(
     timestamps = timestamp_deltas + np.repeat(base_timestamps, counts)
     base_offsets = headers["base_offset"].astype(np.int64)
     offsets = offset_deltas + np.repeat(base_offsets, counts)
-    wanted_from = base_offsets if positions is None else np.array(positions, np.int64)
-    if (wanted_from > base_offsets).any():
+    wanted_from = None if positions is None else np.array(positions, np.int64)
+    if wanted_from is not None and (wanted_from > base_offsets).any():
         wanted = offsets >= np.repeat(wanted_from, counts)
         bodies, ends, offsets, timestamps = (column[wanted] for column in (bodies, ends, offsets, timestamps))
         if not len(offsets):

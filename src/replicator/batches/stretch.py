@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from replicator.batches.choose import WHOLE_FROM_BYTES
+from replicator.batches.columns import Numbers, bytes_at
 from replicator.batches.header import (
     ATTRIBUTES_AT,
     COMPRESSION,
+    COMPRESSIONS,
     CONTROL,
     HEADER_BYTES,
     LENGTH_END,
@@ -55,13 +57,11 @@ HEADER = np.dtype(
 )
 """A batch's header; `replicator.batches.header` says what it means."""
 Headers = npt.NDArray[np.void]
-Numbers = npt.NDArray[np.int64]
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
 _LARGE_OFFSET = 2**62
 """Sums of smaller ones have no more than 63 bits."""
-_CODES = len(Compression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +100,7 @@ class Stretch:
     @property
     def compressions(self) -> Sequence[Compression]:
         """How the records of each batch are compressed."""
-        return [_COMPRESSIONS[code] for code in (self.headers["attributes"] & COMPRESSION).tolist()]
-
-
-_COMPRESSIONS = tuple(Compression)
+        return [COMPRESSIONS[code] for code in (self.headers["attributes"] & COMPRESSION).tolist()]
 
 
 def headers_of(batches: Iterable[Batch]) -> Headers:
@@ -165,9 +162,7 @@ def _stretch(view: memoryview, borders: list[int], expected: int, below_records:
         return None
     places = np.array(borders, np.int64)
     data = np.frombuffer(view, np.uint8)
-    headers: Headers = np.lib.stride_tricks.sliding_window_view(data, HEADER_BYTES)[places[:-1]].view(HEADER)[
-        :, 0
-    ]
+    headers: Headers = bytes_at(data, places[:-1], HEADER_BYTES).view(HEADER)[:, 0]
     count = _leading(_ordinary(headers, expected, below_records))
     if count < LEAST_BATCHES:
         return None
@@ -206,7 +201,7 @@ def _ordinary(headers: Headers, expected: int, below_records: int) -> npt.NDArra
         & (counts >= 1)
         & (counts <= headers["last_offset_delta"].astype(np.int64) + 1)
         & (counts < below_records)
-        & (codes < _CODES)
+        & (codes < len(COMPRESSIONS))
     )
     if len(compressed):
         result &= (codes == 0) | (codes == compressed[0])
