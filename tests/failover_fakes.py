@@ -43,6 +43,8 @@ class FakeCluster:
     logs: dict[Key, list[Record | None]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[Key, tuple[int, str]] = field(default_factory=dict)
     dead: bool = False
+    refusal: KafkaError | None = None
+    """What commits are refused with; those that nobody waits for are told of it at the next poll."""
     released: threading.Event = field(default_factory=threading.Event)
     """Set: a consumer that closes while the cluster is dead comes back from it."""
 
@@ -62,7 +64,8 @@ class FakeConsumer:
         self.commits: list[list[TopicPartition]] = []
         self.commits_in_vain = 0
         self.closed = False
-        self.gave_up_place = False
+        self.committed_when_leaving: dict[Key, tuple[int, str]] | None = None
+        self.refused: list[tuple[KafkaError, list[TopicPartition]]] = []
         self.fatal: KafkaError | None = None
         self._fatal_told = False
         self.joins = True
@@ -100,8 +103,13 @@ class FakeConsumer:
         else:
             self.positions.clear()
 
+    @property
+    def gave_up_place(self) -> bool:
+        """Whether it has told the group that it leaves."""
+        return self.committed_when_leaving is not None
+
     def unsubscribe(self) -> None:
-        self.gave_up_place = True
+        self.committed_when_leaving = dict(self.cluster.committed)
         if self._callbacks:
             self._rebalances.append(("revoke", list(self.positions)))
 
@@ -115,6 +123,8 @@ class FakeConsumer:
         if self.cluster.dead:
             self._nothing.wait(min(timeout, 0.002))
             return []
+        while self.refused:
+            self.config["on_commit"](*self.refused.pop(0))
         while self._rebalances and self.joins:
             kind, keys = self._rebalances.pop(0)
             places = [TopicPartition(*key) for key in keys]
@@ -179,6 +189,11 @@ class FakeConsumer:
                 return None
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         self.commits.append(offsets)
+        if self.cluster.refusal is not None:
+            if not asynchronous:
+                raise KafkaException(self.cluster.refusal)
+            self.refused.append((self.cluster.refusal, offsets))
+            return None
         for item in offsets:
             assert len(item.metadata or "") <= 4096
             self.cluster.committed[item.topic, item.partition] = (item.offset, item.metadata or "")

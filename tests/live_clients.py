@@ -66,13 +66,13 @@ class Member:
         self.delivered: list[Record] = []
         self.times_s: list[float] = []
         self.next_offsets: dict[tuple[str, int], int] = {}
-        self.events: list[FailoverEvent] = []
+        self.told: list[str] = []
         self.failure: BaseException | None = None
         self._ended = threading.Event()
         self._paused = threading.Event()
         self.consumer = FailoverConsumer(
             **settings_of(live, group, region, services),
-            on_event=self.events.append,
+            on_event=self._heard,
             follow_primary=True,
         )
         self._region = self.consumer.region
@@ -91,6 +91,9 @@ class Member:
                         self._took(message)
         except BaseException as error:  # noqa: BLE001 - handed to the test
             self.failure = error
+
+    def _heard(self, event: FailoverEvent) -> None:
+        self.told.append(f"{time.monotonic():.3f} s: {event}")
 
     def _took(self, message: Message) -> None:
         topic, partition, offset = message.topic(), message.partition(), message.offset()

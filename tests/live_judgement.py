@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,7 +73,28 @@ def check_once(members: Sequence[Reads], acknowledged: Mapping[str, int]) -> Non
     """Wait for every record: none is lost, and none was delivered twice."""
     wait_for_all(members, acknowledged)
     verdict = judge(members, acknowledged)
-    assert (verdict.lost, verdict.again) == ([], [])
+    assert (verdict.lost, verdict.again) == ([], []), deliveries(members, [*verdict.lost, *verdict.again])
+
+
+def deliveries(members: Sequence[Reads], records: Collection[Record]) -> str:
+    """Which member had which of these records, and when, on the monotonic clock.
+
+    In one line, for of a failure's message a summary has no more; what the members told comes below.
+    """
+    wanted = set(records)
+    first, further = [f"{len(wanted)} records lost or delivered again"], []
+    for number, member in enumerate(members):
+        by_stream: dict[str, list[tuple[int, float]]] = {}
+        for (stream, n), at_s in zip(member.delivered, member.times_s, strict=True):
+            if (stream, n) in wanted:
+                by_stream.setdefault(stream, []).append((n, at_s))
+        first += [
+            f"member {number} had {stream}:{found[0][0]} to {found[-1][0]}, {len(found)} deliveries "
+            f"from {found[0][1]:.3f} s to {found[-1][1]:.3f} s"
+            for stream, found in sorted(by_stream.items())
+        ]
+        further += [f"member {number} told: {told}" for told in getattr(member, "told", ())]
+    return "\n".join(["; ".join(first), *further])
 
 
 def wait_for(members: Sequence[Reads], acknowledged: Mapping[str, int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.failover_fakes import TOPIC, Record, World
 
 from offsetsvc.failover_consumer import (
@@ -164,6 +164,16 @@ def test_a_message_from_before_the_move_is_not_committed(world: World) -> None:
         consumer.store_offsets(message=old)
     with pytest.raises(StaleMessageError, match="from 0 to 3 have been delivered in region 'b'"):
         consumer.commit(offsets=[TopicPartition(TOPIC, 0, 7)])
+
+
+def test_a_commit_that_was_refused_is_sent_again(world: World) -> None:
+    world.log("a").extend(A[:3])
+    world.clusters["a"].refusal = KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+    world.start("a")
+    world.poll_records(3)
+    world.poll_until(lambda: len(world.inner[0].commits) > 1, "a commit in vain")
+    world.clusters["a"].refusal = None
+    world.poll_until(lambda: world.clusters["a"].committed.get((TOPIC, 0)) == (3, ""), "the commit stands")
 
 
 def test_a_cluster_that_dies_while_closing_is_not_waited_for(world: World) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from confluent_kafka import TopicPartition
-from tests.failover_fakes import TOPIC, A, B, FakeCluster, FakeService, World
+from confluent_kafka import KafkaError, TopicPartition
+from tests.failover_fakes import TOPIC, A, B, FakeCluster, FakeConsumer, FakeService, World
+from tests.support import poll_until
 
 from offsetsvc.failover_consumer import (
     ConsumerConfigError,
@@ -257,6 +258,35 @@ def test_while_the_group_moves_it_has_left_and_delivers_nothing(world: Following
     world.settled("b")
     assert world.poll_records(4) == [B[1], A[3], A[4], B[2]]
     world.poll_nothing()
+
+
+def refused_while_leaving(world: Following, code: int) -> FakeConsumer:
+    """A consumer that has delivered four records and committed nothing, whose last commit the cluster refuses."""
+    four_records(world)
+    world.service.decide("a")
+    world.start("a", {"auto.commit.interval.ms": 60_000}, follow_primary=True)
+    world.poll_records(4)
+    world.clusters["a"].refusal = KafkaError(code)
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    inner = world.inner[0]
+    poll_until(lambda: len(inner.commits) > 1, 5, "the last commit is sent again")
+    return inner
+
+
+def test_its_last_commit_stands_before_it_leaves(world: Following) -> None:
+    inner = refused_while_leaving(world, KafkaError.REBALANCE_IN_PROGRESS)
+    assert inner.committed_when_leaving is None
+    world.clusters["a"].refusal = None
+    poll_until(lambda: inner.closed, 5, "it has left the group")
+    assert inner.committed_when_leaving == {(TOPIC, 0): (4, "")}
+
+
+def test_who_is_out_of_the_group_commits_no_more(world: Following) -> None:
+    inner = refused_while_leaving(world, KafkaError.ILLEGAL_GENERATION)
+    poll_until(lambda: inner.closed, 5, "it has left")
+    assert len(inner.commits) == 2
+    assert inner.committed_when_leaving == {}
 
 
 def test_a_move_that_is_given_up_goes_on_where_it_was(world: Following) -> None:

@@ -191,6 +191,27 @@ class Committer:
         commits = [item for item in self.stored() if wanted is None or key_of(item) in wanted]
         self.send_quietly(commits)
 
+    def refused(self, commits: Iterable[TopicPartition]) -> None:
+        """The cluster has not taken commits that were sent without waiting: the next automatic one repeats them."""
+        if self._interval_s is None:
+            return
+        with self._delivery.lock:
+            for item in commits:
+                state = self._delivery.partitions.get(key_of(item))
+                if state is not None and state.committed == item.offset:
+                    state.committed = None
+
+    def standing(self) -> list[TopicPartition]:
+        """What must stand at the cluster when this consumer leaves, by the automatic commits sent so far."""
+        if self._interval_s is None or not self.joined:
+            return []
+        with self._delivery.lock:
+            return [
+                TopicPartition(*key, state.stored, metadata=carrying(state, state.stored))
+                for key, state in self._delivery.partitions.items()
+                if state.committed == state.stored
+            ]
+
     def send_quietly(self, commits: Sequence[TopicPartition]) -> None:
         """Commit without waiting; a failure is logged, and the next commit makes up for it."""
         if not commits:

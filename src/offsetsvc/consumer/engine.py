@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import Message, TopicPartition
 
@@ -67,7 +67,7 @@ class Engine:
         self._settings = settings
         self._policies = policies
         self._service = service
-        self._inner = InnerConsumers(settings, factory, lambda: self.site.generation)
+        self._inner = InnerConsumers(settings, factory, lambda: self.site)
         self._events = EventQueue(on_event)
         self._closed = threading.Event()
         self._asker = Asker(
@@ -189,9 +189,8 @@ class Engine:
         if self._follower is not None:
             self._follower.close()
         if self._fenced is None:
-            self.site.leave(commit=True)
             # The application's own instance id keeps its place: it may be started again.
-            self._give_up(place=self._settings.own_instance)
+            self._give_up(self.site.leave(commit=True), place=self._settings.own_instance)
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
         self._events.deliver()
@@ -288,12 +287,11 @@ class Engine:
 
     def _leave(self, *, lost: bool, commit: bool) -> None:
         self.site.tell_leaving(lost=lost)
-        self.site.leave(commit=commit)
-        self._give_up(place=True)
+        self._give_up(self.site.leave(commit=commit), place=True)
 
-    def _give_up(self, *, place: bool) -> None:
+    def _give_up(self, commits: Sequence[TopicPartition], *, place: bool) -> None:
         topics = self._subscription.topics if self._subscription else ()
-        self._leaving.leave(self.site.inner, self.site.region, topics, give_up_place=place)
+        self._leaving.leave(self.site.inner, self.site.region, topics, commits, give_up_place=place)
 
     def _positions(self) -> dict[Key, Position]:
         return moving_positions(

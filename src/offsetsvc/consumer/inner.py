@@ -1,11 +1,14 @@
-"""Makes the inner consumers, whose commit callbacks the application hears only while they are the present one."""
+"""Makes the inner consumers, whose commits the site and the application hear of only while they are the present one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from confluent_kafka import TopicPartition
+
 from offsetsvc.consumer.ports import ConsumerFactory, InnerConsumer
 from offsetsvc.consumer.settings import Settings
+from offsetsvc.consumer.site import Site
 
 
 class InnerConsumers:
@@ -14,23 +17,24 @@ class InnerConsumers:
     Args:
         settings: what librdkafka is told.
         factory: makes a consumer from that.
-        present: the generation of the present site.
+        present: the present site.
     """
 
-    def __init__(self, settings: Settings, factory: ConsumerFactory, present: Callable[[], int]) -> None:
+    def __init__(self, settings: Settings, factory: ConsumerFactory, present: Callable[[], Site]) -> None:
         self._settings = settings
         self._factory = factory
         self._present = present
 
     def make(self, region: str, generation: int) -> InnerConsumer:
         """A consumer of a region's aggregate cluster."""
-        config = self._settings.for_region(region)
         callback = self._settings.on_commit
-        if callback is not None:
 
-            def on_commit(error: object, partitions: Sequence[object]) -> None:
-                if generation == self._present():
-                    callback(error, partitions)
+        def on_commit(error: object, partitions: Sequence[TopicPartition]) -> None:
+            site = self._present()
+            if generation != site.generation:
+                return
+            site.committer.refused(item for item in partitions if error is not None or item.error is not None)
+            if callback is not None:
+                callback(error, partitions)
 
-            config["on_commit"] = on_commit
-        return self._factory(config)
+        return self._factory({**self._settings.for_region(region), "on_commit": on_commit})

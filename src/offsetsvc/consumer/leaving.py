@@ -17,7 +17,16 @@ ASK_EVERY_S = 0.5
 """Between two attempts to find the coordinator of a cluster that does not answer."""
 _ANSWER_WITHIN_S = 2.0
 _LEFT_WITHIN_MS = 2_000
+_COMMITTED_WITHIN_MS = 5_000
 _POLL_S = 0.05
+_OUT_OF_THE_GROUP = frozenset(
+    {
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError._FATAL,  # noqa: SLF001 - librdkafka's own code
+    }
+)
 _NO_ANSWER = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - librdkafka's own code
@@ -48,13 +57,23 @@ class Leaving:
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
 
-    def leave(self, inner: InnerConsumer, region: str, topics: Sequence[str], *, give_up_place: bool) -> None:
+    def leave(
+        self,
+        inner: InnerConsumer,
+        region: str,
+        topics: Sequence[str],
+        commits: Sequence[TopicPartition],
+        *,
+        give_up_place: bool,
+    ) -> None:
         """Leave the group in the background, once the cluster answers.
 
         Args:
             inner: the consumer; nobody else uses it any more.
             region: whose cluster it consumed, for logs.
             topics: topics of the group.
+            commits: sent by this consumer before; one that does not stand is sent again. Whoever waits until the
+                group has left goes by what is committed then, and would read again what is missing there.
             give_up_place: the place of its instance id too.
         """
 
@@ -62,6 +81,7 @@ class Leaving:
             try:
                 try:
                     self._await_coordinator(inner, region, topics)
+                    self._see_commits_stand(inner, region, commits)
                     if give_up_place and topics:
                         _leave_group(inner)
                 finally:
@@ -100,6 +120,36 @@ class Leaving:
                 told = True
             inner.poll(0)  # a member that does not poll is put out of the group
             self._closing.wait(ASK_EVERY_S)
+
+    def _see_commits_stand(
+        self, inner: InnerConsumer, region: str, commits: Sequence[TopicPartition]
+    ) -> None:
+        deadline = Deadline.after_ms(_COMMITTED_WITHIN_MS)
+        while commits and not deadline.passed:
+            try:
+                commits = _missing(inner, commits)
+                if not commits:
+                    return
+                _log.warning("last_commit_repeated", region=region, partitions=_named(commits))
+                inner.commit(offsets=commits, asynchronous=False)
+            except KafkaException as error:
+                _log.warning(
+                    "last_commit_refused", region=region, error=str(error), partitions=_named(commits)
+                )
+                if error.args[0].code() in _OUT_OF_THE_GROUP:
+                    return  # what another member commits counts now
+            if self._closing.wait(_POLL_S):
+                return
+
+
+def _missing(inner: InnerConsumer, commits: Sequence[TopicPartition]) -> list[TopicPartition]:
+    asked = [TopicPartition(item.topic, item.partition) for item in commits]
+    found = {(item.topic, item.partition): item.offset for item in inner.committed(asked, _ANSWER_WITHIN_S)}
+    return [item for item in commits if found.get((item.topic, item.partition)) != item.offset]
+
+
+def _named(commits: Sequence[TopicPartition]) -> list[str]:
+    return [f"{item.topic}-{item.partition}@{item.offset}" for item in commits]
 
 
 def _leave_group(inner: InnerConsumer) -> None:

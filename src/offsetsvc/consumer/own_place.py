@@ -80,7 +80,7 @@ class OwnPlace:
             site.go_on_with(self._handles.make(site.region, site.generation))
         finally:
             # It is out of the group already; its place is what the new one takes.
-            self._leaving.leave(given_up, site.region, (), give_up_place=False)
+            self._leaving.leave(given_up, site.region, (), (), give_up_place=False)
 
     def _rested(self) -> bool:
         return self._healed_at_s is None or self._clock() - self._healed_at_s >= REST_S

@@ -142,15 +142,20 @@ class Site:
             self.inner.incremental_unassign(list(partitions))
             self._forget([key_of(item) for item in partitions])
 
-    def leave(self, *, commit: bool) -> None:
+    def leave(self, *, commit: bool) -> list[TopicPartition]:
         """Watch nothing more, and ``commit`` what is to be committed; the inner consumer is the caller's to close.
 
         A commit to a dead cluster would keep librdkafka's handle alive until the cluster is back.
+
+        Returns:
+            The commits that must stand before the group hears that this member leaves.
         """
         self._left = True
-        if commit:
-            self.committer.flush()
         self._watcher.close()
+        if not commit:
+            return []
+        self.committer.flush()
+        return self.committer.standing()
 
     def tell_leaving(self, *, lost: bool) -> None:
         """Tell the application that its partitions here are gone: ``lost`` by a move, or given up by closing."""
