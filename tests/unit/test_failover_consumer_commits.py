@@ -176,6 +176,23 @@ def test_a_commit_that_was_refused_is_sent_again(world: World) -> None:
     world.poll_until(lambda: world.clusters["a"].committed.get((TOPIC, 0)) == (3, ""), "the commit stands")
 
 
+def test_a_commit_that_was_refused_while_partitions_are_revoked_is_sent_again(world: World) -> None:
+    world.log("a").extend(A[:4])
+    world.clusters["a"].committed[TOPIC, 0] = (0, "")
+    consumer = world.start("a", {"auto.commit.interval.ms": 60_000}, subscribe=False)
+
+    def revoked(_consumer: object, _partitions: object) -> None:
+        world.clusters["a"].refusal = None
+
+    consumer.subscribe([TOPIC], on_revoke=revoked)
+    world.poll_records(4)
+    world.clusters["a"].refusal = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
+    world.inner[-1].rebalance("revoke", [(TOPIC, 0)])
+    world.inner[-1].rebalance("assign", [(TOPIC, 0)])
+    world.poll_nothing()
+    assert committed(world, "a") == (4, "")
+
+
 def test_a_cluster_that_dies_while_closing_is_not_waited_for(world: World) -> None:
     world.log("a").extend(A[:3])
     consumer = world.start("a", close_timeout_ms=50)

@@ -274,16 +274,25 @@ def refused_while_leaving(world: Following, code: int) -> FakeConsumer:
     return inner
 
 
-def test_its_last_commit_stands_before_it_leaves(world: Following) -> None:
-    inner = refused_while_leaving(world, KafkaError.REBALANCE_IN_PROGRESS)
+@pytest.mark.parametrize("code", [KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION])
+def test_its_last_commit_stands_before_it_leaves(world: Following, code: int) -> None:
+    inner = refused_while_leaving(world, code)
     assert inner.committed_when_leaving is None
     world.clusters["a"].refusal = None
     poll_until(lambda: inner.closed, 5, "it has left the group")
     assert inner.committed_when_leaving == {(TOPIC, 0): (4, "")}
 
 
+def test_a_further_commit_of_another_member_is_left(world: Following) -> None:
+    inner = refused_while_leaving(world, KafkaError.REBALANCE_IN_PROGRESS)
+    world.clusters["a"].committed[TOPIC, 0] = (6, "")
+    world.clusters["a"].refusal = None
+    poll_until(lambda: inner.closed, 5, "it has left the group")
+    assert inner.committed_when_leaving == {(TOPIC, 0): (6, "")}
+
+
 def test_who_is_out_of_the_group_commits_no_more(world: Following) -> None:
-    inner = refused_while_leaving(world, KafkaError.ILLEGAL_GENERATION)
+    inner = refused_while_leaving(world, KafkaError.FENCED_INSTANCE_ID)
     poll_until(lambda: inner.closed, 5, "it has left")
     assert len(inner.commits) == 2
     assert inner.committed_when_leaving == {}
@@ -524,6 +533,24 @@ def test_a_watch_that_fails_is_taken_up_again(world: Following) -> None:
     world.poll_until(lambda: len(world.service.changes) > 1, "another watch")
     world.service.decide("b")
     world.settled("b")
+
+
+def test_a_watch_that_is_taken_up_again_changes_nothing_of_a_move_under_way(world: Following) -> None:
+    four_records(world)
+    world.start("a", follow_primary=True)
+    world.poll_records(4)
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    world.service.away = True
+    world.service.decide("b")
+    world.until(EventKind.SERVICE_AWAY)
+    watches = len(world.service.changes)
+    world.service.changes[-1].put(InvalidNameError("the connection broke"))
+    world.poll_until(lambda: len(world.service.changes) > watches, "another watch")
+    world.poll_nothing()
+    world.service.away = False
+    world.settled("b")
+    assert world.service.asked[-1][2] == {(TOPIC, 0): 4}, "what was delivered counts"
 
 
 def test_a_service_that_is_away_while_the_group_moves_is_asked_again(world: Following) -> None:

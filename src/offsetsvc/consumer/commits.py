@@ -6,16 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
 from offsetsvc.consumer.delivery import Delivery, PartitionState, key_of, place_of
 from offsetsvc.consumer.errors import StaleMessageError
 from offsetsvc.consumer.marks import encode
-from offsetsvc.consumer.ports import Key
+from offsetsvc.consumer.ports import InnerConsumer, Key
 from offsetsvc.consumer.start import Start
 from parallax.domain.ids import next_offset
 
 _log = structlog.get_logger("parallax.failover_consumer")
+
+_ANSWER_WITHIN_S = 2.0
+_REVOKED_WITHIN_S = 0.5
 
 
 class Provenance:
@@ -78,6 +81,24 @@ def carrying(state: PartitionState, offset: int, metadata: str | None = None) ->
     if not ranges and known_to is None:
         return metadata or ""
     return encode(skipping, ranges, known_to)
+
+
+def missing_commits(
+    inner: InnerConsumer, commits: Sequence[TopicPartition], timeout_s: float = _ANSWER_WITHIN_S
+) -> list[TopicPartition]:
+    """Those of a group's commits above what stands; where more stands another member has gone on.
+
+    Raises:
+        KafkaException: the coordinator did not tell.
+    """
+    asked = [TopicPartition(item.topic, item.partition) for item in commits]
+    found = {key_of(item): item.offset for item in inner.committed(asked, timeout_s)}
+    return [item for item in commits if found.get(key_of(item), OFFSET_INVALID) < item.offset]
+
+
+def named(commits: Iterable[TopicPartition]) -> list[str]:
+    """Commits for a log."""
+    return [f"{item.topic}-{item.partition}@{item.offset}" for item in commits]
 
 
 class Committer:
@@ -201,16 +222,35 @@ class Committer:
                 if state is not None and state.committed == item.offset:
                     state.committed = None
 
-    def standing(self) -> list[TopicPartition]:
-        """What must stand at the cluster when this consumer leaves, by the automatic commits sent so far."""
+    def standing(self, keys: Iterable[Key] | None = None) -> list[TopicPartition]:
+        """What must stand when these partitions, or all, are given up: by the automatic commits sent so far."""
         if self._interval_s is None or not self.joined:
             return []
+        wanted = None if keys is None else set(keys)
         with self._delivery.lock:
             return [
                 TopicPartition(*key, state.stored, metadata=carrying(state, state.stored))
                 for key, state in self._delivery.partitions.items()
-                if state.committed == state.stored
+                if state.committed == state.stored and (wanted is None or key in wanted)
             ]
+
+    def see_standing(self, keys: Iterable[Key]) -> None:
+        """Send once more what does not stand of partitions that are being revoked: refused, it is nobody's any more.
+
+        librdkafka may have joined again before the application has answered that its partitions are revoked (a
+        subscribed topic was created), and a coordinator refuses commits while it waits for the group's leader.
+        """
+        commits = self.standing(keys)
+        if not commits:
+            return
+        try:
+            again = missing_commits(self._delivery.inner, commits, _REVOKED_WITHIN_S)
+        except (KafkaException, RuntimeError) as error:  # the latter of a handle that is closed
+            _log.warning("commits_not_read", region=self._delivery.region, error=str(error))
+            return
+        if again:
+            _log.warning("commit_repeated", region=self._delivery.region, partitions=named(again))
+            self.send_quietly(again)
 
     def send_quietly(self, commits: Sequence[TopicPartition]) -> None:
         """Commit without waiting; a failure is logged, and the next commit makes up for it."""

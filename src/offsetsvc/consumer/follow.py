@@ -103,6 +103,8 @@ class Follower:
     def _note(self, found: pb.Primary) -> None:
         with self._lock:
             before = self.current
+            if before is not None and found == before:
+                return  # a watch that is taken up again begins with what holds
             if before is None or found.decision.fencing_number >= before.decision.fencing_number:
                 self.current = found
                 self._news.append(found)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from offsetsvc.consumer.commits import missing_commits, named
 from offsetsvc.consumer.ports import InnerConsumer
 from parallax.runtime.deadline import Deadline
 
@@ -22,7 +23,6 @@ _POLL_S = 0.05
 _OUT_OF_THE_GROUP = frozenset(
     {
         KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.ILLEGAL_GENERATION,
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError._FATAL,  # noqa: SLF001 - librdkafka's own code
     }
@@ -127,29 +127,22 @@ class Leaving:
         deadline = Deadline.after_ms(_COMMITTED_WITHIN_MS)
         while commits and not deadline.passed:
             try:
-                commits = _missing(inner, commits)
+                commits = missing_commits(inner, commits)
                 if not commits:
                     return
-                _log.warning("last_commit_repeated", region=region, partitions=_named(commits))
+                _log.warning("last_commit_repeated", region=region, partitions=named(commits))
                 inner.commit(offsets=commits, asynchronous=False)
             except KafkaException as error:
                 _log.warning(
-                    "last_commit_refused", region=region, error=str(error), partitions=_named(commits)
+                    "last_commit_refused", region=region, error=str(error), partitions=named(commits)
                 )
                 if error.args[0].code() in _OUT_OF_THE_GROUP:
                     return  # what another member commits counts now
+            inner.poll(
+                0
+            )  # a handle that is joining anew goes on by this, and commits are refused until it has joined
             if self._closing.wait(_POLL_S):
                 return
-
-
-def _missing(inner: InnerConsumer, commits: Sequence[TopicPartition]) -> list[TopicPartition]:
-    asked = [TopicPartition(item.topic, item.partition) for item in commits]
-    found = {(item.topic, item.partition): item.offset for item in inner.committed(asked, _ANSWER_WITHIN_S)}
-    return [item for item in commits if found.get((item.topic, item.partition)) != item.offset]
-
-
-def _named(commits: Sequence[TopicPartition]) -> list[str]:
-    return [f"{item.topic}-{item.partition}@{item.offset}" for item in commits]
 
 
 def _leave_group(inner: InnerConsumer) -> None:

@@ -209,6 +209,8 @@ class Site:
         try:
             self._call_revoked(list(partitions), lost=lost)
         finally:
+            if not lost:
+                self.committer.see_standing(keys)
             if self._tools.settings.cooperative:
                 self.inner.incremental_unassign(list(partitions))
             else:
