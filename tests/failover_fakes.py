@@ -69,6 +69,7 @@ class FakeConsumer:
         self.fatal: KafkaError | None = None
         self._fatal_told = False
         self.joins = True
+        self._member_id = ""
         self._callbacks: dict[str, Rebalance] = {}
         self._rebalances: list[tuple[str, list[Key]]] = []
         self._turn = 0
@@ -128,6 +129,7 @@ class FakeConsumer:
         while self._rebalances and self.joins:
             kind, keys = self._rebalances.pop(0)
             places = [TopicPartition(*key) for key in keys]
+            self._member_id = "" if self.gave_up_place else "a member"
             self._callbacks[kind](self, places)
             if kind != "assign":
                 self.incremental_unassign(places)  # as confluent-kafka does where the callback did not
@@ -177,6 +179,9 @@ class FakeConsumer:
 
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(*key) for key in self.positions]
+
+    def memberid(self) -> str | None:
+        return self._member_id or None
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
         if self.closed:

@@ -298,6 +298,23 @@ def test_who_is_out_of_the_group_commits_no_more(world: Following) -> None:
     assert inner.committed_when_leaving == {}
 
 
+def test_who_leaves_while_joining_anew_waits_until_it_can_say_so(world: Following) -> None:
+    four_records(world)
+    world.service.decide("a")
+    world.start("a", follow_primary=True)
+    world.poll_records(4)
+    inner = world.inner[0]
+    inner.joins = False
+    inner.unassign()  # its partitions are revoked, and the group has not given it others yet
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    poll_until(lambda: inner.gave_up_place, 5, "it wants to leave")
+    world.poll_nothing()
+    assert not inner.closed
+    inner.joins = True
+    poll_until(lambda: inner.closed, 5, "it has left")
+
+
 def test_a_move_that_is_given_up_goes_on_where_it_was(world: Following) -> None:
     four_records(world)
     world.service.decide("a")

@@ -81,7 +81,7 @@ class Engine:
         )
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
         self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
-        self._leaving = Leaving()
+        self._leaving = Leaving(own_member_ids=settings.next_generation)
         self._own_place = OwnPlace(own=settings.own_instance, handles=self._inner, leaving=self._leaving)
         self._service_state = ServiceState(policies, self._reporter, self._events)
         self._asking = Asking(self._asker, policies, self._reporter, self._events, self._service_state)

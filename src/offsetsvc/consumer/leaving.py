@@ -17,7 +17,7 @@ _log = structlog.get_logger("parallax.failover_consumer")
 ASK_EVERY_S = 0.5
 """Between two attempts to find the coordinator of a cluster that does not answer."""
 _ANSWER_WITHIN_S = 2.0
-_LEFT_WITHIN_MS = 2_000
+_LEFT_WITHIN_MS = 5_000
 _COMMITTED_WITHIN_MS = 5_000
 _POLL_S = 0.05
 _OUT_OF_THE_GROUP = frozenset(
@@ -51,9 +51,13 @@ class Leaving:
 
     A member with an instance id does not leave by closing: a process that is started again shall find its place.
     Who moves to another cluster does leave, or the group would be thought to consume here until its session ends.
+
+    Args:
+        own_member_ids: members make up their ids themselves, and keep them (KIP-848).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_member_ids: bool = False) -> None:
+        self._own_member_ids = own_member_ids
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
 
@@ -83,7 +87,7 @@ class Leaving:
                     self._await_coordinator(inner, region, topics)
                     self._see_commits_stand(inner, region, commits)
                     if give_up_place and topics:
-                        _leave_group(inner)
+                        self._leave_group(inner)
                 finally:
                     inner.close()
             except (KafkaException, RuntimeError) as error:
@@ -138,20 +142,21 @@ class Leaving:
                 )
                 if error.args[0].code() in _OUT_OF_THE_GROUP:
                     return  # what another member commits counts now
-            inner.poll(
-                0
-            )  # a handle that is joining anew goes on by this, and commits are refused until it has joined
+            inner.poll(0)  # joining anew goes on by this, and commits are refused until that is done
             if self._closing.wait(_POLL_S):
                 return
 
+    def _leave_group(self, inner: InnerConsumer) -> None:
+        """Say that this member leaves; a cluster that does not answer is not waited for.
 
-def _leave_group(inner: InnerConsumer) -> None:
-    """Say that this member leaves; a cluster that does not answer is not waited for."""
-    inner.unsubscribe()
-    deadline = Deadline.after_ms(_LEFT_WITHIN_MS)
-    inner.poll(_POLL_S)
-    while inner.assignment() and not deadline.passed:
+        librdkafka puts it off while it joins, and a member with an instance id that is closed meanwhile keeps its
+        place until its session ends. It forgets the member id that a coordinator has given as it says that it leaves.
+        """
+        inner.unsubscribe()
+        deadline = Deadline.after_ms(_LEFT_WITHIN_MS)
         inner.poll(_POLL_S)
+        while not deadline.passed and (inner.assignment() or (inner.memberid() and not self._own_member_ids)):
+            inner.poll(_POLL_S)
 
 
 def _answers(inner: InnerConsumer, place: TopicPartition) -> bool:

@@ -49,6 +49,9 @@ class InnerConsumer(Protocol):
     def assignment(self) -> list[TopicPartition]:
         """What is read."""
 
+    def memberid(self) -> str | None:
+        """The id that the group's coordinator has given; nothing once the group is left."""
+
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
         """Commit next offsets with their metadata."""
 

@@ -79,6 +79,7 @@ class Settings:
         auto_commit_interval_ms: how often.
         auto_store: a delivered record counts as done (``enable.auto.offset.store``).
         cooperative: the group rebalances incrementally.
+        next_generation: the group rebalances by the next-generation protocol (KIP-848).
         on_commit: the application's commit callback.
         own_instance: the ``group.instance.id`` is not the application's but made here, so that this consumer takes
             the place that it had itself when it comes back to a cluster; it has to leave by itself, too.
@@ -91,6 +92,7 @@ class Settings:
     auto_commit_interval_ms: float
     auto_store: bool
     cooperative: bool
+    next_generation: bool = False
     on_commit: Callable[..., None] | None = field(default=None)
     own_instance: bool = False
 
@@ -147,7 +149,8 @@ def read_settings(
     merged_clusters = {name: _cluster(name, value) for name, value in clusters.items()}
     strategy = str(base.get("partition.assignment.strategy", ""))
     # The next-generation protocol (KIP-848) tells members that are gone by itself, within its own time-outs.
-    own_instance = "group.instance.id" not in base and base.get("group.protocol") != "consumer"
+    next_generation = base.get("group.protocol") == "consumer"
+    own_instance = "group.instance.id" not in base and not next_generation
     if own_instance:
         base["group.instance.id"] = f"{OWN_INSTANCE_PREFIX}{uuid.uuid4()}"
     settings = Settings(
@@ -155,7 +158,8 @@ def read_settings(
         auto_commit=_flag(base, "enable.auto.commit", default=True),
         auto_commit_interval_ms=float(base.pop("auto.commit.interval.ms", _DEFAULT_AUTO_COMMIT_INTERVAL_MS)),
         auto_store=_flag(base, "enable.auto.offset.store", default=True),
-        cooperative="cooperative" in strategy or base.get("group.protocol") == "consumer",
+        cooperative="cooperative" in strategy or next_generation,
+        next_generation=next_generation,
         on_commit=base.pop("on_commit", None),
         own_instance=own_instance,
         base=base,
