@@ -160,7 +160,8 @@ class Copier:
                 ),
                 target_bootstrap=stage.bootstrap(f"aggregate-{target}"),
                 topics=topics,
-                tasks=os.cpu_count() or 1,
+                # One a core, shared out among the flows: more of them halve what two flows make on two cores.
+                tasks=max(1, (os.cpu_count() or 1) // len(options.routes)),
                 groups=options.groups,
                 compression=options.compression,
             )
