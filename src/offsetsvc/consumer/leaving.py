@@ -9,6 +9,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from offsetsvc.consumer.commits import missing_commits, named
+from offsetsvc.consumer.delivery import key_of
 from offsetsvc.consumer.ports import InnerConsumer
 from parallax.runtime.deadline import Deadline
 
@@ -20,13 +21,7 @@ _ANSWER_WITHIN_S = 2.0
 _LEFT_WITHIN_MS = 5_000
 _COMMITTED_WITHIN_MS = 5_000
 _POLL_S = 0.05
-_OUT_OF_THE_GROUP = frozenset(
-    {
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError._FATAL,  # noqa: SLF001 - librdkafka's own code
-    }
-)
+_COMMIT_EVERY_S = 0.1
 _NO_ANSWER = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - librdkafka's own code
@@ -39,6 +34,9 @@ _NO_ANSWER = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
     }
 )
+
+_PASSES_BY = _NO_ANSWER | {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
+"""Why a commit is refused that will be taken a moment later; after any other refusal what another member commits counts."""
 
 
 class Leaving:
@@ -129,22 +127,27 @@ class Leaving:
         self, inner: InnerConsumer, region: str, commits: Sequence[TopicPartition]
     ) -> None:
         deadline = Deadline.after_ms(_COMMITTED_WITHIN_MS)
+        problem, sent = "", commits
         while commits and not deadline.passed:
             try:
                 commits = missing_commits(inner, commits)
                 if not commits:
                     return
-                _log.warning("last_commit_repeated", region=region, partitions=named(commits))
-                inner.commit(offsets=commits, asynchronous=False)
+                _log.warning("last_commit_repeated", region=region, partitions=named(commits), why=problem)
+                sent = commits
+                answer = inner.commit(offsets=commits, asynchronous=False) or ()
+                errors = {key_of(item): item.error for item in answer if item.error is not None}
+                commits = [item for item in commits if _passes_by(errors.get(key_of(item)))]
+                problem = "; ".join(sorted({str(error) for error in errors.values()}))
             except KafkaException as error:
-                _log.warning(
-                    "last_commit_refused", region=region, error=str(error), partitions=named(commits)
-                )
-                if error.args[0].code() in _OUT_OF_THE_GROUP:
-                    return  # what another member commits counts now
+                problem = str(error)
+                if not _passes_by(error.args[0]):
+                    break
             inner.poll(0)  # joining anew goes on by this, and commits are refused until that is done
-            if self._closing.wait(_POLL_S):
-                return
+            if self._closing.wait(_COMMIT_EVERY_S):
+                break
+        if problem:
+            _log.warning("last_commit_refused", region=region, partitions=named(sent), why=problem)
 
     def _leave_group(self, inner: InnerConsumer) -> None:
         """Say that this member leaves; a cluster that does not answer is not waited for.
@@ -157,6 +160,10 @@ class Leaving:
         inner.poll(_POLL_S)
         while not deadline.passed and (inner.assignment() or (inner.memberid() and not self._own_member_ids)):
             inner.poll(_POLL_S)
+
+
+def _passes_by(error: KafkaError | None) -> bool:
+    return error is not None and error.code() in _PASSES_BY
 
 
 def _answers(inner: InnerConsumer, place: TopicPartition) -> bool:
