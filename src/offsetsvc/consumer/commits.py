@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import structlog
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
@@ -17,7 +17,8 @@ from parallax.domain.ids import next_offset
 
 _log = structlog.get_logger("parallax.failover_consumer")
 
-_ANSWER_WITHIN_S = 2.0
+COORDINATOR_WITHIN_S = 2.0
+"""A coordinator that takes longer does not answer."""
 _REVOKED_WITHIN_S = 0.5
 
 
@@ -84,7 +85,7 @@ def carrying(state: PartitionState, offset: int, metadata: str | None = None) ->
 
 
 def missing_commits(
-    inner: InnerConsumer, commits: Sequence[TopicPartition], timeout_s: float = _ANSWER_WITHIN_S
+    inner: InnerConsumer, commits: Sequence[TopicPartition], timeout_s: float = COORDINATOR_WITHIN_S
 ) -> list[TopicPartition]:
     """Those of a group's commits above what stands; where more stands another member has gone on.
 
@@ -134,14 +135,9 @@ class Committer:
         """Whether offsets are committed without being asked for."""
         return self._interval_s is not None
 
-    def stored(self) -> list[TopicPartition]:
-        """What is done and not committed yet, as commits."""
-        with self._delivery.lock:
-            return [
-                TopicPartition(*key, state.stored, metadata=carrying(state, state.stored))
-                for key, state in self._delivery.partitions.items()
-                if state.stored != state.committed
-            ]
+    def stored(self, keys: Collection[Key] | None = None) -> list[TopicPartition]:
+        """What is done and not committed yet of these partitions, or of all, as commits."""
+        return self._commits(keys, sent=False)
 
     def explicit(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The application's own offsets as commits.
@@ -204,13 +200,10 @@ class Committer:
         self._due_at_s = self._clock() + self._interval_s
         self.flush()
 
-    def flush(self, keys: Iterable[Key] | None = None) -> None:
+    def flush(self, keys: Collection[Key] | None = None) -> None:
         """Commit automatically now, for all partitions or for these."""
-        if self._interval_s is None:
-            return
-        wanted = None if keys is None else set(keys)
-        commits = [item for item in self.stored() if wanted is None or key_of(item) in wanted]
-        self.send_quietly(commits)
+        if self._interval_s is not None:
+            self.send_quietly(self.stored(keys))
 
     def refused(self, commits: Iterable[TopicPartition]) -> None:
         """The cluster has not taken commits that were sent without waiting: the next automatic one repeats them."""
@@ -222,19 +215,11 @@ class Committer:
                 if state is not None and state.committed == item.offset:
                     state.committed = None
 
-    def standing(self, keys: Iterable[Key] | None = None) -> list[TopicPartition]:
+    def standing(self, keys: Collection[Key] | None = None) -> list[TopicPartition]:
         """What must stand when these partitions, or all, are given up: by the automatic commits sent so far."""
-        if self._interval_s is None or not self.joined:
-            return []
-        wanted = None if keys is None else set(keys)
-        with self._delivery.lock:
-            return [
-                TopicPartition(*key, state.stored, metadata=carrying(state, state.stored))
-                for key, state in self._delivery.partitions.items()
-                if state.committed == state.stored and (wanted is None or key in wanted)
-            ]
+        return self._commits(keys, sent=True) if self._interval_s is not None and self.joined else []
 
-    def see_standing(self, keys: Iterable[Key]) -> None:
+    def see_standing(self, keys: Collection[Key]) -> None:
         """Send once more what does not stand of partitions that are being revoked: refused, it is nobody's any more.
 
         librdkafka may have joined again before the application has answered that its partitions are revoked (a
@@ -260,6 +245,14 @@ class Committer:
             self.send(commits, asynchronous=True)
         except (KafkaException, RuntimeError) as error:  # the latter of a handle that is closed
             _log.warning("commit_failed", region=self._delivery.region, error=str(error))
+
+    def _commits(self, keys: Collection[Key] | None, *, sent: bool) -> list[TopicPartition]:
+        with self._delivery.lock:
+            return [
+                TopicPartition(*key, state.stored, metadata=carrying(state, state.stored))
+                for key, state in self._delivery.partitions.items()
+                if (state.stored == state.committed) == sent and (keys is None or key in keys)
+            ]
 
     def _check(self, item: TopicPartition, state: PartitionState) -> None:
         if not self._moved or state.gate.floor <= item.offset <= state.gate.position:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from offsetsvc.consumer.commits import missing_commits, named
+from offsetsvc.consumer.commits import COORDINATOR_WITHIN_S, missing_commits, named
 from offsetsvc.consumer.delivery import key_of
 from offsetsvc.consumer.ports import InnerConsumer
 from parallax.runtime.deadline import Deadline
@@ -17,7 +17,6 @@ _log = structlog.get_logger("parallax.failover_consumer")
 
 ASK_EVERY_S = 0.5
 """Between two attempts to find the coordinator of a cluster that does not answer."""
-_ANSWER_WITHIN_S = 2.0
 _LEFT_WITHIN_MS = 5_000
 _COMMITTED_WITHIN_MS = 5_000
 _POLL_S = 0.05
@@ -169,7 +168,7 @@ def _passes_by(error: KafkaError | None) -> bool:
 def _answers(inner: InnerConsumer, place: TopicPartition) -> bool:
     """Whether the group's coordinator answers, be it with an error."""
     try:
-        inner.committed([place], _ANSWER_WITHIN_S)
+        inner.committed([place], COORDINATOR_WITHIN_S)
     except KafkaException as error:
         return error.args[0].code() not in _NO_ANSWER
     return True
