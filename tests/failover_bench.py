@@ -23,9 +23,19 @@ from offsetsvc.service import OffsetService
 from offsetsvc.timestamp_convert import policy_from_pb
 from parallax.adapters.memory.operations import MemoryOperationJournal
 from parallax.domain.errors import ParallaxError
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Change
-from parallax.ports import GroupCommit
+from parallax.domain.progress import Progress
+from parallax.ports import GroupCommit, PublishedOffset
 from parallax.runtime.deadline import Deadline
 
 P0 = TopicPartition(TOPIC, 0)
@@ -123,6 +133,16 @@ class Bench:
         """Another group commits."""
         commits = self.writer(region).commits.setdefault(group, {})
         commits[TopicPartition(TOPIC, partition)] = GroupCommit(TargetOffset(next_offset), -1, "")
+
+    def publish(self, region: str, next_offset: int, partition: int = 0) -> None:
+        """The sync job publishes there, from the other region."""
+        self.put(region, next_offset, GROUP, partition)
+        here, there = (ClusterName(f"aggregate-{name}") for name in (region, "b" if region == "a" else "a"))
+        progress = Progress(here, TopicId(f"{here}-1"), TargetOffset(next_offset), {})
+        item = TopicPartition(TOPIC, partition)
+        self.world.groups.save_published(
+            [PublishedOffset(GROUP, item, progress, there, TargetOffset(0), Outcome.OK, self.world.now_ms)]
+        )
 
     def assignment(self, group: GroupName = GROUP) -> Assignment:
         found = self.client.service.primaries.get(group)

@@ -9,9 +9,10 @@ from failover import decisions
 from failover.facts import Kind, Move
 from failover.outside import Outside
 from failover.progress import restore_progress
-from failover.record import Commits, MoveRecord, Snapshot, Step, mark_of
-from parallax.domain.errors import ClusterUnavailableError, NotFoundError, RefusedError
+from failover.record import Commits, MoveRecord, Step, mark_of
+from parallax.domain.errors import ClusterUnavailableError, MetadataError, NotFoundError, RefusedError
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
+from parallax.domain.metadata import decode, is_ours
 from parallax.domain.primary import Assignment, Mode
 from parallax.ports import GroupCommit
 
@@ -67,7 +68,7 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
     kept = tuple(sorted(item for item in record.written if item not in snapshot.commits.get(move.target, {})))
     return RollbackPlan(
         record,
-        _to_restore(snapshot, now),
+        _to_restore(outside, record, now),
         kept,
         tuple(_obstacles(outside, record, assignment, now)),
         0 if assignment is None else assignment.decision.fencing_number,
@@ -78,19 +79,47 @@ def _commits_now(outside: Outside, move: Move) -> CommitsNow:
     return {cluster: outside.commits(move.group, cluster) for cluster in (move.origin, move.target)}
 
 
-def _to_restore(snapshot: Snapshot, now: CommitsNow) -> dict[ClusterName, Commits]:
-    """Commits of the snapshot that do not stand any more, of clusters that answer."""
+def _to_restore(outside: Outside, record: MoveRecord, now: CommitsNow) -> dict[ClusterName, Commits]:
+    """Commits of the snapshot that do not stand any more, of clusters that answer.
+
+    At the origin only what others than the group have changed: what it has committed itself since, as it was stopped
+    or because it never was, is how far it has come.
+    """
     found: dict[ClusterName, Commits] = {}
-    for cluster, before in snapshot.commits.items():
+    for cluster, before in record.snapshot.commits.items():
         present = now.get(cluster)
+        if present is None:
+            continue
+        own = _own_commits(outside, record, present) if cluster == record.move.origin else set()
         differing = {
-            item: commit
-            for item, commit in before.items()
-            if present is not None and present.get(item) != commit
+            item: commit for item, commit in before.items() if item not in own and present.get(item) != commit
         }
         if differing:
             found[cluster] = differing
     return found
+
+
+def _own_commits(outside: Outside, record: MoveRecord, at_origin: Commits) -> set[TopicPartition]:
+    """Partitions whose commit at the origin is the group's own: all but what the sync job has published there since."""
+    move = record.move
+    published = {
+        item.topic_partition: item.progress.resume_offset
+        for item in outside.groups.published(move.group, move.origin)
+        if item.published_at_ms >= record.started_at_ms
+    }
+    return {
+        item
+        for item, commit in at_origin.items()
+        if published.get(item) != commit.next_offset and not _is_resume_offset(commit)
+    }
+
+
+def _is_resume_offset(commit: GroupCommit) -> bool:
+    """Whether the commit is as the sync job or a move has put it there: members carry what is to be skipped further."""
+    try:
+        return is_ours(commit.metadata) and decode(commit.metadata).resume_offset == commit.next_offset
+    except MetadataError:
+        return False
 
 
 def _obstacles(
@@ -157,7 +186,7 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
         raise RefusedError(
             f"group {move.group} has just committed in {move.target}: it stays there; use `parallax failback`"
         )
-    for cluster, commits in _to_restore(record.snapshot, now).items():
+    for cluster, commits in _to_restore(outside, record, now).items():
         outside.writer(cluster).commit_for(move.group, commits)
     topics = {item.topic for item in (*record.written, *record.snapshot.progress)}
     restore_progress(outside, move.group, record.snapshot, topics)

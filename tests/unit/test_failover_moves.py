@@ -781,10 +781,49 @@ def test_a_rollback_reads_nothing_again_that_was_committed_while_the_group_was_b
 
     bench.while_waiting = leave
     assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
-    bench.put("a", 3, GROUP)  # what is published there for the group's way back
+    bench.publish("a", 3)  # for the group's way back
     bench.world.now_ms += 1_000
     roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
     assert bench.commit("a") == 18
+
+
+class TestRollbackOfAGroupThatHasGoneOnAtTheOrigin:
+    """What the group has committed there itself since is not put back: it would read that again."""
+
+    def test_while_it_was_being_stopped(self, bench: Bench) -> None:
+        bench.writer("a").members[GROUP] = 1
+
+        def leave(_turn: int) -> None:
+            bench.world.commit("a", 18)
+            bench.writer("a").members.clear()
+            bench.outside.stop.set()
+
+        bench.while_waiting = leave
+        assert bench.move("a", "b", drain_ms=10_000).ending is Ending.INTERRUPTED
+        bench.outside.stop.clear()
+        self._rolled_back(bench, 18)
+
+    def test_since_a_move_that_never_began(self, bench: Bench) -> None:
+        bench.client.failing["set_primary moving"] = StoreUnavailableError("store: away")
+        assert bench.move("a", "b", drain_ms=10_000).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+        bench.world.commit("a", 20)
+        self._rolled_back(bench, 20)
+
+    def test_in_a_disaster_that_the_origin_has_survived(self, bench: Bench) -> None:
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        bench.while_waiting = lambda _turn: bench.world.commit("a", 18)
+        assert bench.move("a", "b", Kind.DISASTER, handover_ms=1_000).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+        self._rolled_back(bench, 18)
+
+    def _rolled_back(self, bench: Bench, stands_at: int) -> None:
+        bench.while_waiting = lambda _turn: None
+        bench.world.now_ms += 1_000
+        plan = plan_rollback(bench.outside, GROUP)
+        assert ON_A not in plan.restore
+        assert roll_back(bench.outside, plan).step is Step.ROLLED_BACK
+        assert bench.commit("a") == stands_at
 
 
 class TestClocks:
@@ -1037,7 +1076,7 @@ class TestRollback:
     def test_what_the_sync_job_wrote_at_the_last_moment_is_undone_too(self, bench: Bench) -> None:
         bench.move("a", "b", drain_ms=1_000)
         plan = plan_rollback(bench.outside, GROUP)
-        bench.world.commit("a", 11)
+        bench.publish("a", 11)
 
         roll_back(bench.outside, plan)
 
