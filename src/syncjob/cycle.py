@@ -232,7 +232,6 @@ class Syncer:
 
     def _side_away(self, group: GroupName, cluster: ClusterName, side: Side) -> Side:
         """What was last seen of a cluster that is away."""
-        self._before.pop((group, cluster), None)
         observed = [
             item
             for item in self._store.observed(group, cluster)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 
@@ -15,6 +15,9 @@ from parallax.ports import ClusterWriter, GroupCommit
 from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)
+
+_ASKED_AT_ONCE = 8
+"""Groups: each is a round trip, and the cluster may be far away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class ClusterWatch:
         self._now_ms = now_ms
         self._timeout_ms = timeout_ms
         self._thread = ThreadPoolExecutor(1, f"sync-{writer.cluster}")
+        self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, f"sync-{writer.cluster}-groups")
         self._reading: Future[Snapshot] | None = None
         self._away = False
 
@@ -61,7 +65,9 @@ class ClusterWatch:
             known: groups to ask for even if the cluster does not list them.
         """
         if self._reading is None:
-            self._reading = self._thread.submit(_read, self.writer, wanted, known, self._now_ms())
+            self._reading = self._thread.submit(
+                _read, self.writer, self._askers, wanted, known, self._now_ms()
+            )
 
     def result(self) -> Snapshot | None:
         """What was read; None if the cluster is away."""
@@ -74,9 +80,9 @@ class ClusterWatch:
         except FutureTimeoutError:
             self._say_away("it does not answer in time")
             return None
-        except ParallaxError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next cycle reads anew
             self._reading = None
-            self._say_away(str(error))
+            self._say_away(str(error) if isinstance(error, ParallaxError) else repr(error))
             return None
         self._reading = None
         if self._away:
@@ -86,7 +92,8 @@ class ClusterWatch:
 
     def close(self) -> None:
         """Read no more; a read under way ends by its own time-out."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._thread, self._askers):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _say_away(self, problem: str) -> None:
         if not self._away:
@@ -96,15 +103,15 @@ class ClusterWatch:
 
 def _read(
     writer: ClusterWriter,
+    askers: Executor,
     wanted: Callable[[GroupName], bool],
     known: frozenset[GroupName],
     read_at_ms: int,
 ) -> Snapshot:
     topic_ids = {name: info.topic_id for name, info in writer.topics().items()}
     states = {state.group: state for state in writer.groups() if wanted(state.group)}
-    commits: dict[GroupName, Mapping[TopicPartition, GroupCommit]] = {}
-    for group in sorted({*states, *known}):
-        commits[group] = writer.committed(group)
+    groups = sorted({*states, *known})
+    commits = dict(zip(groups, askers.map(writer.committed, groups), strict=True))
     members = frozenset(group for group, state in states.items() if state.members > 0)
     assigned = {group: state.assigned for group, state in states.items()}
     return Snapshot(topic_ids, commits, members, assigned, read_at_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from parallax.domain.ids import (
 from parallax.domain.metadata import decode
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Mode, Site, Stage, decide
-from parallax.ports import REPORT_COUNTS_MS, GroupCommit, ObservedCommit, TopicInfo
+from parallax.ports import REPORT_COUNTS_MS, GroupCommit, GroupState, ObservedCommit, TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
@@ -777,6 +778,37 @@ class TestFaults:
 
         poll_until(published, 5, "the cluster that returned gets its offsets")
         assert it.commit("b").next_offset == 4  # type: ignore[union-attr]
+
+    def test_a_target_whose_reading_takes_long_is_served_by_what_two_readings_have_seen(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        it = consuming(bench, 12, cycles=3)
+        published = it.commit("b")
+        assert published is not None
+        target, at_once = it.writer("b"), it.writer("b").groups
+
+        def late() -> list[GroupState]:
+            time.sleep(0.3)  # one and a half times as long as a cycle waits
+            return at_once()
+
+        monkeypatch.setattr(target, "groups", late)
+        it.world.commit("a", 14)
+
+        def follows() -> bool:
+            it.cycle()
+            commit = it.commit("b")
+            return commit is not None and commit.next_offset > published.next_offset
+
+        poll_until(follows, 10, "the slow cluster gets the newer offset")
+
+    def test_a_reading_that_fails_in_an_unknown_way_is_made_again(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        it = consuming(bench, 12, cycles=3)
+        with monkeypatch.context() as broken:
+            broken.setattr(it.writer("b"), "groups", lambda: {}["no such key"])
+            assert it.cycle().away == ("aggregate-b",)
+        poll_until(lambda: it.cycle().away == (), 5, "the cluster is read again")
 
     def test_the_group_goes_on_elsewhere_and_the_dead_cluster_returns(
         self, bench: Callable[..., Bench]
