@@ -108,8 +108,15 @@ class Commits:
             for published in self._store.published(self._group, self._destination):
                 item = reported.get(published.topic_partition)
                 outweighed = item is not None and item.counts_at(published.published_at_ms)
-                if published.origin_cluster == self._origin.cluster and not outweighed:
-                    basis = _Seen(published.origin_next_offset, None, published.published_at_ms)
+                position = published.origin_next_offset
+                if (
+                    published.origin_cluster == self._origin.cluster
+                    and position is not None
+                    and not outweighed
+                ):
+                    # The job remembers what it has seen before it publishes: of the same incarnation of the topic.
+                    topic_id = None if item is None else item.topic_id
+                    basis = _Seen(position, topic_id, published.published_at_ms)
                     self._remember(published.topic_partition, basis)
         return self._seen
 

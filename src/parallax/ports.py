@@ -57,14 +57,14 @@ class PublishedOffset:
     Attributes:
         progress: what the move leaves behind if the group goes on from here; its cluster is the passive one.
         origin_cluster: where the group is consuming.
-        origin_next_offset: the commit there that the answer was computed from.
+        origin_next_offset: the commit there that the answer was computed from; None: the group had none.
     """
 
     group: GroupName
     topic_partition: TopicPartition
     progress: Progress
     origin_cluster: ClusterName
-    origin_next_offset: TargetOffset
+    origin_next_offset: TargetOffset | None
     outcome: Outcome
     published_at_ms: int
 

@@ -216,6 +216,7 @@ class _Deciding:
             told is not None
             and told.origin_cluster == self.origin
             and answer.origin_next_offset is not None
+            and told.origin_next_offset is not None
             and answer.origin_next_offset < told.origin_next_offset
         )
 
@@ -273,7 +274,7 @@ class _Deciding:
             topic_partition=self.item,
             progress=progress,
             origin_cluster=self.origin,
-            origin_next_offset=answer.origin_next_offset or TargetOffset(0),
+            origin_next_offset=answer.origin_next_offset,
             outcome=outcome,
             published_at_ms=self.now_ms,
         )

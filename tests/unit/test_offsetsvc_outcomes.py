@@ -265,6 +265,46 @@ def test_an_origin_away_leaves_what_was_last_published_elsewhere(world: World) -
     assert answer.resume_offset == 6
 
 
+def test_an_origin_away_whose_topic_was_made_anew_leaves_nothing_that_was_seen_of_the_old_one() -> None:
+    world = World()
+    for target in ("a", "b"):
+        world.copy("a", target, 10)
+    world.watermarks()
+    progress = Progress(B, TopicId("aggregate-b-1"), TargetOffset(8), {})
+    world.groups.save_observed([_observed(world, 8)])
+    world.groups.save_published(
+        [PublishedOffset(GROUP, P0, progress, A, TargetOffset(8), Outcome.OK, world.now_ms + 40)]
+    )
+    world.create_topic("a", generation="2")
+    world.copy("b", "a", 10)
+    world.copy("b", "b", 10)
+    world.watermarks()
+    world.cluster("a").away = True
+    world.now_ms += 1_000
+
+    answer = ask(world)
+
+    assert (answer.origin.next_offset, answer.origin.basis) == (None, Basis.POLICY)
+    assert answer.skip_ranges == ()
+
+
+def test_an_origin_away_where_the_group_had_no_commit_leaves_the_policy() -> None:
+    world = World(sync={"no_commit": "latest"})
+    for target in ("a", "b"):
+        world.copy("a", target, 10)
+    world.watermarks()
+    progress = Progress(B, TopicId("aggregate-b-1"), TargetOffset(10), {})
+    published = PublishedOffset(GROUP, P0, progress, A, None, Outcome.NO_COMMIT, world.now_ms)
+    world.groups.save_published([published])
+    world.cluster("a").away = True
+
+    with world.service() as service:
+        request = replace(world.request("a", "b"), topics=(TOPIC,))
+        (answer,) = service.failover_offsets(request, _deadline())
+
+    assert (answer.resume_offset, answer.origin.basis) == (10, Basis.POLICY)
+
+
 def test_an_origin_away_and_an_unknown_group_need_a_position(world: World) -> None:
     world.cluster("a").away = True
 

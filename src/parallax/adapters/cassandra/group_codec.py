@@ -81,7 +81,7 @@ def published_from_text(group: GroupName, topic_partition: TopicPartition, text:
         topic_partition=topic_partition,
         progress=_progress(values["progress"]),
         origin_cluster=ClusterName(values["origin_cluster"]),
-        origin_next_offset=TargetOffset(values["origin_next_offset"]),
+        origin_next_offset=values["origin_next_offset"],
         outcome=Outcome[values["outcome"]],
         published_at_ms=values["published_at_ms"],
     )
