@@ -18,13 +18,13 @@ from enum import Enum
 
 from parallax.domain.errors import LimitError
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, GroupName, TargetOffset, TopicPartition
-from parallax.domain.metadata import CommittedMetadata, encode
+from parallax.domain.metadata import CommittedMetadata, encode, is_ours
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.domain.progress import Progress
 from parallax.ports import GroupCommit, PublishedOffset
 from syncjob.direction import Active, active_by_topic, active_on, assigned_alone
-from syncjob.facts import Answer, Answers, GroupFacts, Side, is_own
+from syncjob.facts import Answer, Answers, GroupFacts, Seen, Side, is_own
 
 
 class Reason(Enum):
@@ -204,11 +204,17 @@ class _Deciding:
         if topic_id is None or answer.high_watermark is None or answer.target_topic_id != topic_id:
             return Reason.NO_TOPIC, answer.outcome
         seen = self.side.commits.get(self.item)
-        if self.side.has_members or (seen is not None and seen.before is not None and not seen.steady):
+        if self.side.has_members or (seen is not None and self._is_somebodys(seen)):
             return Reason.ACTIVE_AT_TARGET, Outcome.ACTIVE_AT_TARGET
-        if seen is not None and not seen.steady:
+        if seen is not None and seen.before is None:
             return Reason.WAITING, answer.outcome
         return None
+
+    def _is_somebodys(self, seen: Seen) -> bool:
+        """Whether somebody has committed there since the last reading; another sync job may have published."""
+        if seen.before is None or seen.steady:
+            return False
+        return not is_ours(seen.commit.metadata) or is_own(self.facts, self.side.cluster, self.item)
 
     def _rewound(self, answer: Answer) -> bool:
         told = self.side.published.get(self.item)

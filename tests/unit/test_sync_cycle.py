@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +55,19 @@ class Bench:
     world: World
     syncer: Syncer
     asked: list[Pair]
+
+    def another(self, *, dry_run: bool) -> Syncer:
+        world = self.world
+        writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
+        return Syncer(
+            world.config,
+            writers,
+            world.groups,
+            world.primaries,
+            self.syncer._ask,
+            dry_run=dry_run,
+            now_ms=lambda: world.now_ms,
+        )
 
     def cycle(self) -> CycleReport:
         self.world.now_ms += 1_000
@@ -434,6 +447,17 @@ class TestSomebodyAtTheTarget:
         it.world.commit("b", 2)
         assert it.decision("b").reason is Reason.ACTIVE_AT_TARGET
         assert it.commit("b").next_offset == 2  # type: ignore[union-attr]
+
+    def test_what_another_sync_job_publishes_between_two_reads_is_nobodys(
+        self, bench: Callable[..., Bench]
+    ) -> None:
+        it = consuming(bench, 12, cycles=3)
+        with closing(it.another(dry_run=True)) as beside:
+            beside.cycle()
+            it.world.commit("a", 14)
+            it.cycle()
+            decision = only(beside.cycle(), "b")
+        assert decision.reason in {Reason.UNCHANGED, Reason.KEPT_BETTER, Reason.PUBLISHED}
 
     def test_a_commit_between_the_decision_and_the_write_is_left_alone(
         self, bench: Callable[..., Bench]
