@@ -215,7 +215,7 @@ class EpochEnd(_message.Message):
     def __init__(self, leader_epoch: _Optional[int] = ..., source_next_offset: _Optional[int] = ...) -> None: ...
 
 class FailoverOffset(_message.Message):
-    __slots__ = ("group", "topic", "partition", "to", "resume_offset", "outcome", "notes", "explanation", "sources", "skip_ranges", "complete_to", "skip_ranges_continue_at", "redelivery_records", "pending_records", "freshness_ms", "progress", "origin_complete_to", "nearest_checkpoint_offset", "by_timestamp")
+    __slots__ = ("group", "topic", "partition", "to", "resume_offset", "outcome", "notes", "explanation", "sources", "skip_ranges", "complete_to", "skip_ranges_continue_at", "redelivery_records", "pending_records", "freshness_ms", "progress", "nearest_checkpoint_offset", "by_timestamp")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -233,7 +233,6 @@ class FailoverOffset(_message.Message):
     PENDING_RECORDS_FIELD_NUMBER: _ClassVar[int]
     FRESHNESS_MS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ORIGIN_COMPLETE_TO_FIELD_NUMBER: _ClassVar[int]
     NEAREST_CHECKPOINT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     group: str
@@ -252,10 +251,9 @@ class FailoverOffset(_message.Message):
     pending_records: int
     freshness_ms: int
     progress: _containers.RepeatedCompositeFieldContainer[SourceProgress]
-    origin_complete_to: int
     nearest_checkpoint_offset: int
     by_timestamp: ByTimestamp
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[ClusterPosition, _Mapping]] = ..., resume_offset: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., notes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., explanation: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourcePart, _Mapping]]] = ..., skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., skip_ranges_continue_at: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., pending_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ..., origin_complete_to: _Optional[int] = ..., nearest_checkpoint_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[ByTimestamp, _Mapping]] = ..., **kwargs) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[ClusterPosition, _Mapping]] = ..., resume_offset: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., notes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., explanation: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourcePart, _Mapping]]] = ..., skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., skip_ranges_continue_at: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., pending_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ..., nearest_checkpoint_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[ByTimestamp, _Mapping]] = ..., **kwargs) -> None: ...
 
 class ByTimestamp(_message.Message):
     __slots__ = ("basis", "margin_ms", "timestamp_ms", "problem", "redelivery_at_most_offsets")

@@ -94,7 +94,11 @@ class OffsetServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchSkips(self, request, context):
-        """Skip ranges as they become known after a move; ends once nothing is pending.
+        """Skip ranges as they become known after a move. The stream is finished only if its last update has no complete_to:
+        nothing is pending then. The server also ends it with OK after at most 15 s (a call without a deadline: after
+        service.deadline_ms, if that is less) or when it stops: call again with start = the last complete_to, as after
+        DEADLINE_EXCEEDED. RESOURCE_EXHAUSTED without parallax-error-code: no room for another watch; call another service,
+        or this one a moment later, with the same start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -79,7 +79,10 @@ class PrimaryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchPrimary(self, request, context):
-        """What holds now, then every change.
+        """What holds now, then every change. The server ends the stream with OK after at most 15 s (a call without a deadline:
+        after service.deadline_ms, if that is less) or when it stops: call again, as after DEADLINE_EXCEEDED; the first
+        message tells anew what holds. RESOURCE_EXHAUSTED without the trailing metadata parallax-error-code: no room for
+        another watch; ask with GetPrimary now and then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

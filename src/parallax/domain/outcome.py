@@ -1,4 +1,4 @@
-"""Why an answer is what it is: one word, the same in proto, REST, metrics, logs, web page and docs."""
+"""Why an answer is what it is: one word, the same in proto, REST, metrics, logs and docs."""
 
 from __future__ import annotations
 
