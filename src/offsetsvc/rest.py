@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import structlog
-from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.exceptions import HTTPException
 
 from offsetsvc import convert
 from offsetsvc.answers import TimestampPolicy
 from offsetsvc.asking import FailoverRequest
+from offsetsvc.mapping_views import MOST_ROWS
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.places import group_named
 from offsetsvc.rest_answers import described, json_answer, with_schema
 from offsetsvc.rest_primaries import primaries_router
-from offsetsvc.rest_views import POSITIONS_SCHEMA, WATERMARKS_SCHEMA, positions_json, watermark_json
+from offsetsvc.rest_problems import ProblemApp, problems
+from offsetsvc.rest_views import (
+    POSITIONS_SCHEMA,
+    READINESS_SCHEMA,
+    WATERMARKS_SCHEMA,
+    positions_json,
+    watermark_json,
+)
 from offsetsvc.service import OffsetService
-from offsetsvc.status import status_of
 from offsetsvc.timestamp_convert import timestamp_policy
-from parallax.domain.errors import InvalidNameError, NotFoundError, ParallaxError
 from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicName
 from parallax.runtime.deadline import Deadline
-
-PROBLEM = "application/problem+json"
-
-_log = structlog.get_logger(__name__)
 
 _DESCRIPTION = """
 Where does a consumer group resume in another aggregate cluster, and why?
@@ -38,19 +37,6 @@ Every offset is a *next offset* (what a Kafka group commits: the first record no
 says `record_offset`. `null` means unknown or none; it never means 0. Errors are problems (RFC 9457) with the
 `code` that gRPC, logs and metrics use too.
 """
-
-_PROBLEM_SCHEMA: dict[str, Any] = {
-    "title": "Problem",
-    "type": "object",
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string", "description": "The same word in gRPC, logs and metrics."},
-        "detail": {"type": "string"},
-    },
-    "required": ["type", "title", "status", "code", "detail"],
-}
 
 Group = Annotated[str, Path(description="A consumer group.")]
 Topic = Annotated[str, Path(description="A topic.")]
@@ -84,27 +70,14 @@ def _policy_of(
     return timestamp_policy(chosen=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms)
 
 
+_LIMIT_TEXT = f"Rows of each lineage, about; 0: the server's choice; at most {MOST_ROWS}."
+
 ByTimestamp = Annotated[TimestampPolicy | None, Depends(_policy_of)]
 
 
 def create_app(service: OffsetService, metrics: ServiceMetrics) -> FastAPI:
     """The application over one service."""
-    app = FastAPI(
-        title="Parallax offset service",
-        version="1",
-        description=_DESCRIPTION,
-        responses={
-            code: {"description": text, "content": {PROBLEM: {"schema": _PROBLEM_SCHEMA}}}
-            for code, text in (
-                (400, "Something in the request can't be."),
-                (404, "Something named in the request does not exist."),
-                (409, "It would do harm, or somebody else has decided meanwhile."),
-                (503, "The store, or a cluster that is needed, did not answer."),
-                (504, "The deadline passed first."),
-            )
-        },
-    )
-    _Errors().attach(app)
+    app = ProblemApp(title="Parallax offset service", version="1", description=_DESCRIPTION)
     app.include_router(_failover(service, metrics))
     app.include_router(_mapping(service, metrics))
     app.include_router(primaries_router(service, metrics))
@@ -124,7 +97,10 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
     def deadline() -> Deadline:
         return Deadline.after_ms(service.config.service.deadline_ms)
 
-    @router.get("/groups/{group}/failover-offsets", **described(pb.GetGroupFailoverOffsetsResponse))
+    @router.get(
+        "/groups/{group}/failover-offsets",
+        **described(pb.GetGroupFailoverOffsetsResponse, 400, 404, 429, 503, 504),
+    )
     def group_failover_offsets(
         group: Group,
         to: PlaceText,
@@ -145,7 +121,7 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
 
     @router.get(
         "/groups/{group}/topics/{topic}/partitions/{partition}/failover-offset",
-        **described(pb.FailoverOffset),
+        **described(pb.FailoverOffset, 400, 404, 503, 504),
     )
     def failover_offset(
         group: Group,
@@ -170,7 +146,7 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
             metrics.answered(found)
             return json_answer(convert.failover_to_pb(found[0]))
 
-    @router.get("/groups/{group}/positions", **with_schema(POSITIONS_SCHEMA))
+    @router.get("/groups/{group}/positions", **with_schema(POSITIONS_SCHEMA, 404, 503))
     def group_positions(group: Group) -> Response:
         """The group's positions on every aggregate cluster, and what was published for it there."""
         with metrics.request("rest", "GroupPositions"):
@@ -183,7 +159,7 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
 def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["mapping"])
 
-    @router.get("/routes", **described(pb.ListRoutesResponse))
+    @router.get("/routes", **described(pb.ListRoutesResponse, 503, 504))
     def routes() -> Response:
         """Every route with the topics that it has copied."""
         with metrics.request("rest", "ListRoutes"):
@@ -191,14 +167,15 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
             return json_answer(convert.routes_to_pb(service.routes(deadline)))
 
     @router.get(
-        "/routes/{route}/topics/{topic}/partitions/{partition}/runs", **described(pb.ListRunsResponse)
+        "/routes/{route}/topics/{topic}/partitions/{partition}/runs",
+        **described(pb.ListRunsResponse, 400, 404, 429, 503),
     )
     def runs(
         route: RouteText,
         topic: Topic,
         partition: Partition,
         start: Annotated[int, Query(ge=0, description="From this target offset on.")] = 0,
-        limit: Annotated[int, Query(ge=0, description="Rows of each lineage; 0: the server's choice.")] = 0,
+        limit: Annotated[int, Query(ge=0, description=_LIMIT_TEXT)] = 0,
     ) -> Response:
         """Runs and watermarks (count 0) of a partition of a route."""
         with metrics.request("rest", "ListRuns"):
@@ -210,7 +187,8 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
             )
 
     @router.get(
-        "/routes/{route}/topics/{topic}/partitions/{partition}/watermarks", **with_schema(WATERMARKS_SCHEMA)
+        "/routes/{route}/topics/{topic}/partitions/{partition}/watermarks",
+        **with_schema(WATERMARKS_SCHEMA, 400, 404, 503),
     )
     def watermarks(route: RouteText, topic: Topic, partition: Partition) -> Response:
         """How far each lineage of a partition has come: its newest row and that row's age."""
@@ -221,7 +199,7 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
 
     @router.get(
         "/routes/{route}/topics/{topic}/partitions/{partition}/translation",
-        **described(pb.TranslateOffsetResponse),
+        **described(pb.TranslateOffsetResponse, 400, 404, 503),
     )
     def translation(
         route: RouteText,
@@ -242,7 +220,7 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
 
     @router.get(
         "/clusters/{cluster}/topics/{topic}/partitions/{partition}/records/{record_offset}/origin",
-        **described(pb.LookupOriginResponse),
+        **described(pb.LookupOriginResponse, 400, 404, 503),
     )
     def origin(
         cluster: Annotated[str, Path(description="An aggregate cluster, or its region.")],
@@ -267,7 +245,17 @@ def _operation(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         """The process answers."""
         return {"status": "ok"}
 
-    @router.get("/readyz")
+    readiness = {"content": {"application/json": {"schema": READINESS_SCHEMA}}}
+
+    @router.get(
+        "/readyz",
+        response_class=JSONResponse,
+        responses={
+            200: {"description": "Ready.", **readiness},
+            503: {"description": "Not ready; it may answer nevertheless.", **readiness},
+            **problems(500),
+        },
+    )
     def readyz() -> Response:
         """Whether the store and the region's own aggregate cluster answer; the body says what does not."""
         missing = service.missing()
@@ -284,50 +272,6 @@ def _operation(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return router
-
-
-class _Errors:
-    """Every error as a problem."""
-
-    def attach(self, app: FastAPI) -> None:
-        app.add_exception_handler(ParallaxError, self._ours)
-        app.add_exception_handler(RequestValidationError, self._invalid)
-        app.add_exception_handler(HTTPException, self._http)
-        app.add_exception_handler(Exception, self._unexpected)
-
-    @staticmethod
-    def _ours(_: Request, error: Exception) -> Response:
-        status = status_of(error).http if isinstance(error, ParallaxError) else 500
-        code = error.code if isinstance(error, ParallaxError) else ParallaxError.code
-        return _problem(status, code, str(error))
-
-    @staticmethod
-    def _invalid(_: Request, error: Exception) -> Response:
-        found = error.errors() if isinstance(error, RequestValidationError) else []
-        details = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in found)
-        return _problem(400, InvalidNameError.code, details or str(error))
-
-    @staticmethod
-    def _http(_: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        code = NotFoundError.code if status == 404 else "HTTP"  # noqa: PLR2004 - HTTP's own number
-        return _problem(status, code, str(getattr(error, "detail", error)))
-
-    @staticmethod
-    def _unexpected(request: Request, error: Exception) -> Response:
-        _log.error("offsetsvc.internal_error", path=request.url.path, exc_info=error)
-        return _problem(500, ParallaxError.code, "internal error; the server's log has it")
-
-
-def _problem(status: int, code: str, detail: str) -> Response:
-    body = {
-        "type": f"urn:parallax:problem:{code.lower().replace('_', '-')}",
-        "title": code.replace("_", " ").capitalize(),
-        "status": status,
-        "code": code,
-        "detail": detail,
-    }
-    return JSONResponse(body, status_code=status, media_type=PROBLEM)
 
 
 def _place(service: OffsetService, text: str, what: str) -> ClusterName:

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from google.protobuf.message import Message
 
 from offsetsvc.json_form import schema_of, to_json
+from offsetsvc.rest_problems import problems
 
 
 def json_answer(message: Message) -> Response:
@@ -16,15 +17,15 @@ def json_answer(message: Message) -> Response:
     return JSONResponse(to_json(message))
 
 
-def described(answer: type[Message]) -> dict[str, Any]:
-    """What a route says of an answer that is a message."""
-    return with_schema(schema_of(answer.DESCRIPTOR))
+def described(answer: type[Message], *errors: int) -> dict[str, Any]:
+    """What a route says of an answer that is a message, and of the statuses of its errors besides 500."""
+    return with_schema(schema_of(answer.DESCRIPTOR), *errors)
 
 
-def with_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """What a route says of an answer with that schema."""
+def with_schema(schema: dict[str, Any], *errors: int) -> dict[str, Any]:
+    """What a route says of an answer with that schema, and of the statuses of its errors besides 500."""
     content = {"application/json": {"schema": schema}}
     return {
         "response_class": JSONResponse,
-        "responses": {200: {"description": "The answer.", "content": content}},
+        "responses": {200: {"description": "The answer.", "content": content}, **problems(*errors, 500)},
     }

@@ -59,14 +59,14 @@ def primaries_router(service: OffsetService, metrics: ServiceMetrics) -> APIRout
     def deadline() -> Deadline:
         return Deadline.after_ms(service.config.service.deadline_ms)
 
-    @router.get("/groups/{group}/primary", **described(pb.Primary))
+    @router.get("/groups/{group}/primary", **described(pb.Primary, 503))
     def get_primary(group: Group) -> Response:
         """Where the group is primary; `decision` is null if nothing was ever decided."""
         with metrics.request("rest", "GetPrimary"):
             name = GroupName(group)
             return json_answer(primary_to_pb(name, service.primaries.get(name)))
 
-    @router.put("/groups/{group}/primary", **described(pb.Primary))
+    @router.put("/groups/{group}/primary", **described(pb.Primary, 400, 404, 409, 503, 504))
     def set_primary(group: Group, body: PrimaryBody) -> Response:
         """Decide where the group is primary. The same again changes nothing."""
         with metrics.request("rest", "SetPrimary"):
@@ -74,13 +74,13 @@ def primaries_router(service: OffsetService, metrics: ServiceMetrics) -> APIRout
             found = service.primaries.set(body.change(name), deadline(), dry_run=body.dry_run)
             return json_answer(primary_to_pb(name, found))
 
-    @router.get("/primaries", **described(pb.ListPrimariesResponse))
+    @router.get("/primaries", **described(pb.ListPrimariesResponse, 503))
     def primaries() -> Response:
         """Every group with a decision."""
         with metrics.request("rest", "ListPrimaries"):
             return json_answer(primaries_to_pb(service.primaries.all().items()))
 
-    @router.get("/regions", **described(pb.DescribeRegionsResponse))
+    @router.get("/regions", **described(pb.DescribeRegionsResponse, 504))
     def regions() -> Response:
         """The regions with their clusters and services, without secrets."""
         with metrics.request("rest", "DescribeRegions"):

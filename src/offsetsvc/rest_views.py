@@ -40,6 +40,13 @@ WATERMARKS_SCHEMA = _object(
     }
 )
 
+READINESS_SCHEMA = _object(
+    {
+        "status": {"enum": ["ready", "not ready"]},
+        "dependencies": {"type": "object", "additionalProperties": _TEXT},
+    }
+)
+
 POSITIONS_SCHEMA = _object(
     {
         "group": _TEXT,

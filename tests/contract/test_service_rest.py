@@ -178,13 +178,44 @@ def test_openapi_describes_every_route(http: httpx.Client) -> None:
 
     assert len(described["paths"]) == 13
     for path, methods in described["paths"].items():
-        operation = methods["get"]
-        assert operation["description"], path
-        for parameter in operation.get("parameters", []):
-            assert parameter["description"], (path, parameter["name"])
+        for operation in methods.values():
+            assert operation["description"], path
+            for parameter in operation.get("parameters", []):
+                assert parameter["description"], (path, parameter["name"])
     schema = described["paths"]["/v1/groups/{group}/topics/{topic}/partitions/{partition}/failover-offset"]
     answer = schema["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert set(answer["properties"]) == {field.name for field in pb.FailoverOffset.DESCRIPTOR.fields}
+
+
+def test_openapi_tells_the_errors_that_there_are(http: httpx.Client) -> None:
+    described = _json(http.get("/openapi.json"))
+    partition = "/v1/routes/{route}/topics/{topic}/partitions/{partition}"
+    told = {
+        (path, method): {status for status in operation["responses"] if status not in ("200", "500")}
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    }
+
+    assert [key for key, statuses in told.items() if "409" in statuses] == [
+        ("/v1/groups/{group}/primary", "put")
+    ]
+    assert {path for (path, _), statuses in told.items() if "429" in statuses} == {
+        "/v1/groups/{group}/failover-offsets",
+        f"{partition}/runs",
+    }
+    assert told[f"{partition}/runs", "get"] == {"400", "404", "429", "503"}
+    assert told["/livez", "get"] == set()
+    assert set(described["components"]["schemas"]) == {"PrimaryBody"}
+    for (path, method), statuses in told.items():
+        responses = described["paths"][path][method]["responses"]
+        assert "422" not in statuses
+        assert ("500" in responses) == (path != "/livez")
+        for status in sorted({*statuses, "500"} & set(responses)):
+            kind = "application/json" if path == "/readyz" and status == "503" else "application/problem+json"
+            assert list(responses[status]["content"]) == [kind], (path, status)
+    ready = described["paths"]["/readyz"]["get"]["responses"]
+    body = ready["503"]["content"]["application/json"]["schema"]["properties"]
+    assert set(body) == {"status", "dependencies"} == set(_json(http.get("/readyz")))
 
 
 def test_metrics_count_requests_and_outcomes(http: httpx.Client) -> None:
