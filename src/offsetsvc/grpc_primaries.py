@@ -86,7 +86,7 @@ class PrimaryServicer(primaries_pb2_grpc.PrimaryServiceServicer):
         with (
             self._watches.one(context) as wait,
             Errors("WatchPrimary", context),
-            self._metrics.request("grpc", "WatchPrimary"),
+            self._metrics.stream("grpc", "WatchPrimary"),
         ):
             group = GroupName(request.group)
             deadline = self._deadline(context).at_most_ms(WATCH_MS)

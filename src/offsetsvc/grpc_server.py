@@ -168,7 +168,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
         with (
             self._watches.one(context) as wait,
             self._errors("WatchSkips", context),
-            self._metrics.request("grpc", "WatchSkips"),
+            self._metrics.stream("grpc", "WatchSkips"),
         ):
             asked = WatchRequest(
                 convert.partition_from(request.topic, request.partition),

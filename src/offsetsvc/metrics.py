@@ -36,7 +36,7 @@ class ServiceMetrics:
         )
         self._seconds = Histogram(
             "parallax_offsetsvc_request_duration_seconds",
-            "From the request to its answer.",
+            "From the request to its answer; streams, which last as long as they please, are not timed.",
             ["transport", "method"],
             buckets=_BUCKETS_S,
             registry=self.registry,
@@ -57,6 +57,18 @@ class ServiceMetrics:
     def request(self, transport: str, method: str) -> Iterator[None]:
         """Count and time one request; an error passes through."""
         began_s = time.perf_counter()
+        try:
+            with self.stream(transport, method):
+                yield
+        finally:
+            self._seconds.labels(transport, method).observe(time.perf_counter() - began_s)
+
+    @contextmanager
+    def stream(self, transport: str, method: str) -> Iterator[None]:
+        """Count one request for a stream once it has ended; an error passes through.
+
+        It is not timed: a watch lasts for seconds by design, and would look like a slow answer.
+        """
         code = "INTERNAL"
         try:
             yield
@@ -69,7 +81,6 @@ class ServiceMetrics:
             raise
         finally:
             self._requests.labels(transport, method, code).inc()
-            self._seconds.labels(transport, method).observe(time.perf_counter() - began_s)
 
     def answered(self, answers: Iterable[FailoverAnswer]) -> None:
         """Count the outcomes of answers."""
