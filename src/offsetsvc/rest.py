@@ -38,9 +38,14 @@ says `record_offset`. `null` means unknown or none; it never means 0. Errors are
 `code` that gRPC, logs and metrics use too.
 """
 
+_LARGEST_OFFSET = 2**63 - 1
+_LARGEST_PARTITION = 2**31 - 1
+
 Group = Annotated[str, Path(description="A consumer group.")]
 Topic = Annotated[str, Path(description="A topic.")]
-Partition = Annotated[int, Path(description="A partition; source and target have the same number.")]
+Partition = Annotated[
+    int, Path(le=_LARGEST_PARTITION, description="A partition; source and target have the same number.")
+]
 RouteText = Annotated[str, Path(description="A route, written `a->b` (the `>` may be encoded as %3E).")]
 PlaceText = Annotated[str, Query(alias="to", description="Where the group goes: a region or a cluster.")]
 OriginText = Annotated[
@@ -59,11 +64,17 @@ def _policy_of(
     ] = False,
     margin_ms: Annotated[
         int | None,
-        Query(description="With by_timestamp: how much older than the position an unconsumed record may be."),
+        Query(
+            le=_LARGEST_OFFSET,
+            description="With by_timestamp: how much older than the position an unconsumed record may be.",
+        ),
     ] = None,
     timestamp_ms: Annotated[
         int | None,
-        Query(description="With by_timestamp: go by this time (Unix epoch) instead of the position's."),
+        Query(
+            le=_LARGEST_OFFSET,
+            description="With by_timestamp: go by this time (Unix epoch) instead of the position's.",
+        ),
     ] = None,
 ) -> TimestampPolicy | None:
     """The caller's choice of record timestamps."""
@@ -130,7 +141,10 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         to: PlaceText,
         origin: OriginText = None,
         next_offset: Annotated[
-            int | None, Query(description="The position to go by; absent: the group's committed offset.")
+            int | None,
+            Query(
+                le=_LARGEST_OFFSET, description="The position to go by; absent: the group's committed offset."
+            ),
         ] = None,
         by_timestamp: ByTimestamp = None,
     ) -> Response:
@@ -168,14 +182,14 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
 
     @router.get(
         "/routes/{route}/topics/{topic}/partitions/{partition}/runs",
-        **described(pb.ListRunsResponse, 400, 404, 429, 503),
+        **described(pb.ListRunsResponse, 400, 404, 503),
     )
     def runs(
         route: RouteText,
         topic: Topic,
         partition: Partition,
-        start: Annotated[int, Query(ge=0, description="From this target offset on.")] = 0,
-        limit: Annotated[int, Query(ge=0, description=_LIMIT_TEXT)] = 0,
+        start: Annotated[int, Query(ge=0, le=_LARGEST_OFFSET, description="From this target offset on.")] = 0,
+        limit: Annotated[int, Query(ge=0, le=MOST_ROWS, description=_LIMIT_TEXT)] = 0,
     ) -> Response:
         """Runs and watermarks (count 0) of a partition of a route."""
         with metrics.request("rest", "ListRuns"):
@@ -205,8 +219,12 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         route: RouteText,
         topic: Topic,
         partition: Partition,
-        source_next_offset: Annotated[int | None, Query(description="Of the regional cluster.")] = None,
-        target_next_offset: Annotated[int | None, Query(description="Of the aggregate cluster.")] = None,
+        source_next_offset: Annotated[
+            int | None, Query(le=_LARGEST_OFFSET, description="Of the regional cluster.")
+        ] = None,
+        target_next_offset: Annotated[
+            int | None, Query(le=_LARGEST_OFFSET, description="Of the aggregate cluster.")
+        ] = None,
     ) -> Response:
         """A next offset of one side of a route, on the other; name exactly one."""
         with metrics.request("rest", "TranslateOffset"):
@@ -226,7 +244,7 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         cluster: Annotated[str, Path(description="An aggregate cluster, or its region.")],
         topic: Topic,
         partition: Partition,
-        record_offset: Annotated[int, Path(description="The place of a record.")],
+        record_offset: Annotated[int, Path(le=_LARGEST_OFFSET, description="The place of a record.")],
     ) -> Response:
         """Which source record is the record at this offset?"""
         with metrics.request("rest", "LookupOrigin"):
