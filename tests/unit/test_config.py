@@ -64,7 +64,43 @@ def test_no_route_leads_into_a_region_without_an_aggregate_cluster(tmp_path: Pat
         ),
         ("cassandra:", "routes: [a->edge]\ncassandra:", "region 'edge' has no aggregate cluster"),
         ("cassandra:", "routes: [a-b]\ncassandra:", "'a-b' is not of the form 'source->target'"),
+        ("cassandra:", "routes:\n- a->edge\ncassandra:", ":10: routes: route 'a->edge'"),
         ("regions:", "regions: [", "not valid YAML"),
+        (
+            "cassandra:",
+            "sync: {no_commit: lastest}\ncassandra:",
+            ":10: sync.no_commit: Input should be 'earliest' or 'latest'",
+        ),
+        (
+            "cassandra:",
+            "sync: {on_rewind: reject}\ncassandra:",
+            ":10: sync.on_rewind: Input should be 'propagate' or 'refuse'",
+        ),
+        (
+            '"127.0.0.1:1"',
+            '"127.0.0.1:1", security: {protocol: SASL}',
+            ":3: regions.a.regional.security.protocol: Input should be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'",
+        ),
+        (
+            '"127.0.0.1:1"',
+            '"127.0.0.1:1", security: {sasl_mechanism: SCRAM}',
+            ":3: regions.a.regional.security.sasl_mechanism: Input should be 'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512'",
+        ),
+        (
+            "cassandra:",
+            'topics:\n  include:\n  - trips\n  - "pay(ments"\ncassandra:',
+            ":13: topics.include.1: 'pay(ments' is not a regular expression: missing ), unterminated subpattern at",
+        ),
+        (
+            "cassandra:",
+            'groups: {exclude: ["*"]}\ncassandra:',
+            ":10: groups.exclude.0: '*' is not a regular expression: nothing to repeat at position 0",
+        ),
+        (
+            "  edge:",
+            "  edge->x:",
+            ":8: regions.edge->x: 'edge->x' is no name for a region: it takes 1 to 64 ",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -72,6 +108,17 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, m
     with pytest.raises(ConfigError) as caught:
         load(path, {})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a", "eu-west", "eu_west.2", "EU", "1a", "a" * 64])
+def test_regions_have_names_that_topics_and_clusters_can_bear(tmp_path: Path, name: str) -> None:
+    assert name in load(written(tmp_path, GOOD.replace("edge:", f'"{name}":')), {}).regions
+
+
+@pytest.mark.parametrize("name", ["", " ", "-a", ".a", "_a", "a b", "a/b", "a->b", "ü", "a" * 65, "a\\n"])
+def test_other_names_of_regions_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name for a region"):
+        load(written(tmp_path, GOOD.replace("edge:", f'"{name}":')), {})
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -9,13 +9,24 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from parallax.domain.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
 from parallax.domain.ids import ClusterName, RegionName, Route, aggregate_cluster, region_of, regional_cluster
+from parallax.runtime.config_checks import Pattern, RegionKey, SaslMechanism, SecurityProtocol
+from parallax.runtime.config_environment import override
 from parallax.runtime.config_errors import describe
 
 
@@ -26,9 +37,8 @@ class _Section(BaseModel):
 class Security(_Section):
     """How to authenticate at a cluster, in Kafka's own words."""
 
-    protocol: str = "PLAINTEXT"
-    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
-    sasl_mechanism: str | None = None
+    protocol: SecurityProtocol = "PLAINTEXT"
+    sasl_mechanism: SaslMechanism | None = None
     sasl_username: str | None = None
     sasl_password: SecretStr | None = None
     ssl_ca_location: str | None = None
@@ -72,8 +82,8 @@ class Region(_Section):
 class Names(_Section):
     """A choice of names by regular expressions that must match the whole name."""
 
-    include: tuple[str, ...] = (".*",)
-    exclude: tuple[str, ...] = ()
+    include: tuple[Pattern, ...] = (".*",)
+    exclude: tuple[Pattern, ...] = ()
 
     def chosen(self, name: str) -> bool:
         """Whether the name is included and not excluded."""
@@ -175,10 +185,10 @@ class Sync(_Section):
     """Publishing of resume offsets."""
 
     interval_ms: Annotated[int, Field(ge=100)] = 1_000
-    no_commit: str = "earliest"
-    """Where a group starts on a partition on which it never committed: earliest or latest."""
-    on_rewind: str = "propagate"
-    """What a rewind on the active side does to the passive one: propagate or refuse."""
+    no_commit: Literal["earliest", "latest"] = "earliest"
+    """Where a group starts on a partition on which it never committed."""
+    on_rewind: Literal["propagate", "refuse"] = "propagate"
+    """What a rewind on the active side does to the passive one."""
     republish_after_s: Annotated[int, Field(ge=60)] = 86_400
     """Unchanged offsets are written again after this time, so that they don't expire."""
     status_address: str = "127.0.0.1:7611"
@@ -198,7 +208,7 @@ class Drill(_Section):
 class Config(_Section):
     """Everything that a Parallax process needs to know."""
 
-    regions: Mapping[str, Region]
+    regions: Mapping[RegionKey, Region]
     cassandra: Cassandra
     routes: tuple[str, ...] | None = None
     """Written ``a->b``; None: from every regional to every aggregate cluster."""
@@ -210,18 +220,22 @@ class Config(_Section):
     sync: Sync = Sync()
     drill: Drill = Drill()
 
-    @model_validator(mode="after")
-    def _routes_fit(self) -> Config:
-        for text in self.routes or ():
+    @field_validator("routes")
+    @classmethod
+    def _routes_fit(cls, routes: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        regions: Mapping[str, Region] | None = info.data.get("regions")
+        if regions is None:  # they are wrong themselves, and reported
+            return routes
+        for text in routes or ():
             try:
                 route = Route.parse(text)
             except InvalidNameError as error:
                 raise ValueError(str(error)) from error
-            if route.source not in self.regions or self.regions[route.source].regional is None:
+            if route.source not in regions or regions[route.source].regional is None:
                 raise ValueError(f"route {text!r}: region {route.source!r} has no regional cluster")
-            if route.target not in self.regions or self.regions[route.target].aggregate is None:
+            if route.target not in regions or regions[route.target].aggregate is None:
                 raise ValueError(f"route {text!r}: region {route.target!r} has no aggregate cluster")
-        return self
+        return routes
 
     def all_routes(self) -> tuple[Route, ...]:
         """Every route, listed or derived."""
@@ -287,20 +301,17 @@ def _matches(patterns: tuple[str, ...], name: str) -> bool:
     return any(re.fullmatch(pattern, name) is not None for pattern in patterns)
 
 
-ENV_PREFIX = "PARALLAX__"
-
-
 def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:
     """Read a configuration file.
 
     Args:
         path: the YAML file.
-        environ: variables such as ``PARALLAX__SERVICE__STALE_AFTER_MS=5000`` override single keys; None takes
-            those of the process.
+        environ: variables such as ``PARALLAX__SERVICE__STALE_AFTER_MS=5000`` override single keys
+            (`parallax.runtime.config_environment`); None takes those of the process.
 
     Raises:
         ConfigError: the file can't be read, is not YAML, or has a key or value that is wrong; the message names
-            the file, the line and the nearest valid key.
+            the file and the line, or the environment variable, and the nearest valid key.
     """
     path = Path(path)
     try:
@@ -314,21 +325,8 @@ def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected keys such as 'regions' and 'cassandra' at the top")
-    _override(values, os.environ if environ is None else environ)
+    origins = override(values, os.environ if environ is None else environ, Config)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(describe(error, path, node, Config)) from error
-
-
-def _override(values: dict[str, Any], environ: Mapping[str, str]) -> None:
-    for name, text in environ.items():
-        if not name.startswith(ENV_PREFIX):
-            continue
-        *parents, last = name[len(ENV_PREFIX) :].lower().split("__")
-        section = values
-        for parent in parents:
-            section = section.setdefault(parent, {})
-            if not isinstance(section, dict):
-                raise ConfigError(f"environment variable {name}: {parent!r} is not a section")
-        section[last] = yaml.safe_load(text)
+        raise ConfigError(describe(error, path, node, Config, origins)) from error

@@ -1,4 +1,4 @@
-"""Says what is wrong with a configuration file: the key, its line, and the nearest valid name."""
+"""Says what is wrong with a configuration: the key, its line or environment variable, and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -10,13 +10,36 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from yaml.nodes import MappingNode, Node, SequenceNode
 
+_OF_THE_KEY = "[key]"
+"""Ends pydantic's location of a mistake in the name of a key."""
 
-def describe(error: ValidationError, path: Path, node: Node | None, model: type[BaseModel]) -> str:
-    """One line for each mistake in the file."""
+
+def describe(
+    error: ValidationError,
+    path: Path,
+    node: Node | None,
+    model: type[BaseModel],
+    origins: Mapping[tuple[int | str, ...], str],
+) -> str:
+    """One line for each mistake.
+
+    Args:
+        error: the mistakes.
+        path: the file.
+        node: what stands in it.
+        model: what should.
+        origins: environment variables by the keys and sections that they have set.
+    """
     lines = []
     for mistake in error.errors():
         location = mistake["loc"]
-        place = f"{path}:{_line(node, location)}" if node is not None else str(path)
+        if location and location[-1] == _OF_THE_KEY:
+            location = location[:-1]
+        variable = _variable(origins, location)
+        if variable is not None:
+            place = f"environment variable {variable}"
+        else:
+            place = f"{path}:{_line(node, location)}" if node is not None else str(path)
         key = ".".join(str(part) for part in location) or "(top)"
         if mistake["type"] == "extra_forbidden":
             valid = _valid_keys(model, location[:-1])
@@ -24,8 +47,14 @@ def describe(error: ValidationError, path: Path, node: Node | None, model: type[
             hint = f"; did you mean {near[0]!r}?" if near else ""
             lines.append(f"{place}: unknown key {key!r}{hint}")
         else:
-            lines.append(f"{place}: {key}: {mistake['msg']}")
+            lines.append(f"{place}: {key}: {mistake['msg'].removeprefix('Value error, ')}")
     return "\n".join(lines)
+
+
+def _variable(origins: Mapping[tuple[int | str, ...], str], location: tuple[int | str, ...]) -> str | None:
+    """The variable that has set the key at ``location``, or the nearest section above it."""
+    above = (location[:length] for length in range(len(location), 0, -1))
+    return next((origins[place] for place in above if place in origins), None)
 
 
 def _line(node: Node | None, location: tuple[int | str, ...]) -> int:
@@ -53,20 +82,21 @@ def _valid_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list
         if isinstance(current, type) and issubclass(current, BaseModel):
             field = current.model_fields.get(str(part))
             current = field.annotation if field is not None else None
-            if not _is_mapping(current):
-                current = _section(current)
-        elif _is_mapping(current):
-            current = _section(get_args(current)[1])
+            if not is_mapping(current):
+                current = section_of(current)
+        elif is_mapping(current):
+            current = section_of(get_args(current)[1])
     if isinstance(current, type) and issubclass(current, BaseModel):
         return list(current.model_fields)
     return []
 
 
-def _is_mapping(annotation: Any) -> bool:
+def is_mapping(annotation: Any) -> bool:
+    """Whether its keys are names that the user chooses."""
     return get_origin(annotation) is Mapping
 
 
-def _section(annotation: Any) -> Any:
+def section_of(annotation: Any) -> type[BaseModel] | None:
     """The model in an annotation such as ``Cluster | None``."""
     candidates = [item for item in (annotation, *get_args(annotation)) if isinstance(item, type)]
     return next((item for item in candidates if issubclass(item, BaseModel)), None)
