@@ -26,7 +26,7 @@ from replicator.lease_source import lease_keys
 from replicator.progress import ProgressBoard
 from replicator.query import query_name, routes_of, start_replication
 from replicator.reporter import StatusTarget
-from replicator.status_server import StatusServer
+from replicator.status_server import StatusPart, StatusServer
 from replicator.supervisor import QueryPlan, RunningQuery, Supervisor, first_lines
 
 _log = structlog.get_logger(__name__)
@@ -50,16 +50,18 @@ class Extra:
     Attributes:
         name: its name in logs.
         leases: how many task slots it needs.
-        start: starts it.
+        start: starts it; it may report to the target.
         preload: modules that its planner and holder need (`SessionSettings`).
         task_preload: modules that only its tasks need.
+        part: its state; None: it has none to show.
     """
 
     name: str
     leases: int
-    start: Callable[[SparkSession], RunningQuery]
+    start: Callable[[SparkSession, StatusTarget], RunningQuery]
     preload: tuple[str, ...] = ()
     task_preload: tuple[str, ...] = ()
+    part: StatusPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Application:
                 token=token,
                 claims=Claims(keys),
                 extra=lambda: {"queries": [state for item in supervisors for state in item.state()]},
+                parts=[extra.part for extra in self.extras if extra.part is not None],
             )
             stack.callback(server.close)
             server.start()
@@ -122,7 +125,9 @@ class Application:
             check_slots(lambda: task_slots(session), self.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
             folder = stack.enter_context(_checkpoints(settings.checkpoint_directory, self.name))
             target = _status_target(server, session, token)
-            supervisor = Supervisor([*self._plans(session, target, folder), *self._extra_plans(session)])
+            supervisor = Supervisor(
+                [*self._plans(session, target, folder), *self._extra_plans(session, target)]
+            )
             supervisors.append(supervisor)
             view = stack.enter_context(progress_view(board))
             try:
@@ -164,9 +169,9 @@ class Application:
             for region in self.regions
         ]
 
-    def _extra_plans(self, session: SparkSession) -> list[QueryPlan]:
+    def _extra_plans(self, session: SparkSession, target: StatusTarget) -> list[QueryPlan]:
         def starter(extra: Extra) -> Callable[[], RunningQuery]:
-            return lambda: extra.start(session)
+            return lambda: extra.start(session, target)
 
         return [QueryPlan(extra.name, starter(extra)) for extra in self.extras]
 

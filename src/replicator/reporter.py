@@ -12,20 +12,16 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-import structlog
-
+from parallax.runtime.newest import Newest
 from replicator.lease import Lease, LeaseProgress
 from replicator.lease_source import LeaseKey, lease_key_from_json, lease_key_to_json, lease_to_json
 from replicator.progress import Report
-
-_log = structlog.get_logger(__name__)
 
 TOKEN_HEADER = "X-Parallax-Token"  # noqa: S105 - the name of a header
 REPORTS_PATH = "/reports"
 ENDING_PATH = "/ending"
 CLAIMS_PATH = "/claims"
 _ANSWER_WITHIN_S = 2.0
-_LAST_REPORT_WITHIN_S = 2.0
 _CLAIM_TRIES = 3
 """A task that does not hear what it was granted holds what it was given, which another task may have been granted."""
 
@@ -80,28 +76,18 @@ class StatusTarget:
 
 
 class Reporter:
-    """Posts the newest report from a thread of its own: the copy loop never waits for it.
-
-    A report that could not be delivered is dropped; the next one says all of it again.
-    """
+    """Posts the newest report from a thread of its own: the copy loop never waits for it."""
 
     def __init__(self, target: StatusTarget) -> None:
         self._target = target
         self._attempt = uuid.uuid4().hex
-        self._newest: Report | None = None
-        self._closing = False
         self.end_asked = threading.Event()
         """Set once the driver has asked the lease to end."""
-        self._wake = threading.Condition()
-        self._reachable = True
-        self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
-        self._thread.start()
+        self._newest = Newest(self._post, repr(target))
 
     def __call__(self, progress: LeaseProgress) -> None:
         """Report; returns at once."""
-        with self._wake:
-            self._newest = Report(progress, self._attempt)
-            self._wake.notify()
+        self._newest.put(Report(progress, self._attempt))
 
     def application_ends(self) -> bool:
         """Ask the driver now whether leases shall end; False if it does not answer."""
@@ -111,31 +97,13 @@ class Reporter:
             return False
         return bool(answer.get("end"))
 
-    def close(self, last: LeaseProgress | None) -> None:
-        """Say goodbye with the lease's last report, if it made any; waits a moment for its delivery."""
-        with self._wake:
-            self._closing = True
-            if last is not None:
-                self._newest = Report(last, self._attempt, ended=True)
-            self._wake.notify()
-        self._thread.join(_LAST_REPORT_WITHIN_S)
+    def close(self, last: LeaseProgress | None) -> bool:
+        """Say goodbye with the lease's last report, if it made any; waits a moment for its delivery.
 
-    def _run(self) -> None:
-        while True:
-            with self._wake:
-                while self._newest is None and not self._closing:
-                    self._wake.wait()
-                report, self._newest = self._newest, None
-            if report is None:
-                return
-            try:
-                self._post(report)
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                if self._reachable:
-                    _log.warning("status_unreachable", target=repr(self._target), error=str(error))
-                self._reachable = False
-            else:
-                self._reachable = True
+        Returns:
+            Whether the thread has ended.
+        """
+        return self._newest.close(None if last is None else Report(last, self._attempt, ended=True))
 
     def _post(self, report: Report) -> None:
         if self._target.request("POST", REPORTS_PATH, json.dumps(report.to_json())).get("end"):

@@ -2,13 +2,14 @@
 
     GET  /metrics    Prometheus
     GET  /livez      200 while the process answers
-    GET  /readyz     200 once every lease has reported since its epoch began, else 503 with what is missing
+    GET  /readyz     200 once every lease has reported since its epoch began, else 503 with what is missing;
+                     other queries of the application, such as the syncjob's, have a say too
     GET  /status     everything, as JSON
     GET  /ending     whether leases shall end
     POST /reports    a lease's report; the answer says whether the lease shall end
     POST /claims     a task asks which lease it is to hold
 
-What it shows is the board's.
+What it shows is the board's, and that of the parts: each has a path of its own for its reports.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from __future__ import annotations
 import hmac
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from parallax.domain.errors import ConfigError, InvalidNameError
@@ -39,6 +41,30 @@ _TEXT = "text/plain; charset=utf-8"
 Answer = tuple[HTTPStatus, str, bytes]
 
 
+class StatusPart(Protocol):
+    """The state of another query of the application, such as the syncjob's."""
+
+    @property
+    def name(self) -> str:
+        """Under it the part stands in /status and /readyz."""
+
+    @property
+    def path(self) -> str:
+        """Where its reports are posted."""
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        """Take a report in; a `ValueError` says that it is none."""
+
+    def missing(self) -> Sequence[str]:
+        """Why it is not ready, one line for each reason; empty if it is."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Everything, as JSON types."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Every metric with its samples."""
+
+
 class StatusServer:
     """Serves one board from a thread of its own.
 
@@ -48,6 +74,7 @@ class StatusServer:
         token: what leases must send along.
         claims: tells tasks which lease to hold; None: the one that they come with.
         extra: more for /status, asked at each request.
+        parts: what else there is to show, and to be ready.
     """
 
     def __init__(
@@ -58,14 +85,18 @@ class StatusServer:
         token: str,
         claims: Claims | None = None,
         extra: Callable[[], Mapping[str, Any]] = dict,
+        parts: Sequence[StatusPart] = (),
     ) -> None:
         self._board = board
         self._token = token
         self._claims = claims or Claims(())
         self._extra = extra
+        self._parts = {part.path: part for part in parts}
         self._ending = threading.Event()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(BoardCollector(board))
+        for part in parts:
+            self._registry.register(part)
         host, port = _host_and_port(address)
         try:
             self._server = ThreadingHTTPServer((host, port), self._handler_class())
@@ -107,7 +138,7 @@ class StatusServer:
         if path == "/readyz":
             return self._readiness()
         if path == "/status":
-            return HTTPStatus.OK, _JSON, json.dumps(status_of(self._board) | dict(self._extra())).encode()
+            return HTTPStatus.OK, _JSON, json.dumps(self._state()).encode()
         if path == ENDING_PATH:
             return HTTPStatus.OK, _JSON, self._ending_answer()
         paths = b"unknown path; there are /metrics, /livez, /readyz and /status\n"
@@ -115,7 +146,8 @@ class StatusServer:
 
     def post(self, path: str, token: str, body: bytes) -> Answer:
         """The answer to a POST."""
-        if path not in {REPORTS_PATH, CLAIMS_PATH}:
+        part = self._parts.get(path)
+        if part is None and path not in {REPORTS_PATH, CLAIMS_PATH}:
             return HTTPStatus.NOT_FOUND, _TEXT, b"unknown path; leases post to /reports and /claims\n"
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             return HTTPStatus.FORBIDDEN, _TEXT, b"only leases of this application may post\n"
@@ -123,7 +155,10 @@ class StatusServer:
             values = json.loads(body)
             if path == CLAIMS_PATH:
                 return HTTPStatus.OK, _JSON, self._claimed(values)
-            self._board.record(Report.from_json(values))
+            if part is not None:
+                part.record(values)
+            else:
+                self._board.record(Report.from_json(values))
         except ValueError as error:
             return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
         return HTTPStatus.OK, _JSON, self._ending_answer()
@@ -139,11 +174,16 @@ class StatusServer:
         return json.dumps({"end": self._ending.is_set()}).encode()
 
     def _readiness(self) -> Answer:
-        missing = self._board.missing()
-        if not missing:
+        lines = [f"lease {key} {problem}\n" for key, problem in self._board.missing().items()]
+        lines += [f"{part.name} {problem}\n" for part in self._parts.values() for problem in part.missing()]
+        if not lines:
             return HTTPStatus.OK, _TEXT, b"ready\n"
-        lines = "".join(f"lease {key} {problem}\n" for key, problem in missing.items())
-        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, lines.encode()
+        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, "".join(lines).encode()
+
+    def _state(self) -> dict[str, Any]:
+        state = status_of(self._board) | {part.name: dict(part.state()) for part in self._parts.values()}
+        state["ready"] = state["ready"] and not any(part.missing() for part in self._parts.values())
+        return state | dict(self._extra())
 
     def _handler_class(self) -> type[BaseHTTPRequestHandler]:
         server = self

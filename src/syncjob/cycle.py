@@ -26,6 +26,7 @@ from syncjob.plan import Decision, Reason, Rules, decide, needs_answers, writes
 from syncjob.publish import publish
 from syncjob.remember import to_remember
 from syncjob.standing import Kept, Sight, Standing, hold, sight_of
+from syncjob.telling import FAILED_GROUPS
 from syncjob.watch import ClusterWatch, Snapshot
 
 _log = structlog.get_logger(__name__)
@@ -61,7 +62,7 @@ class CycleReport:
     def counts(self) -> dict[str, int]:
         """How many decisions there were of each reason, and what else happened, by name."""
         counted = Counter(decision.reason.value for decision in self.decisions)
-        return {**counted, "moves": self.moves, "rewinds": self.rewinds, "failed_groups": len(self.failures)}
+        return {**counted, "moves": self.moves, "rewinds": self.rewinds, FAILED_GROUPS: len(self.failures)}
 
 
 def wall_clock_ms() -> int:

@@ -20,6 +20,7 @@ from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.logs import configure_logging
 from parallax.runtime.spark_leases import start_lease_query
+from syncjob.telling import Driver, Teller
 
 _log = structlog.get_logger(__name__)
 
@@ -57,10 +58,12 @@ class SyncHolder:
     Attributes:
         config: everything, passwords included: pickled with the data source, never written anywhere.
         json_logs: how to log on executors.
+        driver: who is told of each cycle; None: nobody.
     """
 
     config: Config
     json_logs: bool | None = None
+    driver: Driver | None = None
 
     def __repr__(self) -> str:
         return "SyncHolder()"
@@ -72,7 +75,11 @@ class SyncHolder:
 
         configure_logging(json=self.json_logs)
         remaining_ms = json.loads(lease)["deadline_unix_ms"] - time.time_ns() // 1_000_000
-        return run_until(self.config, Deadline.after_ms(remaining_ms), threading.Event())
+        teller = Teller(self.driver)
+        try:
+            return run_until(self.config, Deadline.after_ms(remaining_ms), threading.Event(), teller)
+        finally:
+            teller.close()
 
     def epoch_ended(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
         """One event with the epoch's sums."""
@@ -87,7 +94,7 @@ class SyncHolder:
 
 
 def start_sync_query(
-    session: SparkSession, config: Config, *, json_logs: bool | None = None
+    session: SparkSession, config: Config, *, json_logs: bool | None = None, driver: Driver | None = None
 ) -> StreamingQuery:
     """Start publishing on Spark.
 
@@ -95,11 +102,12 @@ def start_sync_query(
         session: where the query runs.
         config: everything.
         json_logs: how to log on executors; None: by whether their standard error is a terminal.
+        driver: who is told of each cycle; None: nobody.
     """
     plan = SyncPlan(config.replicator.lease_epoch_s * 1_000)
     folder = _checkpoint(config.replicator.checkpoint_directory)
     query = start_lease_query(
-        session, QUERY_NAME, plan, SyncHolder(config, json_logs), checkpoint=str(folder)
+        session, QUERY_NAME, plan, SyncHolder(config, json_logs, driver), checkpoint=str(folder)
     )
     weakref.finalize(query, shutil.rmtree, folder, ignore_errors=True)
     return query

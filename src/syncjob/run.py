@@ -19,6 +19,7 @@ from parallax.runtime.config import Config
 from parallax.runtime.deadline import Deadline
 from syncjob.asking import ask
 from syncjob.cycle import CycleReport, Syncer
+from syncjob.telling import CYCLES, FAILED_CYCLES
 
 _log = structlog.get_logger(__name__)
 
@@ -53,10 +54,21 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
             syncer.close()
 
 
-def run_until(config: Config, deadline: Deadline, stop: threading.Event) -> Mapping[str, int]:
+def run_until(
+    config: Config,
+    deadline: Deadline,
+    stop: threading.Event,
+    tell: Callable[[Mapping[str, int], str], object] = lambda _counts, _problem: None,
+) -> Mapping[str, int]:
     """Sync every ``sync.interval_ms`` until the deadline or until ``stop`` is set; the sums of what was done.
 
     A store or cluster that is away is waited for.
+
+    Args:
+        config: everything.
+        deadline: when to end.
+        stop: ends it earlier.
+        tell: hears after each cycle the sums so far, and why the cycle failed; empty if it was good.
 
     Raises:
         ConfigError: something that no waiting mends.
@@ -69,11 +81,14 @@ def run_until(config: Config, deadline: Deadline, stop: threading.Event) -> Mapp
             try:
                 report = syncer.cycle()
             except UnavailableError as error:
-                _log.warning("cycle_failed", problem=f"[{error.code}] {error}")
-                totals["failed_cycles"] += 1
+                problem = f"[{error.code}] {error}"
+                _log.warning("cycle_failed", problem=problem)
+                totals[FAILED_CYCLES] += 1
+                tell(totals, problem)
             else:
-                totals["cycles"] += 1
+                totals[CYCLES] += 1
                 totals.update(report.counts)
+                tell(totals, "")
                 if say.passed:
                     _log.info("synced", away=list(report.away), **report.counts)
                     say = Deadline.after_ms(_SAY_EVERY_S * 1_000)

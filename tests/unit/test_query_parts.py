@@ -180,8 +180,7 @@ class TestReporter:
         reporter(self.progress(1))
         assert not reporter.application_ends()
         assert not reporter.end_asked.is_set()
-        reporter.close(self.progress(2))
-        assert not reporter._thread.is_alive()
+        assert reporter.close(self.progress(2))
 
     def test_a_lease_without_any_report_says_no_goodbye(self) -> None:
         board = ProgressBoard([LeaseKey(A_TO_B, 0)])

@@ -124,15 +124,17 @@ def _extras(config: Config, *, with_sync: bool, json_logs: bool | None = None) -
     if not with_sync:
         return []
     from replicator.application import Extra  # noqa: PLC0415 - as above
+    from syncjob.board import SyncBoard  # noqa: PLC0415 - as above
     from syncjob.query import start_sync_query, sync_leases  # noqa: PLC0415 - as above
 
     return [
         Extra(
             "sync",
             sync_leases(config),
-            lambda session: start_sync_query(session, config, json_logs=json_logs),
+            lambda session, target: start_sync_query(session, config, json_logs=json_logs, driver=target),
             preload=("syncjob.query",),
             task_preload=("syncjob.run",),
+            part=SyncBoard(config.sync.interval_ms),
         )
     ]
 

@@ -52,6 +52,7 @@ def sync(
 def _run_on_spark(config: Config, *, json_logs: bool | None) -> None:
     # Spark is heavy: it is imported only by the commands that run it.
     from replicator.application import Application, Extra  # noqa: PLC0415
+    from syncjob.board import SyncBoard  # noqa: PLC0415
     from syncjob.query import QUERY_NAME, start_sync_query, sync_leases  # noqa: PLC0415
 
     stop = threading.Event()
@@ -64,7 +65,8 @@ def _run_on_spark(config: Config, *, json_logs: bool | None) -> None:
     extra = Extra(
         QUERY_NAME,
         sync_leases(config),
-        lambda session: start_sync_query(session, config, json_logs=json_logs),
+        lambda session, target: start_sync_query(session, config, json_logs=json_logs, driver=target),
+        part=SyncBoard(config.sync.interval_ms),
     )
     address = config.sync.status_address
     application = Application(config, (), (extra,), json_logs=json_logs, name="sync", status_address=address)
