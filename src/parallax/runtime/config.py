@@ -185,15 +185,11 @@ class Sync(_Section):
     """Publishing of resume offsets."""
 
     interval_ms: Annotated[int, Field(ge=100)] = 1_000
+    """From one cycle to the next; the job is ready while its last good cycle is younger than ten of these, or than 30 s."""
     no_commit: Literal["earliest", "latest"] = "earliest"
     """Where a group starts on a partition on which it never committed."""
     on_rewind: Literal["propagate", "refuse"] = "propagate"
     """What a rewind on the active side does to the passive one."""
-    """From one cycle to the next; the job is ready while its last good cycle is younger than ten of these, or than 30 s."""
-    no_commit: str = "earliest"
-    """Where a group starts on a partition on which it never committed: earliest or latest."""
-    on_rewind: str = "propagate"
-    """What a rewind on the active side does to the passive one: propagate or refuse."""
     republish_after_s: Annotated[int, Field(ge=60)] = 86_400
     """Unchanged offsets are written again after this time, so that they don't expire."""
     status_address: str = "127.0.0.1:7611"
