@@ -182,7 +182,7 @@ def _gaps(facts: MoveFacts, item: PartitionFacts) -> Iterable[str]:
     answer = item.answer
     untold = answer.high_watermark is None and not _out_of_reach(facts)
     if not answer.target_topic_id or untold:
-        yield f"{name}: {target} has no such partition, so that its records can't be read there"
+        yield f"{name}: {target} has no such partition, or no leader of it, so that its records can't be read there"
     if Outcome.TRIMMED in answer.notes:
         yield (
             f"{name}: retention at {target} has taken unconsumed records below its log start "

@@ -83,7 +83,7 @@ class Places:
             return self._topics[1]
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """The log ranges of those of the partitions that are there.
+        """The log ranges of those of the partitions that are there and have a leader.
 
         Raises:
             ClusterUnavailableError: the cluster did not answer in time.

@@ -308,7 +308,7 @@ class _Work:
             findings.unknown.append(f"{visit.cluster} does not tell its log start")
             return visit.end
         if log is None:
-            findings.unknown.append(f"{visit.cluster} has no such partition any more")
+            findings.unknown.append(f"{visit.cluster} has no such partition any more, or no leader of it")
             return visit.end
         if log.low_watermark > visit.end:
             findings.notes.append(

@@ -161,8 +161,9 @@ class Asking:
     ) -> Question:
         commit = self._commits.of(partition, origin.topic_id or None)
         if not destination.reachable and not destination.lineages.of(partition.partition):
+            failure = self.destination.failure or f"{destination.cluster}: no leader for {partition}"
             raise ClusterUnavailableError(
-                f"{self.destination.failure}; and the index knows nothing of {partition} there, so that it "
+                f"{failure}; and the index knows nothing of {partition} there, so that it "
                 "can't answer in the cluster's place"
             )
         holds = (
@@ -199,13 +200,16 @@ class Asking:
 
     def _state(self, view: ClusterView, lineages: TopicLineages, partition: TopicPartition) -> ClusterState:
         info = view.topics().get(partition.topic)
+        log = self._logs[view.cluster].get(partition)
+        # A partition without a leader is away, though its cluster is not: its log is not to be taken for empty.
+        leaderless = log is None and info is not None and partition.partition < info.partitions
         return ClusterState(
             cluster=view.cluster,
             lineages=lineages,
-            reachable=view.reachable,
+            reachable=view.reachable and not leaderless,
             topic_id=lineages.topic_id or TopicId(""),
             partitions=None if info is None else info.partitions,
-            log=self._logs[view.cluster].get(partition),
+            log=log,
         )
 
     def _require_partition(self, partition: TopicPartition) -> None:

@@ -81,7 +81,9 @@ class Times:
         first_ms = max(0, timestamp_ms - self._margin_ms)
         found = None if side.log is None else self._destination.offset_at(answer.topic_partition, first_ms)
         if found is None:
-            raise _ImpossibleError(self._destination.failure or f"{side.cluster} has no such partition")
+            raise _ImpossibleError(
+                self._destination.failure or f"{side.cluster} has no such partition, or no leader of it"
+            )
         return found
 
     def _moved_to(

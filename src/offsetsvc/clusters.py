@@ -118,7 +118,7 @@ class ClusterView:
         return TopicId("") if self.reachable else None
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Log ranges of those of the partitions that exist."""
+        """Log ranges of those of the partitions that exist and have a leader."""
         topics = self.topics()
         present = [
             item

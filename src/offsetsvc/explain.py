@@ -167,6 +167,7 @@ def _unreachable(answer: FailoverAnswer) -> str:
         how = {
             Basis.CALLER: "the caller's own position was used",
             Basis.OBSERVED: "the position seen last was used",
+            Basis.COMMITTED: "the group's commit was not held against the log's end",
         }.get(basis or Basis.POLICY, "its policy for partitions without a commit was used")
         parts.append(f"{answer.origin.cluster} could not be asked: {how}")
     if answer.destination.log is None:

@@ -19,6 +19,7 @@ class ClusterState:
     """What is known of one cluster's side of a partition.
 
     Attributes:
+        reachable: whether the cluster could be asked about the partition: it answers, and a leader is there.
         log: None: the cluster could not be asked, or has no such partition.
         partitions: partition count of the topic; None: the cluster could not be asked or lacks the topic.
     """

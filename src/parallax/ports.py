@@ -161,7 +161,10 @@ class ClusterReader(Protocol):
         """Every topic but internal ones."""
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Log start and **high watermark** (isolation level 0, never the last stable offset)."""
+        """Log start and **high watermark** (isolation level 0, never the last stable offset).
+
+        Partitions that don't exist, or have no leader now, are left out.
+        """
 
     def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
         """When the position is; None: it lies outside of the log, or no record there bears a timestamp."""

@@ -25,6 +25,7 @@ class Brokers:
         self.now_s = 100.0
         self.asked: list[set[TopicPartition]] = []
         self.leaderless: set[TopicPartition] = set()
+        self.left_out: set[TopicPartition] = set()
         self.meanwhile: Callable[[], object] = lambda: None
 
     def do(self, ask: Callable[[Any], Any]) -> Any:
@@ -37,7 +38,7 @@ class Brokers:
             raise ClusterUnavailableError("a leader is away")
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
-        return {item: self.range_now() for item in items if item.partition < 3}
+        return {item: self.range_now() for item in items if item.partition < 3 and item not in self.left_out}
 
     def range_now(self) -> LogRange:
         """The end tells when it was asked for."""
@@ -48,7 +49,7 @@ class Brokers:
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     found = Brokers()
     monkeypatch.setattr(module, "Links", lambda *_args, **_kwargs: found)
-    monkeypatch.setattr(module, "read_log_ranges", lambda link, items: link.answer(items))
+    monkeypatch.setattr(module, "read_log_ranges", lambda link, items, **_how: link.answer(items))
     return found
 
 
@@ -120,6 +121,17 @@ def test_a_partition_whose_leader_is_away_fails_nobody_who_did_not_ask_for_it(br
     assert brokers.asked[2:] == [{TRIPS[0], TRIPS[1]}, {TRIPS[1]}, {TRIPS[1]}, {TRIPS[1]}]
     with pytest.raises(ClusterUnavailableError):
         cluster.log_ranges([TRIPS[0]])
+
+
+def test_a_partition_that_gets_no_leader_holds_up_others_once(brokers: Brokers) -> None:
+    cluster = reader(brokers)
+    for partition in TRIPS[:2]:
+        cluster.log_ranges([partition])
+    brokers.left_out = {TRIPS[0]}
+    for _ in range(2):
+        brokers.now_s += 0.3
+        assert cluster.log_ranges([TRIPS[1]]) == {TRIPS[1]: brokers.range_now()}
+    assert brokers.asked[2:] == [{TRIPS[0], TRIPS[1]}, {TRIPS[1]}]
 
 
 def test_without_a_memory_each_call_asks_for_its_own(brokers: Brokers) -> None:

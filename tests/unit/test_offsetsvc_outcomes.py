@@ -313,6 +313,36 @@ def test_an_origin_away_and_an_unknown_group_need_a_position(world: World) -> No
     assert ask(world, 12).resume_offset == 12
 
 
+@pytest.mark.parametrize("region", ["a", "b"])
+def test_a_partition_without_a_leader_is_away_though_its_cluster_is_not(world: World, region: str) -> None:
+    world.commit("a", 3)
+    away = ask(world, 3) if region == "a" else None
+    log = world.cluster(region).ranges.pop(P0)
+    answer = ask(world)
+
+    assert answer.outcome is Outcome.UNREACHABLE
+    assert (answer.origin.log if region == "a" else answer.destination.log) is None
+    assert (answer.origin.next_offset, answer.origin.basis) == (3, Basis.COMMITTED)
+    assert f"aggregate-{region} could not be asked" in answer.explanation
+    assert ("commit was not held against" in answer.explanation) == (region == "a")
+    assert away is None or answer.resume_offset == away.resume_offset
+    world.cluster(region).ranges[P0] = log
+    assert Outcome.UNREACHABLE not in ask(world).notes
+
+
+def test_nothing_is_said_of_a_partition_without_a_leader_that_the_index_does_not_know() -> None:
+    world, topic = World(), TopicName("fresh")
+    for cluster in (A, B):
+        world.clusters[cluster].infos[topic] = TopicInfo(topic, TopicId("f"), 1)
+    item = TopicPartition(topic, 0)
+
+    problem = "aggregate-b: no leader for fresh-0; and the index knows nothing of fresh-0"
+    with world.service() as service, pytest.raises(ClusterUnavailableError, match=problem):
+        service.failover_offsets(
+            FailoverRequest(GROUP, A, B, {item: TargetOffset(0)}, only=item), _deadline()
+        )
+
+
 def test_a_destination_away_is_answered_from_the_index(world: World) -> None:
     world.cluster("b").away = True
 

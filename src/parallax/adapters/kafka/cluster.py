@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+import structlog
+
 from parallax.adapters.kafka.groups import (
     describe_groups,
     dismiss_members,
@@ -22,6 +24,12 @@ from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, T
 from parallax.domain.resume import LogRange
 from parallax.ports import GroupCommit, GroupState, PositionTime, TopicInfo
 from parallax.runtime.config import Cluster
+from parallax.runtime.deadline import Deadline
+
+_log = structlog.get_logger(__name__)
+
+_ELECTION_MS = 500
+"""So long a partition may take to get a new leader before its log range is left out."""
 
 _OVERDUE = 3
 """While one caller asks for topics anew, the others go on with what is at most this many times as old."""
@@ -66,12 +74,14 @@ class KafkaCluster:
     ) -> None:
         self._cluster = cluster
         self._links = Links(cluster, settings, client_id=f"parallax-{cluster}", timeout_ms=timeout_ms)
+        self._election_ms = min(_ELECTION_MS, timeout_ms / 2)
         self._cache_s = cache_ms / 1_000
         self._clock = clock
         self._topics: tuple[float, Mapping[TopicName, TopicInfo]] | None = None
         self._ranges: dict[TopicPartition, _Range] = {}
         self._asking_for_ranges = threading.Lock()
         self._asking_for_topics = threading.Lock()
+        self._told_refused: set[GroupName] = set()
         self._no_topics: tuple[float, ClusterUnavailableError] | None = None
 
     @property
@@ -107,7 +117,10 @@ class KafkaCluster:
         return known[1] if known is not None and self._clock() - known[0] < max_age_s else None
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Log start and high watermark of the partitions; one that does not exist is left out."""
+        """Log start and high watermark of the partitions.
+
+        One that does not exist is left out; so is, after a moment, one without a leader: the others are not held up.
+        """
         known = self._known_ranges(partitions)
         missing = [item for item in partitions if item not in known]
         if missing and self._asking_for_ranges.acquire(blocking=False):
@@ -133,14 +146,16 @@ class KafkaCluster:
     def _ask_with_others(self, missing: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
         others = self._wanted_with(missing)
         try:
-            return self._ask_for_ranges([*missing, *others])
+            found = self._ask_for_ranges([*missing, *others])
         except ClusterUnavailableError:
             if not others:
                 raise
+            found = None
         # The leader of another partition may be away, which is no matter of who asked.
         for partition in others:
-            self._ranges.pop(partition, None)
-        return self._ask_for_ranges(missing)
+            if found is None or partition not in found:
+                self._ranges.pop(partition, None)
+        return self._ask_for_ranges(missing) if found is None else found
 
     def _wanted_with(self, missing: Collection[TopicPartition]) -> list[TopicPartition]:
         """Further partitions of these topics whose ranges are out of date, and which were wanted lately."""
@@ -159,7 +174,10 @@ class KafkaCluster:
 
     def _ask_for_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
         asked_at_s = self._clock()
-        found = dict(self._links.do(lambda link: read_log_ranges(link, partitions)))
+        patience = Deadline.after_ms(self._election_ms)
+        found = dict(
+            self._links.do(lambda link: read_log_ranges(link, partitions, patient=not patience.passed))
+        )
         for partition, log_range in found.items():
             before = self._ranges.get(partition)
             wanted_at_s = asked_at_s if before is None else before.wanted_at_s

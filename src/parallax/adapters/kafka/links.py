@@ -117,6 +117,7 @@ class Link:
         self.deadline = Deadline.after_ms(0)
         self._coordinators: dict[GroupName, Any] = {}
         self._leaders: dict[TopicPartition, Any] = {}
+        self._leaderless: set[TopicPartition] = set()
         with ExitStack() as unfinished:
             self._loop = EventLoop()
             unfinished.callback(self._loop.close)
@@ -193,16 +194,23 @@ class Link:
         """The partitions by their leaders; those that do not exist are left out.
 
         Raises:
-            MovedError: one has no leader now.
+            MovedError: one of them has no leader now.
         """
-        unknown = {item.topic for item in items if item not in self._leaders}
-        if unknown:
-            self._learn_leaders(unknown, doing)
+        missing = self.leaderless(items, doing)
+        if missing:
+            raise MovedError(f"{self.cluster}: {doing}: no leader for {missing[0]}")
         found: dict[Any, list[TopicPartition]] = {}
         for item in items:
             if item in self._leaders:
                 found.setdefault(self._leaders[item], []).append(item)
         return found
+
+    def leaderless(self, items: Collection[TopicPartition], doing: str) -> list[TopicPartition]:
+        """Those of the partitions that exist, but have no leader now."""
+        unknown = {item.topic for item in items if item not in self._leaders}
+        if unknown:
+            self._learn_leaders(unknown, doing)
+        return [item for item in items if item in self._leaderless]
 
     def _learn_leaders(self, topics: Collection[TopicName], doing: str) -> None:
         answer = self.metadata(topics, doing)
@@ -213,9 +221,11 @@ class Link:
             self.check(topic.error_code, f"{doing}: finding the leaders of {topic.name}")
             for part in topic.partitions:
                 place = TopicPartition(TopicName(topic.name), part.partition_index)
-                if part.leader_id not in nodes:
-                    raise MovedError(f"{self.cluster}: {doing}: no leader for {place}")
-                self._leaders[place] = nodes[part.leader_id]
+                self._leaderless.discard(place)
+                if part.leader_id in nodes:
+                    self._leaders[place] = nodes[part.leader_id]
+                else:
+                    self._leaderless.add(place)
 
     def coordinator(self, group: GroupName) -> Any:
         """The group's coordinator."""
@@ -246,6 +256,7 @@ class Link:
         """Wait a moment; after it leaders and coordinators are looked for anew."""
         self._coordinators.clear()
         self._leaders.clear()
+        self._leaderless.clear()
         moment = Deadline.after_ms(duration_ms)
         while not moment.passed:
             self._loop.turn(duration_ms)

@@ -36,12 +36,23 @@ def read_topics(link: Link) -> dict[TopicName, TopicInfo]:
     return found
 
 
-def read_log_ranges(link: Link, items: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+def read_log_ranges(
+    link: Link, items: Collection[TopicPartition], *, patient: bool = True
+) -> Mapping[TopicPartition, LogRange]:
     """Log start and high watermark of the partitions; one that does not exist is left out.
 
+    Args:
+        link: asks.
+        items: the partitions.
+        patient: a partition without a leader is worth being asked about again; else it is left out, too.
+
     Raises:
+        MovedError: a partition has no leader now.
         ClusterUnavailableError: no answer in time.
     """
+    if not patient:
+        leaderless = set(link.leaderless(items, "reading offsets"))
+        items = [item for item in items if item not in leaderless]
     lows, highs = (_offsets(link, items, which) for which in (EARLIEST, LATEST))
     return {
         item: LogRange(TargetOffset(lows[item]), TargetOffset(highs[item]))
