@@ -13,7 +13,7 @@ from offsetsvc.service import OffsetService
 from parallax.adapters.memory.groups import MemoryGroupStore
 from parallax.adapters.memory.index import MemoryMappingIndex
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
-from parallax.domain.errors import ClusterUnavailableError, FencedError
+from parallax.domain.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -55,6 +55,8 @@ class FakeCluster:
     ranges: dict[TopicPartition, LogRange] = field(default_factory=dict)
     commits: dict[GroupName, dict[TopicPartition, GroupCommit]] = field(default_factory=dict)
     times: dict[TopicPartition, Sequence[int]] = field(default_factory=dict)
+    open_transactions: dict[GroupName, frozenset[TopicPartition]] = field(default_factory=dict)
+    refused: dict[GroupName, str] = field(default_factory=dict)
     away: bool = False
     asked: int = 0
 
@@ -96,13 +98,19 @@ class FakeCluster:
         self.times[partition] = times
         self.ranges[partition] = LogRange(TargetOffset(low), TargetOffset(len(times)))
 
-    def groups(self) -> Sequence[GroupState]:
+    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
         self._answer()
-        return [GroupState(group, "Empty", 0) for group in self.commits]
+        return [GroupState(group, "Empty", 0) for group in self.commits if chosen is None or chosen(group)]
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         self._answer()
+        if group in self.refused:
+            raise ConfigError(self.refused[group])
         return self.commits.get(group, {})
+
+    def unsettled(self, group: GroupName) -> frozenset[TopicPartition]:
+        self._answer()
+        return self.open_transactions.get(group, frozenset())
 
 
 @dataclass
@@ -115,7 +123,7 @@ class Writer(FakeCluster):
     written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)
     after_write: Callable[[], None] = lambda: None
 
-    def groups(self) -> Sequence[GroupState]:
+    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
         self._answer()
         return [
             GroupState(
@@ -124,8 +132,10 @@ class Writer(FakeCluster):
                 members := self.members.get(group, 0),
                 self.assigned.get(group, frozenset()) if members else frozenset(),
                 frozenset(self.own_instances),
+                self.refused.get(group, ""),
             )
             for group in self.commits
+            if chosen is None or chosen(group)
         ]
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:

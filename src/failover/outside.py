@@ -132,6 +132,10 @@ class Outside:
         """The group's commits there; None if the cluster does not answer."""
         return self._ask(cluster, lambda writer: dict(writer.committed(group)))
 
+    def unsettled(self, group: GroupName, cluster: ClusterName) -> frozenset[TopicPartition] | None:
+        """Partitions on which an open transaction of the group may commit; None if the cluster does not answer."""
+        return self._ask(cluster, lambda writer: writer.unsettled(group))
+
     def _ask(self, cluster: ClusterName, question: Callable[[ClusterWriter], T]) -> T | None:
         """The cluster's answer; None if it does not answer, or did not a moment ago."""
         writer = self.writer(cluster)

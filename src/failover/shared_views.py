@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from parallax.domain.errors import ClusterUnavailableError
+from parallax.domain.errors import ClusterUnavailableError, ConfigError
 from parallax.domain.ids import GroupName, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.ports import ClusterWriter, GroupState, TopicInfo
@@ -54,12 +54,16 @@ class Membership:
         """The group; None if the cluster does not list it.
 
         Raises:
+            ConfigError: this client may not see the group.
             ClusterUnavailableError: the cluster did not answer in time.
         """
         with self._turns.one() as now_s:
             if self._listed is None or now_s - self._listed[0] >= _SHARED_S:
                 self._listed = (now_s, {state.group: state for state in self._writer.groups()})
-            return self._listed[1].get(group)
+            found = self._listed[1].get(group)
+        if found is not None and found.refused:
+            raise ConfigError(found.refused)
+        return found
 
 
 class Places:

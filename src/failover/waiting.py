@@ -8,7 +8,7 @@ from failover.facts import Move, MoveFacts, PartitionFacts, origin_positions
 from failover.outside import Outside, Positions
 from failover.record import Commits
 from parallax.domain.errors import ClusterUnavailableError
-from parallax.domain.ids import TopicName
+from parallax.domain.ids import TopicName, TopicPartition
 from parallax.runtime.deadline import Deadline
 
 POLL_S = 0.25
@@ -79,7 +79,7 @@ class Waiting:
             raise AbandonedError(f"{target} stopped answering: run the command again")
 
     def for_members_to_leave(self, within_ms: float, seen: tuple[float, Commits | None]) -> Commits:
-        """Wait until nobody consumes at the origin: no members, and commits that stand still.
+        """Wait until nobody consumes at the origin: no members, no open transaction, and commits that stand still.
 
         Args:
             within_ms: how long.
@@ -96,20 +96,22 @@ class Waiting:
         seen_at_s, before = seen
         while True:
             members = self._outside.members(self._move.group, origin)
+            # In this order: a transaction that ends between the two is seen by the latter.
+            unsettled = None if members else self._outside.unsettled(self._move.group, origin)
             commits = self._outside.commits(self._move.group, origin)
-            if commits is None or commits != before:
+            if commits is None or commits != before or unsettled:
                 seen_at_s, before = self._outside.clock(), commits
-            elif members == 0 and self._outside.clock() - seen_at_s >= _STILL_S:
+            elif members == 0 and unsettled is not None and self._outside.clock() - seen_at_s >= _STILL_S:
                 return commits
             if deadline.passed:
-                raise AbandonedError(self.still_there(members))
+                raise AbandonedError(self.still_there(members, unsettled or ()))
             self._tell(
                 "waiting for the group to leave" if members else "waiting for its commits to stand still"
             )
             self._outside.pause(POLL_S)
 
-    def still_there(self, members: int | None) -> str:
-        """Who keeps the group from having left, and what to do about it."""
+    def still_there(self, members: int | None, unsettled: Collection[TopicPartition] = ()) -> str:
+        """Who or what keeps the group from having left, and what to do about it."""
         group, origin = self._move.group, self._move.origin
         if members is None:
             return f"{origin} stopped answering; with --disaster the move goes by what was last seen of it"
@@ -117,6 +119,12 @@ class Waiting:
             return (
                 f"group {group} still has {members} member(s) in {origin}: stop them and run the command again "
                 "(a FailoverConsumer that follows the primary stops by itself)"
+            )
+        if unsettled:
+            names = ", ".join(str(item) for item in sorted(unsettled)[:5])
+            return (
+                f"group {group} has commits in an open transaction in {origin} ({names}): run the command again "
+                "when it has ended, or its transaction.timeout.ms is over"
             )
         return f"group {group} goes on committing in {origin} without members: stop its consumers"
 

@@ -6,7 +6,7 @@ adapters. Every method may raise `UnavailableError`'s subclasses; what else it r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -128,6 +128,8 @@ class GroupState:
         members: 0 for groups that use ``assign()``.
         assigned: the topics of which a member has partitions, whether anything was committed on them or not.
         own_instances: ids of the members that are FailoverConsumers with an id of their own making.
+        refused: why this client may not see the group; everything else is then what the cluster's list tells: 1
+            for any number of members, no topics.
     """
 
     group: GroupName
@@ -135,6 +137,7 @@ class GroupState:
     members: int
     assigned: frozenset[TopicName] = frozenset()
     own_instances: frozenset[str] = frozenset()
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +178,17 @@ class ClusterReader(Protocol):
         The high watermark, as it was before the search, where there is none; None: there is no such partition.
         """
 
-    def groups(self) -> Sequence[GroupState]:
-        """Every consumer group."""
+    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
+        """Every consumer group, or those that are chosen; one that may not be seen says so itself."""
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         """Every committed offset of the group; empty for a group that never committed."""
+
+    def unsettled(self, group: GroupName) -> frozenset[TopicPartition]:
+        """Partitions whose committed offset an open transaction may replace.
+
+        Asked for before `committed`, it tells whether what that finds may change without members.
+        """
 
 
 class ClusterWriter(ClusterReader, Protocol):

@@ -25,7 +25,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.resume import LogRange
-from parallax.ports import GroupState
+from parallax.ports import GroupCommit, GroupState
 from parallax.runtime.config import Cluster
 from parallax.runtime.deadline import Deadline
 from replicator.topics import TopicAdmin, TopicPlan
@@ -64,6 +64,72 @@ def test_a_group_tells_its_members_topics_also_without_commits(
     consumer.close()
     left = [state for state in reader.groups() if state.group == group]
     assert [(state.members, state.assigned) for state in left] in ([], [(0, frozenset())])
+
+
+def test_a_live_group_whose_partitions_brokers_assign_shows_its_members_and_topics(
+    bootstrap_servers: str, topic_name: str
+) -> None:
+    create_topic(bootstrap_servers, topic_name, 4)
+    group, own = GroupName(unique_name("group")), f"{OWN_INSTANCE_PREFIX}1"
+    consumers = [
+        Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": group,
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                **instance,
+            }
+        )
+        for instance in ({"group.instance.id": own}, {})
+    ]
+    writer = KafkaCluster(
+        ClusterName(NAME), Cluster(bootstrap_servers=bootstrap_servers), timeout_ms=TIMEOUT_MS
+    )
+    for consumer in consumers:
+        consumer.subscribe([topic_name])
+
+    def joined() -> bool:
+        for consumer in consumers:
+            consumer.poll(0.1)
+        return all(consumer.assignment() for consumer in consumers)
+
+    def state() -> GroupState:
+        (found,) = writer.groups(lambda name: name == group)
+        return found
+
+    poll_until(joined, BACK_WITHIN_S, "both have joined")
+    there = state()
+    assert (there.members, there.assigned, there.own_instances) == (2, {topic_name}, {own})
+    consumers[1].close()
+    poll_until(lambda: state().members == 1, BACK_WITHIN_S, "one has left")
+    consumers[0].close()  # with an instance id this gives no place up, just as if it had died
+    assert state().members == 1
+    writer.dismiss(group, {own})
+    assert (state().state, state().members, state().assigned) == ("Empty", 0, frozenset())
+
+
+def test_an_open_transaction_s_commits_are_told_before_they_stand(
+    bootstrap_servers: str, topic_name: str
+) -> None:
+    create_topic(bootstrap_servers, topic_name, 2)
+    group, place = GroupName(unique_name("group")), TopicPartition(TopicName(topic_name), 1)
+    writer = KafkaCluster(
+        ClusterName(NAME), Cluster(bootstrap_servers=bootstrap_servers), timeout_ms=TIMEOUT_MS
+    )
+    writer.commit_for(group, {place: GroupCommit(TargetOffset(3), -1, "")})
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": unique_name("tx")})
+    producer.init_transactions(BACK_WITHIN_S)
+    producer.begin_transaction()
+    offset = KafkaPartition(topic_name, place.partition, 7)
+    producer.send_offsets_to_transaction([offset], consumer.consumer_group_metadata(), BACK_WITHIN_S)
+    assert writer.unsettled(group) == {place}
+    assert writer.committed(group)[place].next_offset == 3
+    producer.commit_transaction(BACK_WITHIN_S)
+    poll_until(lambda: not writer.unsettled(group), BACK_WITHIN_S, "the transaction has ended")
+    assert writer.committed(group)[place].next_offset == 7
+    consumer.close()
 
 
 def test_the_place_of_a_member_that_has_died_is_given_up_for_it(

@@ -296,6 +296,28 @@ class TestPlanned:
         assert result.ending is Ending.MOVED, result.problem
         assert bench.commit("b") == 8
 
+    def test_an_open_transaction_s_commits_keep_it_waiting(self, bench: Bench) -> None:
+        bench.writer("a").open_transactions[GROUP] = frozenset({P0})
+
+        def end(turn: int) -> None:
+            if turn == 4:
+                bench.world.commit("a", 18)
+                bench.writer("a").open_transactions.clear()
+
+        bench.while_waiting = end
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert bench.commit("b") == 8
+
+    def test_a_transaction_that_stays_open_ends_this_move_alone(self, bench: Bench) -> None:
+        bench.writer("a").open_transactions[GROUP] = frozenset({P0})
+        result = bench.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.ABANDONED
+        assert "commits in an open transaction in aggregate-a (trips-0)" in result.problem
+        assert bench.outside.commits(GROUP, ON_A) is not None
+
     def test_it_waits_until_the_target_has_all_that_was_consumed(self, bench: Bench) -> None:
         bench.world.copy("a", "a", 5)
         bench.world.watermark("b", "a")

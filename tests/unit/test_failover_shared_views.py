@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from failover.shared_views import Membership, Places
-from parallax.domain.errors import ClusterUnavailableError
+from parallax.domain.errors import ClusterUnavailableError, ConfigError
 from parallax.domain.ids import GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.ports import ClusterWriter, GroupState, TopicInfo
@@ -27,7 +27,10 @@ class Cluster:
 
     def groups(self) -> list[GroupState]:
         self._count("groups")
-        return [GroupState(GroupName("billing"), "Stable", 2)]
+        return [
+            GroupState(GroupName("billing"), "Stable", 2),
+            GroupState(GroupName("secret"), "Stable", 1, refused="not allowed"),
+        ]
 
     def topics(self) -> Mapping[TopicName, TopicInfo]:
         self._count("topics")
@@ -63,6 +66,8 @@ def test_one_listing_of_groups_serves_all_for_half_a_second(cluster: Cluster) ->
     assert state is not None
     assert state.members == 2
     assert shared.of(GroupName("other")) is None
+    with pytest.raises(ConfigError, match="not allowed"):
+        shared.of(GroupName("secret"))
     assert cluster.asked == ["groups"]
     cluster.now_s += 0.5
     shared.of(GroupName("other"))

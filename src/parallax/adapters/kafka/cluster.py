@@ -14,9 +14,10 @@ from parallax.adapters.kafka.groups import (
     dismiss_members,
     list_groups,
     read_commits,
+    read_unsettled,
     write_commits,
 )
-from parallax.adapters.kafka.links import Links
+from parallax.adapters.kafka.links import Link, Links
 from parallax.adapters.kafka.logs import read_log_ranges, read_offset_at, read_topics
 from parallax.adapters.kafka.times import read_time_at
 from parallax.domain.errors import ClusterUnavailableError
@@ -201,9 +202,24 @@ class KafkaCluster:
         """
         return self._links.do(lambda link: read_offset_at(link, partition, timestamp_ms))
 
-    def groups(self) -> list[GroupState]:
-        """Every consumer group with its state; members are counted for groups that have any."""
-        return self._links.do(lambda link: describe_groups(link, list_groups(link)))
+    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> list[GroupState]:
+        """Every consumer group with its state, or those that are chosen.
+
+        Members are counted for groups that have any. A group that this client may not see says so itself, and is
+        logged once.
+        """
+
+        def ask(link: Link) -> list[GroupState]:
+            listed = list_groups(link)
+            wanted = {name: item for name, item in listed.items() if chosen is None or chosen(name)}
+            return describe_groups(link, wanted)
+
+        found = self._links.do(ask)
+        for state in found:
+            if state.refused and state.group not in self._told_refused:
+                self._told_refused.add(state.group)
+                _log.warning("group_not_to_be_seen", group=state.group, problem=state.refused)
+        return found
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         """Every committed offset of the group; empty for one that never committed.
@@ -213,6 +229,15 @@ class KafkaCluster:
             ClusterUnavailableError: the cluster did not answer in time, or not for every partition.
         """
         return self._links.do(lambda link: read_commits(link, group))
+
+    def unsettled(self, group: GroupName) -> frozenset[TopicPartition]:
+        """Partitions whose committed offset an open transaction may replace.
+
+        Raises:
+            ConfigError: this client may not see the group.
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        return self._links.do(lambda link: read_unsettled(link, group))
 
     def dismiss(self, group: GroupName, instances: Collection[str]) -> None:
         """Take members out of a group by their instance ids; one that is at work joins again.

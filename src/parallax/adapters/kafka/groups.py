@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from parallax.adapters.kafka.consumer_groups import ConsumerGroupDescribe
 from parallax.adapters.kafka.links import Link
-from parallax.domain.errors import NotFoundError
+from parallax.domain.errors import ConfigError, NotFoundError
 from parallax.domain.ids import OWN_INSTANCE_PREFIX, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.ports import GroupCommit, GroupState
 
-_CONSUMER = "consumer"
+_CLASSIC, _CONSUMER = "classic", "consumer"
+"""Kinds of groups; the latter is the type of a classic group's protocol, too."""
+_UNTOLD, _EMPTY = frozenset({"", "Dead"}), "Empty"
+_NO_SUCH_GROUP = 69
+_UNSTABLE = 88
 _NO_GENERATION = -1
 _UNKNOWN_MEMBER = 25
 _END = "\0"
 """confluent-kafka writes it behind metadata, and reads without it into what lies behind them in memory."""
 
 
-def list_groups(link: Link) -> list[GroupName]:
+class ListedGroup(NamedTuple):
+    """A group as a broker lists it.
+
+    Attributes:
+        kind: the protocol of its members in lower case: "classic", "consumer" (KIP-848), "share", "streams"; empty
+            where the broker is too old to tell.
+        state: as in `GroupState`.
+    """
+
+    kind: str
+    state: str
+
+
+def list_groups(link: Link) -> dict[GroupName, ListedGroup]:
     """Every group of the cluster.
 
     Raises:
@@ -30,28 +49,75 @@ def list_groups(link: Link) -> list[GroupName]:
         ClusterUnavailableError: a broker did not answer in time.
     """
     doing = "listing consumer groups"
-    found: dict[GroupName, None] = {}
+    found: dict[GroupName, ListedGroup] = {}
     for node in link.nodes(link.metadata([], doing)).values():
-        answer = link.ask(node, ListGroupsRequest(states_filter=[], max_version=4), doing)
+        answer = link.ask(node, ListGroupsRequest(states_filter=[], types_filter=[], max_version=5), doing)
         link.check(answer.error_code, doing)
-        found |= dict.fromkeys(GroupName(item.group_id) for item in answer.groups)
-    return list(found)
+        for item in answer.groups:
+            found[GroupName(item.group_id)] = ListedGroup(
+                (item.group_type or "").lower(), item.group_state or ""
+            )
+    return found
 
 
-def describe_groups(link: Link, groups: Collection[GroupName]) -> list[GroupState]:
-    """The state of each group.
+def describe_groups(link: Link, listed: Mapping[GroupName, ListedGroup]) -> list[GroupState]:
+    """The state of each group. One that this client may not see bears the reason, and what the listing tells.
 
     Raises:
-        ConfigError: this client may not see a group.
         ClusterUnavailableError: no answer in time.
     """
-    found = []
-    for node, names in link.by_coordinator(groups).items():
-        request = DescribeGroupsRequest(groups=[str(name) for name in names], max_version=5)
-        for answer in link.ask(node, request, "describing groups").groups:
-            link.check(answer.error_code, f"describing group {answer.group_id!r}")
-            found.append(state_of(answer))
-    return found
+    refused: dict[GroupName, str] = {}
+    found: dict[GroupName, GroupState] = {}
+    for kind, describe in ((_CLASSIC, _describe_classic), (_CONSUMER, _describe_consumer)):
+        names = [name for name, item in listed.items() if (item.kind or _CLASSIC) == kind]
+        for node, asked in link.by_coordinator(names, refused).items():
+            for code, state in describe(link, node, asked):
+                try:
+                    link.check(0 if code == _NO_SUCH_GROUP else code, f"describing group {state.group!r}")
+                except ConfigError as error:
+                    refused[state.group] = str(error)
+                else:
+                    found[state.group] = state
+    return [
+        replace(_held_against(item, found.get(name, GroupState(name, "", 0))), refused=refused.get(name, ""))
+        for name, item in listed.items()
+    ]
+
+
+def _describe_classic(
+    link: Link, node: Any, names: Collection[GroupName]
+) -> Iterator[tuple[int, GroupState]]:
+    request = DescribeGroupsRequest(groups=[str(name) for name in names], max_version=5)
+    for answer in link.ask(node, request, "describing groups").groups:
+        yield answer.error_code, state_of(answer)
+
+
+def _describe_consumer(
+    link: Link, node: Any, names: Collection[GroupName]
+) -> Iterator[tuple[int, GroupState]]:
+    request = ConsumerGroupDescribe([str(name) for name in names])
+    for answer in link.ask(node, request, "describing groups"):
+        topics = {TopicName(topic) for member in answer.members for topic in member.topics}
+        yield (
+            answer.error_code,
+            GroupState(
+                GroupName(answer.group_id),
+                answer.state,
+                len(answer.members),
+                frozenset(topics),
+                own_instances(member.instance for member in answer.members),
+            ),
+        )
+
+
+def _held_against(listed: ListedGroup, state: GroupState) -> GroupState:
+    """The state; where none is told, that of the listing, with a member at least if it has any.
+
+    A broker calls a group dead and without members when the request is for another kind of groups.
+    """
+    if state.state not in _UNTOLD or listed.state in _UNTOLD:
+        return state
+    return replace(state, state=listed.state, members=0 if listed.state == _EMPTY else 1)
 
 
 def read_commits(link: Link, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
@@ -66,6 +132,28 @@ def read_commits(link: Link, group: GroupName) -> Mapping[TopicPartition, GroupC
     answer = link.ask(link.coordinator(group), request, doing)
     link.check(answer.error_code, doing)
     return commits_of(link, group, answer.topics)
+
+
+def read_unsettled(link: Link, group: GroupName) -> frozenset[TopicPartition]:
+    """Partitions with a committed offset that an open transaction may replace.
+
+    A transaction's first commit ever on a partition is not told before it ends.
+
+    Raises:
+        ClusterUnavailableError: no answer in time.
+    """
+    doing = f"looking for open transactions of group {group!r}"
+    request = OffsetFetchRequest(
+        group_id=str(group), topics=None, require_stable=True, min_version=7, max_version=7
+    )
+    answer = link.ask(link.coordinator(group), request, doing)
+    link.check(answer.error_code, doing)
+    return frozenset(
+        TopicPartition(TopicName(topic.name), part.partition_index)
+        for topic in answer.topics
+        for part in topic.partitions
+        if part.error_code == _UNSTABLE
+    )
 
 
 def write_commits(link: Link, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
@@ -140,14 +228,18 @@ def state_of(answer: Any) -> GroupState:
             except (struct.error, ValueError, IndexError, TypeError):
                 continue  # not assigned yet, or in the application's own words
             assigned |= {TopicName(item.topic) for item in assignment.assigned_partitions if item.partitions}
-    instances = {member.group_instance_id or "" for member in answer.members}
     return GroupState(
         GroupName(answer.group_id),
         answer.group_state,
         len(answer.members),
         frozenset(assigned),
-        frozenset(name for name in instances if name.startswith(OWN_INSTANCE_PREFIX)),
+        own_instances(member.group_instance_id or "" for member in answer.members),
     )
+
+
+def own_instances(names: Iterable[str]) -> frozenset[str]:
+    """The instance ids that FailoverConsumers have made up."""
+    return frozenset(name for name in names if name.startswith(OWN_INSTANCE_PREFIX))
 
 
 def commit_request(group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> Any:

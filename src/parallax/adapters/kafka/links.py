@@ -19,7 +19,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from parallax.adapters.kafka.errors import BY_CODE
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
-from parallax.domain.errors import ClusterUnavailableError, ParallaxError
+from parallax.domain.errors import ClusterUnavailableError, ConfigError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.runtime.config import Cluster
 from parallax.runtime.deadline import Deadline
@@ -232,8 +232,18 @@ class Link:
         (node,) = self.by_coordinator([group])
         return node
 
-    def by_coordinator(self, groups: Collection[GroupName]) -> dict[Any, list[GroupName]]:
-        """The groups by their coordinators."""
+    def by_coordinator(
+        self, groups: Collection[GroupName], refused: dict[GroupName, str] | None = None
+    ) -> dict[Any, list[GroupName]]:
+        """The groups by their coordinators.
+
+        Args:
+            groups: the groups.
+            refused: takes those that this client may not see, with the reason, which are left out then.
+
+        Raises:
+            ConfigError: this client may not see a group, and there is no ``refused``.
+        """
         unknown = [name for name in groups if name not in self._coordinators]
         if unknown:
             request = FindCoordinatorRequest(
@@ -244,12 +254,19 @@ class Link:
             )
             answer = self.ask(self._connections.any_node, request, "finding group coordinators")
             for found in answer.coordinators:
-                self.check(found.error_code, f"finding the coordinator of group {found.key!r}")
+                try:
+                    self.check(found.error_code, f"finding the coordinator of group {found.key!r}")
+                except ConfigError as error:
+                    if refused is None:
+                        raise
+                    refused[GroupName(found.key)] = str(error)
+                    continue
                 node = self._connections.coordinator(found.host, found.port, found.node_id)
                 self._coordinators[GroupName(found.key)] = node
         nodes: dict[Any, list[GroupName]] = {}
         for name in groups:
-            nodes.setdefault(self._coordinators[name], []).append(name)
+            if name in self._coordinators:
+                nodes.setdefault(self._coordinators[name], []).append(name)
         return nodes
 
     def pause(self, duration_ms: float) -> None:
