@@ -27,7 +27,7 @@ from syncjob.publish import publish
 from syncjob.remember import to_remember
 from syncjob.standing import Kept, Sight, Standing, hold, sight_of
 from syncjob.telling import FAILED_GROUPS
-from syncjob.watch import ClusterWatch, Snapshot
+from syncjob.watch import ClusterWatch, Snapshot, as_seen_for
 
 _log = structlog.get_logger(__name__)
 
@@ -134,7 +134,7 @@ class Syncer:
         self._standing.forget_all_but(groups)
         reports = list(
             self._threads.map(
-                lambda group: self._group(group, snapshots, decided.get(group, ())),
+                lambda group: self._group(group, as_seen_for(group, snapshots), decided.get(group, ())),
                 sorted(groups),
             )
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from parallax.domain.errors import ParallaxError
+from parallax.domain.errors import ConfigError, ParallaxError
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
 from parallax.ports import ClusterWriter, GroupCommit
 from parallax.runtime.deadline import Deadline
@@ -26,6 +26,7 @@ class Snapshot:
 
     Attributes:
         assigned: by group, the topics of which its members have partitions.
+        refused: groups that may not be seen there: to them the cluster is as if it were away.
         read_at_ms: when the reading began, milliseconds since the Unix epoch.
     """
 
@@ -34,6 +35,17 @@ class Snapshot:
     with_members: frozenset[GroupName]
     assigned: Mapping[GroupName, frozenset[TopicName]]
     read_at_ms: int
+    refused: frozenset[GroupName] = frozenset()
+
+
+def as_seen_for(
+    group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None]
+) -> Mapping[ClusterName, Snapshot | None]:
+    """The snapshots, None where the group may not be seen."""
+    return {
+        name: None if snapshot is None or group in snapshot.refused else snapshot
+        for name, snapshot in snapshots.items()
+    }
 
 
 class ClusterWatch:
@@ -109,9 +121,21 @@ def _read(
     read_at_ms: int,
 ) -> Snapshot:
     topic_ids = {name: info.topic_id for name, info in writer.topics().items()}
-    states = {state.group: state for state in writer.groups() if wanted(state.group)}
-    groups = sorted({*states, *known})
-    commits = dict(zip(groups, askers.map(writer.committed, groups), strict=True))
-    members = frozenset(group for group, state in states.items() if state.members > 0)
+    listed = writer.groups(wanted)
+    refused = frozenset(state.group for state in listed if state.refused)
+    states = {state.group: state for state in listed if not state.refused}
+    groups = sorted(known.union(states) - refused)
+
+    def committed(group: GroupName) -> Mapping[TopicPartition, GroupCommit] | None:
+        try:
+            return writer.committed(group)
+        except ConfigError as error:  # for one of its topics
+            _log.warning("group_refused", group=group, cluster=writer.cluster, problem=str(error))
+            return None
+
+    found = dict(zip(groups, askers.map(committed, groups), strict=True))
+    commits = {group: offsets for group, offsets in found.items() if offsets is not None}
+    refused |= found.keys() - commits.keys()
+    members = frozenset(group for group, state in states.items() if state.members > 0) - refused
     assigned = {group: state.assigned for group, state in states.items()}
-    return Snapshot(topic_ids, commits, members, assigned, read_at_ms)
+    return Snapshot(topic_ids, commits, members, assigned, read_at_ms, refused)

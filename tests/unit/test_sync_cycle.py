@@ -654,6 +654,38 @@ class TestAsking:
             assert it.decision("b").reason is Reason.UNCHANGED
         assert len(it.asked) == asked + 1
 
+    @pytest.mark.parametrize("region", ["a", "b"])
+    def test_a_cluster_is_away_to_a_group_that_may_not_be_seen_there_and_to_no_other(
+        self, bench: Callable[..., Bench], region: str
+    ) -> None:
+        it = consuming(bench, 15, cycles=2)
+        it.writer("a").commits[OTHER] = dict(it.writer("a").commits[GROUP])
+        assert it.commit("b", group=OTHER) is None
+        before = it.commit("b")
+        it.writer(region).refused[GROUP] = "not allowed"
+        it.world.commit("a", 17)
+        report = it.cycle()
+        assert (report.away, report.failures) == ((), {})
+        assert only(report, "b", group=OTHER).reason is Reason.PUBLISHED
+        assert it.commit("b") == before
+        it.writer(region).refused.clear()
+        for _ in range(4):
+            it.cycle()
+        assert it.commit("b") != before
+
+    def test_only_chosen_groups_are_asked_about(self, bench: Callable[..., Bench]) -> None:
+        it = consuming(bench, 15)
+        asked: list[object] = []
+        groups = it.writer("a").groups
+
+        def looked_on(chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
+            asked.append(chosen)
+            return groups(chosen)
+
+        it.writer("a").groups = looked_on  # type: ignore[method-assign] # looks on
+        it.cycle()
+        assert asked == [it.world.config.groups.chosen]
+
     def test_a_sight_that_comes_again_is_looked_at(self, bench: Callable[..., Bench]) -> None:
         """What was seen in between counts: here more was remembered of the group than it has now."""
         it = bench()
