@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 
@@ -63,6 +63,7 @@ class ClusterWatch:
         self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, f"sync-{writer.cluster}-groups")
         self._reading: Future[Snapshot] | None = None
         self._away = False
+        self._told_refused: set[GroupName] = set()
 
     @property
     def cluster(self) -> ClusterName:
@@ -77,9 +78,7 @@ class ClusterWatch:
             known: groups to ask for even if the cluster does not list them.
         """
         if self._reading is None:
-            self._reading = self._thread.submit(
-                _read, self.writer, self._askers, wanted, known, self._now_ms()
-            )
+            self._reading = self._thread.submit(self._read, wanted, known, self._now_ms())
 
     def result(self) -> Snapshot | None:
         """What was read; None if the cluster is away."""
@@ -112,30 +111,31 @@ class ClusterWatch:
             _log.warning("cluster_is_away", cluster=self.cluster, problem=problem)
         self._away = True
 
+    def _read(self, wanted: Callable[[GroupName], bool], known: frozenset[GroupName], at_ms: int) -> Snapshot:
+        topic_ids = {name: info.topic_id for name, info in self.writer.topics().items()}
+        listed = self.writer.groups(wanted)
+        refused = frozenset(state.group for state in listed if state.refused)
+        states = {state.group: state for state in listed if not state.refused}
+        groups = sorted(known.union(states) - refused)
+        found = dict(zip(groups, self._askers.map(self._committed, groups), strict=True))
+        commits = {group: offsets for group, offsets in found.items() if offsets is not None}
+        return Snapshot(
+            topic_ids,
+            commits,
+            with_members=frozenset(
+                group for group in commits if group in states and states[group].members > 0
+            ),
+            assigned={group: states[group].assigned for group in commits if group in states},
+            read_at_ms=at_ms,
+            refused=refused.union(found.keys() - commits.keys()),
+        )
 
-def _read(
-    writer: ClusterWriter,
-    askers: Executor,
-    wanted: Callable[[GroupName], bool],
-    known: frozenset[GroupName],
-    read_at_ms: int,
-) -> Snapshot:
-    topic_ids = {name: info.topic_id for name, info in writer.topics().items()}
-    listed = writer.groups(wanted)
-    refused = frozenset(state.group for state in listed if state.refused)
-    states = {state.group: state for state in listed if not state.refused}
-    groups = sorted(known.union(states) - refused)
-
-    def committed(group: GroupName) -> Mapping[TopicPartition, GroupCommit] | None:
+    def _committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit] | None:
+        """The group's commits; None if this client may not see one of its topics."""
         try:
-            return writer.committed(group)
-        except ConfigError as error:  # for one of its topics
-            _log.warning("group_refused", group=group, cluster=writer.cluster, problem=str(error))
+            return self.writer.committed(group)
+        except ConfigError as error:
+            if group not in self._told_refused:
+                self._told_refused.add(group)
+                _log.warning("commits_not_to_be_seen", cluster=self.cluster, group=group, problem=str(error))
             return None
-
-    found = dict(zip(groups, askers.map(committed, groups), strict=True))
-    commits = {group: offsets for group, offsets in found.items() if offsets is not None}
-    refused |= found.keys() - commits.keys()
-    members = frozenset(group for group, state in states.items() if state.members > 0) - refused
-    assigned = {group: state.assigned for group, state in states.items()}
-    return Snapshot(topic_ids, commits, members, assigned, read_at_ms, refused)

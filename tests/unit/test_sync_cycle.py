@@ -843,9 +843,9 @@ class TestFaults:
         assert published is not None
         target, at_once = it.writer("b"), it.writer("b").groups
 
-        def late() -> list[GroupState]:
+        def late(*chosen: Any) -> list[GroupState]:
             time.sleep(0.3)  # one and a half times as long as a cycle waits
-            return at_once()
+            return at_once(*chosen)
 
         monkeypatch.setattr(target, "groups", late)
         it.world.commit("a", 14)
@@ -862,7 +862,7 @@ class TestFaults:
     ) -> None:
         it = consuming(bench, 12, cycles=3)
         with monkeypatch.context() as broken:
-            broken.setattr(it.writer("b"), "groups", lambda: {}["no such key"])
+            broken.setattr(it.writer("b"), "groups", lambda *_: {}["no such key"])
             assert it.cycle().away == ("aggregate-b",)
         poll_until(lambda: it.cycle().away == (), 5, "the cluster is read again")
 
