@@ -71,31 +71,6 @@ class PrimaryCalls:
         return PrimaryWatch(group, self._open_primary_watch, self.get_primary, RetryPolicy())
 
 
-class PrimaryRegions:
-    """What `PrimaryCalls.describe_regions` said last, so that a move works while no service answers.
-
-    Args:
-        ask: asks the services.
-    """
-
-    def __init__(self, ask: Callable[[], pb.DescribeRegionsResponse]) -> None:
-        self._ask = ask
-        self._last: pb.DescribeRegionsResponse | None = None
-
-    def current(self) -> pb.DescribeRegionsResponse:
-        """What the services say, or said last.
-
-        Raises:
-            UnavailableError: none answers, and none ever did.
-        """
-        try:
-            self._last = self._ask()
-        except UnavailableError:
-            if self._last is None:
-                raise
-        return self._last
-
-
 class PrimaryWatch(ClientWatch[pb.Primary]):
     """Changes of one group's primary, the present state first; never back to a lower fencing number.
 

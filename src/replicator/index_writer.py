@@ -162,12 +162,6 @@ class IndexFeed:
             self._queue.append((offset, entry))
 
     @property
-    def lag_entries(self) -> int:
-        """Committed entries that are not indexed yet, as far as they are known."""
-        with self._lock:
-            return len(self._queue) + self._lag_entries
-
-    @property
     def complete(self) -> bool:
         """Whether all that was offered or noted is indexed."""
         with self._lock:

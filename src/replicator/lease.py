@@ -92,17 +92,14 @@ class LeaseProgress:
         foreign_records: records on the target that no run log of any route explains, found in samples of what lies
             between this shard's own.
         index_lag_ms: age of the oldest run-log entry that is not indexed yet; 0 if all are.
-        index_lag_entries: committed entries not indexed yet, as far as known.
         waiting_for: what the lease waits for (a cluster that does not answer), or empty.
     """
 
     lease: Lease
-    at_unix_ms: int
     partitions: tuple[PartitionProgress, ...]
     transactions: int
     aborts: int
     index_lag_ms: float
-    index_lag_entries: int
     foreign_records: int = 0
     waiting_for: str = ""
 

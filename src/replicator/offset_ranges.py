@@ -101,8 +101,6 @@ def runs_of(
 ) -> Iterator[Run]:
     """The runs of records copied one after the other: ``sources[i]`` became ``targets[i]``.
 
-    The same as `parallax.domain.run.build_runs` of the single offsets.
-
     Raises:
         InvariantError: they differ in number or do not ascend.
     """

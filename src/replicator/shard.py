@@ -217,12 +217,10 @@ class _Holder:
         self._report(
             LeaseProgress(
                 lease=self._lease,
-                at_unix_ms=self._clock.now_ms(),
                 partitions=self._memory.partitions,
                 transactions=counts.transactions,
                 aborts=counts.aborts,
                 index_lag_ms=0.0 if feed is None else feed.lag_ms(),
-                index_lag_entries=0 if feed is None else feed.lag_entries,
                 foreign_records=0 if self._strangers is None else self._strangers.found_records,
                 waiting_for=self._memory.waiting_for,
             )

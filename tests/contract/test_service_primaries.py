@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from offsetsvc.calling import PRIMARY_SERVICE
 from offsetsvc.client import OffsetClient
 from offsetsvc.pb import primaries_pb2 as pb
-from offsetsvc.primary_client import PrimaryRegions
 from offsetsvc.primary_convert import change_from_pb, change_to_pb, primary_from_pb, primary_to_pb
 from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.cli.main import app
@@ -29,7 +28,6 @@ from parallax.domain.errors import (
     InvariantError,
     ParallaxError,
     RefusedError,
-    ServiceUnavailableError,
     StoreUnavailableError,
     UnknownRegionError,
 )
@@ -274,19 +272,6 @@ def test_regions_are_described_without_secrets(client: OffsetClient, served: Ser
     assert (there.aggregate.health, there.aggregate.problem) == (pb.AWAY, "aggregate-b: no broker answered")
     fields = {field.name for field in pb.ClusterDescription.DESCRIPTOR.fields}
     assert not {name for name in fields if "password" in name or "key" in name or "username" in name}
-
-
-def test_regions_are_remembered_while_no_service_answers() -> None:
-    with ExitStack() as stack:
-        up = stack.enter_context(ExitStack())
-        served = up.enter_context(serving(World()))
-        client = stack.enter_context(served.client(timeout_ms=1_500))
-        regions = PrimaryRegions(client.describe_regions)
-        before = regions.current()
-        up.close()
-        assert regions.current() == before
-        with pytest.raises(ServiceUnavailableError):
-            PrimaryRegions(client.describe_regions).current()
 
 
 def test_rest_sets_and_shows_primaries(served: Served) -> None:

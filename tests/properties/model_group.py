@@ -97,11 +97,14 @@ class Group:
         if self.progress is None:
             return
         histories = self.world.histories(self.cluster)
-        answer = resume_module.ask_again(
-            progress=self.progress,
+        # The origin is not asked: what was consumed there is fixed in the progress vector.
+        answer = resume_module.resume(
+            commit=self.progress.resume_offset,
             regions=self.world.regions,
+            origin=(),
             destination=histories,
             destination_log=self.cluster.log_range(),
+            progress=self.progress,
         )
         self._take_skips(answer, (), histories)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.properties.model_logs import Cluster, Copier, Options, Record, SourceLog
+from tests.properties.model_runs import build_runs
 
 from parallax.domain.history import History
 from parallax.domain.ids import (
@@ -17,7 +18,7 @@ from parallax.domain.ids import (
     TopicId,
 )
 from parallax.domain.progress import SourceHistory, TargetTruncation
-from parallax.domain.run import LostRange, Run, build_runs, watermark
+from parallax.domain.run import LostRange, Run, watermark
 
 
 class Replication:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties.model_runs import build_runs
 
 from parallax.domain.errors import InvariantError
 from parallax.domain.history import History, check_invariants
 from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId
-from parallax.domain.run import LostRange, Run, build_runs, watermark
+from parallax.domain.run import LostRange, Run, watermark
+from replicator.offset_ranges import OffsetRanges, runs_of
 
 LINEAGE = Lineage(TopicId("source"), TopicId("target"))
 
@@ -19,16 +21,6 @@ steps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), max_size=60)
 long_stretches = st.lists(
     st.tuples(st.sampled_from([1] * 20 + [2]), st.sampled_from([1] * 20 + [4])), max_size=400
 )
-
-
-def naive_runs(sources: Sequence[int], targets: Sequence[int]) -> list[tuple[int, int, int]]:
-    found: list[tuple[int, int, int]] = []
-    for source, target in zip(sources, targets, strict=True):
-        if found and (source, target) == (found[-1][0] + found[-1][2], found[-1][1] + found[-1][2]):
-            found[-1] = (found[-1][0], found[-1][1], found[-1][2] + 1)
-        else:
-            found.append((source, target, 1))
-    return found
 
 
 def ascending(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
@@ -42,23 +34,27 @@ def ascending(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
 
 
 @given(st.one_of(steps, long_stretches))
-def test_build_runs_finds_what_a_record_by_record_walk_finds(pairs: list[tuple[int, int]]) -> None:
+def test_runs_are_those_of_a_record_by_record_walk(pairs: list[tuple[int, int]]) -> None:
     sources, targets = ascending(pairs)
-    runs = list(build_runs(sources, targets, previous_source_end=SourceOffset(0), source_leader_epoch=4))
-    assert [(run.source_start, run.target_start, run.count) for run in runs] == naive_runs(sources, targets)
-    assert all(run.source_leader_epoch == 4 for run in runs)
-    ends = [0, *(run.source_end for run in runs)]
-    assert [run.previous_source_end for run in runs] == ends[:-1]
+    found = runs_of(
+        OffsetRanges(sources),
+        OffsetRanges(targets),
+        previous_source_end=SourceOffset(0),
+        source_leader_epoch=4,
+    )
+    walked = build_runs(sources, targets, previous_source_end=SourceOffset(0), source_leader_epoch=4)
+    assert list(found) == walked
 
 
 @given(steps, st.data())
-def test_build_runs_refuses_records_out_of_order(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_runs_refuse_records_out_of_order(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
     sources, targets = ascending([*pairs, (1, 1), (1, 1)])
     broken = data.draw(st.integers(1, len(sources) - 1))
     side = data.draw(st.sampled_from([sources, targets]))
     side[broken] = side[broken - 1]
+    ranges = OffsetRanges(sources), OffsetRanges(targets)
     with pytest.raises(InvariantError):
-        list(build_runs(sources, targets, previous_source_end=SourceOffset(0), source_leader_epoch=0))
+        list(runs_of(*ranges, previous_source_end=SourceOffset(0), source_leader_epoch=0))
 
 
 def sound(rows: Sequence[Run]) -> bool:

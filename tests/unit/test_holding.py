@@ -25,9 +25,7 @@ WITHIN_S = 10.0
 
 def progress(lease: Lease, records: int, status: PartitionStatus = PartitionStatus.COPYING) -> LeaseProgress:
     partition = PartitionProgress("trips", 0, records, 10 * records, records, 0, None, status, "")
-    return LeaseProgress(
-        lease, 0, (partition,), transactions=records, aborts=1, index_lag_ms=0, index_lag_entries=0
-    )
+    return LeaseProgress(lease, (partition,), transactions=records, aborts=1, index_lag_ms=0)
 
 
 class Copying:

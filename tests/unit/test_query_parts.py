@@ -149,9 +149,7 @@ class TestDataSource:
 class TestReporter:
     def progress(self, records: int) -> LeaseProgress:
         lease = Lease(A_TO_B, 0, 1, 1, 1, 0)
-        return LeaseProgress(
-            lease, 0, (), transactions=records, aborts=0, index_lag_ms=0, index_lag_entries=0
-        )
+        return LeaseProgress(lease, (), transactions=records, aborts=0, index_lag_ms=0)
 
     def test_the_board_gets_the_newest_report_and_the_goodbye(self) -> None:
         board = ProgressBoard([LeaseKey(A_TO_B, 0)])

@@ -160,7 +160,7 @@ def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
         feed.turn()
     assert [row.source_start for row in indexed(index)] == list(range(8))
     assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
-    assert feed.lag_entries == 0
+    assert feed.lag_ms() == 0
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,10 @@ def report(
     )
     progress = LeaseProgress(
         lease,
-        at_unix_ms=0,
         partitions=(partition,),
         transactions=records // 10,
         aborts=1,
         index_lag_ms=3.0,
-        index_lag_entries=1,
     )
     return Report(progress, attempt, ended)
 

@@ -130,11 +130,6 @@ class Committer:
         self._due_at_s = clock() + (interval_s or 0)
         self.joined = True
 
-    @property
-    def automatic(self) -> bool:
-        """Whether offsets are committed without being asked for."""
-        return self._interval_s is not None
-
     def stored(self, keys: Collection[Key] | None = None) -> list[TopicPartition]:
         """What is done and not committed yet of these partitions, or of all, as commits."""
         return self._commits(keys, sent=False)

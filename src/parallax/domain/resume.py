@@ -283,25 +283,3 @@ def _never_delivered(
         )
     ]
     return tuple(ahead + crossed)
-
-
-def ask_again(
-    *,
-    progress: Progress,
-    regions: Collection[RegionName],
-    destination: Sequence[SourceHistory],
-    destination_log: LogRange,
-) -> Resume:
-    """The answer of the group's last move as the destination's rows tell it now.
-
-    What is pending shrinks and ``complete_to`` grows with the destination. The origin is not asked: what was
-    consumed there is fixed in the progress vector.
-    """
-    return resume(
-        commit=progress.resume_offset,
-        regions=regions,
-        origin=(),
-        destination=destination,
-        destination_log=destination_log,
-        progress=progress,
-    )

@@ -7,10 +7,7 @@ run before it. A **lost range** names source records that retention took before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from operator import lt
 
 from parallax.domain.errors import InvariantError
 from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TargetOffset
@@ -104,57 +101,3 @@ class LostRange:
     def __post_init__(self) -> None:
         if not 0 <= self.source_start < self.source_end or self.target_at < 0:
             raise InvariantError(f"D: a lost range that is empty or negative: {self}")
-
-
-def build_runs(
-    sources: Sequence[int],
-    targets: Sequence[int],
-    *,
-    previous_source_end: SourceOffset,
-    source_leader_epoch: int,
-) -> Iterator[Run]:
-    """The runs of records copied one after the other: ``sources[i]`` became ``targets[i]``.
-
-    Both sequences hold record offsets and ascend strictly. So the ends of a stretch tell whether anything is
-    missing inside of it, and a long run costs a few comparisons, not some for each record.
-
-    Raises:
-        InvariantError: the sequences differ in length or do not ascend.
-    """
-    if len(sources) != len(targets):
-        raise InvariantError(f"A: {len(sources)} source records became {len(targets)} target records")
-    for side in (sources, targets):
-        if not all(map(lt, side, islice(side, 1, None))):
-            raise InvariantError(f"A: record offsets that do not ascend between {side[0]} and {side[-1]}")
-    start = 0
-    while start < len(sources):
-        end = _stretch_end(sources, targets, start)
-        yield Run(
-            SourceOffset(sources[start]),
-            TargetOffset(targets[start]),
-            end - start,
-            previous_source_end,
-            source_leader_epoch,
-        )
-        previous_source_end = SourceOffset(sources[end - 1] + 1)
-        start = end
-
-
-def _stretch_end(sources: Sequence[int], targets: Sequence[int], start: int) -> int:
-    """The end (exclusive index) of the longest stretch from ``start`` without a gap on either side."""
-
-    def unbroken(end: int) -> bool:
-        length = end - 1 - start
-        return sources[end - 1] - sources[start] == length and targets[end - 1] - targets[start] == length
-
-    total = len(sources)
-    if unbroken(total):
-        return total
-    step = 1
-    while start + 2 * step < total and unbroken(start + 2 * step):
-        step *= 2
-    low, high = start + step, min(start + 2 * step, total)
-    while low < high - 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if unbroken(middle) else (low, middle)
-    return low

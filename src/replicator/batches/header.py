@@ -115,11 +115,6 @@ class Batch(NamedTuple):
         return bool(self.attributes & CONTROL)
 
     @property
-    def is_dense(self) -> bool:
-        """Whether every one of its offsets holds a record."""
-        return self.last_offset_delta + 1 == self.count
-
-    @property
     def records(self) -> memoryview:
         """The records, compressed or not."""
         return self.raw[HEADER_BYTES:]

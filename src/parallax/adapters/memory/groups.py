@@ -9,8 +9,6 @@ from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartitio
 from parallax.domain.progress import Progress
 from parallax.ports import ObservedCommit, PublishedOffset
 
-_ClusterPartition = tuple[ClusterName, TopicPartition]
-
 
 class MemoryGroupStore:
     """What one process remembers of consumer groups. Safe to use from several threads."""
