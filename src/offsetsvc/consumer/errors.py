@@ -7,7 +7,8 @@ ServiceUnavailableError
 ParallaxError
 ├── NoStartOffsetError       a partition has neither a commit nor an answer, and the policy is to stop
 ├── StaleMessageError        a message or offset of the cluster before the move was given to commit
-└── ConsumerClosedError      the consumer was closed
+├── ConsumerClosedError      the consumer was closed
+└── GroupMovingError         the group is being moved: a call that needs a cluster came in between
 """
 
 from __future__ import annotations

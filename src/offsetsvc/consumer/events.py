@@ -57,7 +57,17 @@ class EventKind(Enum):
     """A partition without any commit started where ``on_no_offset`` says."""
 
 
-_WARNINGS = frozenset({EventKind.AGAINST_PRIMARY})
+_WARNINGS = frozenset(
+    {
+        EventKind.AGAINST_PRIMARY,
+        EventKind.INDEX_INCOMPLETE,
+        EventKind.METADATA_UNREADABLE,
+        EventKind.MOVE_FAILED,
+        EventKind.SERVICE_AWAY,
+        EventKind.SKIPPING_ABANDONED,
+    }
+)
+"""A move failed, records may be read twice, or somebody has to do something; all else is logged as information."""
 
 
 @dataclass(frozen=True, slots=True)
