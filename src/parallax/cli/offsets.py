@@ -188,7 +188,7 @@ def runs(
     for lineage in answer.lineages:
         closed = f", closed at source offset {lineage.closed_at}" if lineage.HasField("closed_at") else ""
         table = Table("kind", title=f"{route} {topic}-{partition}, lineage {lineage.lineage}{closed}")
-        for heading in ("source", "target", "records", "empty since", "leader epoch"):
+        for heading in ("source", "target", "records", "previous source end", "leader epoch"):
             table.add_column(heading, justify="right")
         for run in lineage.runs:
             table.add_row(
@@ -221,7 +221,7 @@ def _print_offsets(answer: pb.GetGroupFailoverOffsetsResponse) -> None:
     for heading in ("partition", "next offset", "resume"):
         table.add_column(heading, justify="right")
     table.add_column("outcome")
-    for heading in ("pending", "skip records", "redelivery", "freshness ms", "lag there"):
+    for heading in ("pending", "skip records", "redelivery", "freshness ms", "lag at target"):
         table.add_column(heading, justify="right")
     for item in answer.offsets:
         table.add_row(
