@@ -7,14 +7,10 @@ the run log itself is read again from where the index ends: the index is always 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import structlog
-
-from parallax.domain.errors import ClusterUnavailableError, StoreUnavailableError
 from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.domain.run import LostRange, Run
 from parallax.index_ports import LineageRecord, MappingIndexWriter, RowBatch, index_version
@@ -22,16 +18,11 @@ from replicator.pb.runlog_pb2 import Entry, PartitionEntry
 from replicator.shard_ports import Clock, RunLogReader
 from replicator.state import lineage_of, lost_of, rows_of, state_of, topic_partition_of
 
-log = structlog.get_logger(__name__)
-
 LoggedEntry = tuple[int, Entry]
 """An entry and its offset in the run log."""
 
 _QUEUE_BOUND_ENTRIES = 20_000
 _ENTRIES_PER_TURN = 2_000
-_LONGEST_PAUSE_MS = 5_000
-_LONGEST_STRETCH_MS = 1_500
-"""The budget makes a pause no longer: however many partitions there are, the index stays seconds behind, not minutes."""
 _LONGEST_BATCH_MS = 60_000
 """Rows committed within this minute may share a batch, which lies in one hour."""
 
@@ -183,8 +174,8 @@ class IndexFeed:
             How many row batches were written.
 
         Raises:
-            StoreUnavailableError: the index is away; nothing is lost, the next turn begins anew.
-            ClusterUnavailableError: the run log could not be read, as above.
+            ParallaxError: the index could not be written or the run log not read; as after any other error nothing
+                is lost, and the next turn begins anew.
         """
         try:
             if self._next is None:
@@ -199,7 +190,7 @@ class IndexFeed:
             if taken:
                 self._last_taken = max(self._last_taken, taken[-1][0])
             return self._write([item for item in taken if item[0] >= self._next])
-        except (StoreUnavailableError, ClusterUnavailableError):
+        except Exception:
             with self._lock:
                 # Whatever was taken from the queue is read again.
                 self._gap_below = max(self._gap_below, self._last_taken + 1)
@@ -237,83 +228,3 @@ class IndexFeed:
         self._index.save_indexed_up_to(*self._key, self._next)
         self._oldest_ms, self._lag_entries = None, 0
         return len(batches)
-
-
-class IndexThread:
-    """Turns an `IndexFeed` over and over until it is closed.
-
-    Args:
-        feed: what to turn.
-        earlier: finds the feeds of an earlier layout, which are turned first, until they are complete.
-        interval_ms: pause between turns.
-        max_rows_per_s: budget; see `index_pause_ms`.
-    """
-
-    def __init__(
-        self,
-        feed: IndexFeed,
-        *,
-        earlier: Callable[[], Sequence[IndexFeed]],
-        interval_ms: int,
-        max_rows_per_s: int,
-        name: str,
-    ) -> None:
-        self._feed = feed
-        self._find_earlier = earlier
-        self._earlier: list[IndexFeed] | None = None
-        self._interval_ms = interval_ms
-        self._max_rows_per_s = max_rows_per_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=f"index {name}", daemon=True)
-        self._thread.start()
-
-    def close(self, patience_ms: int) -> None:
-        """Write what is left, for as long as that takes but no longer than ``patience_ms``."""
-        self._stop.set()
-        self._thread.join(patience_ms / 1_000)
-
-    def _turn(self) -> int:
-        if self._earlier is None:
-            self._earlier = list(self._find_earlier())
-        while self._earlier:
-            written = self._earlier[0].turn()
-            if not self._earlier[0].complete:
-                return written
-            self._earlier.pop(0)
-        return self._feed.turn()
-
-    def _work(self) -> None:
-        pause_ms: float = self._interval_ms
-        failing = False
-        while True:
-            last = self._stop.wait(pause_ms / 1_000)
-            began_s = time.monotonic()
-            try:
-                written = self._turn()
-            except (StoreUnavailableError, ClusterUnavailableError) as error:
-                if not failing:
-                    log.warning("index is away; replication goes on", problem=str(error))
-                failing = True
-                if last:
-                    return
-                pause_ms = min(max(pause_ms, 100) * 2, _LONGEST_PAUSE_MS)
-                continue
-            if failing:
-                log.info("index is back")
-            failing = False
-            if last and self._feed.complete:
-                return
-            spent_ms = (time.monotonic() - began_s) * 1_000
-            pause_ms = index_pause_ms(written, spent_ms, self._interval_ms, self._max_rows_per_s)
-
-
-def index_pause_ms(written_rows: int, spent_ms: float, interval_ms: int, max_rows_per_s: int) -> float:
-    """The pause after a turn: the interval, stretched so that turn and pause together keep the budget.
-
-    Args:
-        written_rows: in the turn.
-        spent_ms: on it.
-        interval_ms: the shortest pause.
-        max_rows_per_s: the budget, which is exceeded rather than that the pause takes more than `_LONGEST_STRETCH_MS`.
-    """
-    return max(interval_ms, min(written_rows * 1_000 / max_rows_per_s - spent_ms, _LONGEST_STRETCH_MS))

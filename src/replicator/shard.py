@@ -16,7 +16,8 @@ from replicator.connector import Connector, target_topic_creator
 from replicator.copy_paths import connector_for
 from replicator.discovery import EnsureTargetTopic
 from replicator.index_feeds import earlier_feeds, feed_of
-from replicator.index_writer import IndexFeed, IndexThread
+from replicator.index_thread import IndexThread
+from replicator.index_writer import IndexFeed
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
 from replicator.pb.runlog_pb2 import Entry
 from replicator.run_log import load_states, rows_of_lineage

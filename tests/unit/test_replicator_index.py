@@ -3,9 +3,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pytest
+from tests.support import poll_until
 
 from parallax.adapters.memory.index import MemoryMappingIndex
-from parallax.domain.errors import StoreUnavailableError
+from parallax.domain.errors import ConfigError, StoreUnavailableError, UnknownTopicError
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -17,7 +18,8 @@ from parallax.domain.ids import (
 )
 from parallax.domain.run import Run
 from parallax.index_ports import RowBatch
-from replicator.index_writer import IndexFeed, IndexRows, index_pause_ms
+from replicator.index_thread import IndexThread, index_pause_ms
+from replicator.index_writer import IndexFeed, IndexRows
 from replicator.pb.runlog_pb2 import Entry
 from replicator.state import PartitionChange, PartitionState, encode
 
@@ -161,6 +163,34 @@ def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
     assert [row.source_start for row in indexed(index)] == list(range(8))
     assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
     assert feed.lag_ms() == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("the keyspace lacks the schema"),
+        UnknownTopicError("the run log is not known yet"),
+        ValueError("a defect"),
+    ],
+)
+def test_the_index_goes_on_after_any_error(error: Exception) -> None:
+    class Failing(MemoryMappingIndex):
+        failures = 3
+
+        def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise error
+            return super().indexed_up_to(route, layout, shard)
+
+    log, index = RunLog(), Failing()
+    feed = feed_of(index, log)
+    thread = IndexThread(feed, earlier=list, interval_ms=1, max_rows_per_s=600, name="test")
+    for number in range(5):
+        one = entry([run(number, 1)], 1_000 * number)
+        feed.offer(log.append(one), one)
+    poll_until(lambda: len(indexed(index)) == 5, 10, "the index")
+    thread.close(1_000)
 
 
 @pytest.mark.parametrize(
