@@ -181,14 +181,12 @@ class IndexFeed:
             if self._next is None:
                 self._next = self._index.indexed_up_to(*self._key)
             with self._lock:
-                behind = self._next < self._gap_below
+                # Taken where it is decided: an entry offered in between may clear the queue and leave a gap.
                 gap_below = self._gap_below
+                behind = self._next < gap_below
+                taken = [] if behind else self._take()
             if behind:
                 return self._replay(self._next, gap_below)
-            with self._lock:
-                taken = [self._queue.popleft() for _ in range(min(len(self._queue), _ENTRIES_PER_TURN))]
-            if taken:
-                self._last_taken = max(self._last_taken, taken[-1][0])
             return self._write([item for item in taken if item[0] >= self._next])
         except Exception:
             with self._lock:
@@ -197,6 +195,13 @@ class IndexFeed:
             self._next = None
             self._rows.forget()
             raise
+
+    def _take(self) -> list[LoggedEntry]:
+        """The next entries of the queue, for one turn; call with the lock held."""
+        taken = [self._queue.popleft() for _ in range(min(len(self._queue), _ENTRIES_PER_TURN))]
+        if taken:
+            self._last_taken = max(self._last_taken, taken[-1][0])
+        return taken
 
     def _replay(self, start: int, end: int) -> int:
         """Read the run log again up to ``end``."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from tests.support import poll_until
@@ -163,6 +163,39 @@ def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
     assert [row.source_start for row in indexed(index)] == list(range(8))
     assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
     assert feed.lag_ms() == 0
+
+
+class BusyLock:
+    """A lock right after whose first release another thread gets its turn."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then: Callable[[], None] | None = then
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+
+def test_a_queue_that_runs_over_in_the_middle_of_a_turn_leaves_no_gap() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    feed = feed_of(index, log, bound_entries=3)
+    feed.turn()
+
+    def offer(number: int) -> None:
+        one = entry([run(number, 1)], 1_000 * number)
+        feed.offer(log.append(one), one)
+
+    for number in range(3):
+        offer(number)
+    feed._lock = BusyLock(lambda: offer(3))  # type: ignore[assignment]
+    feed.turn()
+    while not feed.complete:
+        feed.turn()
+    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
