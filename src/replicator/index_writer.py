@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import Lineage, Route, RoutePartition
@@ -22,7 +22,10 @@ LoggedEntry = tuple[int, Entry]
 """An entry and its offset in the run log."""
 
 _QUEUE_BOUND_ENTRIES = 20_000
+_QUEUE_BOUND_BYTES = 16 * 1024 * 1024
+"""As they are encoded; decoded they take some six times that. With hundreds of partitions an entry has tens of KiB."""
 _ENTRIES_PER_TURN = 2_000
+_BYTES_PER_TURN = 4 * 1024 * 1024
 _LONGEST_BATCH_MS = 60_000
 """Rows committed within this minute may share a batch, which lies in one hour."""
 
@@ -110,7 +113,7 @@ class IndexFeed:
         index: where rows go.
         reader: the run log of this shard.
         route, layout, shard: whose entries these are; entries of other layouts are left alone.
-        bound_entries: of the queue.
+        bound_entries, bound_bytes: of the queue.
     """
 
     def __init__(
@@ -123,15 +126,17 @@ class IndexFeed:
         shard: int,
         clock: Clock,
         bound_entries: int = _QUEUE_BOUND_ENTRIES,
+        bound_bytes: int = _QUEUE_BOUND_BYTES,
     ) -> None:
         self._index = index
         self._reader = reader
         self._key = (route, layout, shard)
         self._rows = IndexRows(route)
         self._clock = clock
-        self._bound_entries = bound_entries
+        self._bounds = (bound_entries, bound_bytes)
         self._lock = threading.Lock()
         self._queue: deque[LoggedEntry] = deque()
+        self._queued_bytes = 0
         self._gap_below = 0
         """Entries below this may be missing from the queue."""
         self._next: int | None = None
@@ -146,11 +151,16 @@ class IndexFeed:
 
     def offer(self, offset: int, entry: Entry) -> None:
         """Take a committed entry. Never waits: when the queue is full it is dropped, to be read again later."""
+        size_bytes = entry.ByteSize()
+        most_entries, most_bytes = self._bounds
         with self._lock:
-            if len(self._queue) >= self._bound_entries:
+            full = len(self._queue) >= most_entries or self._queued_bytes + size_bytes > most_bytes
+            if full and self._queue:
                 self._gap_below = max(self._gap_below, self._queue[-1][0] + 1)
                 self._queue.clear()
+                self._queued_bytes = 0
             self._queue.append((offset, entry))
+            self._queued_bytes += size_bytes
 
     @property
     def complete(self) -> bool:
@@ -198,23 +208,18 @@ class IndexFeed:
 
     def _take(self) -> list[LoggedEntry]:
         """The next entries of the queue, for one turn; call with the lock held."""
-        taken = [self._queue.popleft() for _ in range(min(len(self._queue), _ENTRIES_PER_TURN))]
+        taken = next(_turns(self._queue), [])
+        for _, entry in taken:
+            self._queue.popleft()
+            self._queued_bytes -= entry.ByteSize()
         if taken:
             self._last_taken = max(self._last_taken, taken[-1][0])
         return taken
 
     def _replay(self, start: int, end: int) -> int:
         """Read the run log again up to ``end``."""
-        written = 0
-        chunk: list[LoggedEntry] = []
-        for offset, entry in self._reader.read(max(start, self._reader.start()), end):
-            if entry.layout != self._key[1]:
-                continue
-            chunk.append((offset, entry))
-            if len(chunk) >= _ENTRIES_PER_TURN:
-                written += self._write(chunk)
-                chunk = []
-        written += self._write(chunk)
+        found = self._reader.read(max(start, self._reader.start()), end)
+        written = sum(map(self._write, _turns(item for item in found if item[1].layout == self._key[1])))
         if self._next is not None and self._next < end:
             self._next = end
             self._index.save_indexed_up_to(*self._key, end)
@@ -233,3 +238,17 @@ class IndexFeed:
         self._index.save_indexed_up_to(*self._key, self._next)
         self._oldest_ms, self._lag_entries = None, 0
         return len(batches)
+
+
+def _turns(entries: Iterable[LoggedEntry]) -> Iterator[list[LoggedEntry]]:
+    """Cut entries into what is written at once."""
+    turn: list[LoggedEntry] = []
+    size_bytes = 0
+    for item in entries:
+        turn.append(item)
+        size_bytes += item[1].ByteSize()
+        if len(turn) >= _ENTRIES_PER_TURN or size_bytes >= _BYTES_PER_TURN:
+            yield turn
+            turn, size_bytes = [], 0
+    if turn:
+        yield turn

@@ -18,6 +18,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.run import Run
 from parallax.index_ports import RowBatch
+from replicator import index_writer
 from replicator.index_thread import IndexThread, index_pause_ms
 from replicator.index_writer import IndexFeed, IndexRows
 from replicator.pb.runlog_pb2 import Entry
@@ -163,6 +164,46 @@ def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
     assert [row.source_start for row in indexed(index)] == list(range(8))
     assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
     assert feed.lag_ms() == 0
+
+
+def test_the_queue_is_bounded_by_bytes_too() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    size_bytes = entry([run(0, 1)]).ByteSize()
+    feed = IndexFeed(
+        index, log, route=ROUTE, layout=1, shard=0, clock=Now(), bound_bytes=size_bytes + size_bytes // 2
+    )
+    for number in range(4):
+        one = entry([run(number, 1)])
+        feed.offer(log.append(one), one)
+        assert feed.lag_entries == 1
+    while not feed.complete:
+        feed.turn()
+    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_what_is_written_at_once_is_bounded_by_bytes_too(
+    monkeypatch: pytest.MonkeyPatch, *, queued: bool
+) -> None:
+    class Counting(MemoryMappingIndex):
+        def write_rows(self, batches: Sequence[RowBatch]) -> None:
+            counts.append(sum(len(batch.rows) for batch in batches))
+            super().write_rows(batches)
+
+    counts: list[int] = []
+    log = RunLog()
+    monkeypatch.setattr(index_writer, "_BYTES_PER_TURN", 2 * entry([run(1, 1)]).ByteSize() - 1)
+    feed = feed_of(Counting(), log)
+    for number in range(1, 6):
+        one = entry([run(number, 1)])
+        offset = log.append(one)
+        if queued:
+            feed.offer(offset, one)
+    if not queued:
+        feed.note_end(log.end())
+    while not feed.complete:
+        feed.turn()
+    assert counts == [2, 2, 1]
 
 
 class BusyLock:
