@@ -11,12 +11,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import structlog
+
 from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.domain.run import LostRange, Run
 from parallax.index_ports import LineageRecord, MappingIndexWriter, RowBatch, index_version
 from replicator.pb.runlog_pb2 import Entry, PartitionEntry
 from replicator.shard_ports import Clock, RunLogReader
 from replicator.state import lineage_of, lost_of, rows_of, state_of, topic_partition_of
+
+log = structlog.get_logger(__name__)
 
 LoggedEntry = tuple[int, Entry]
 """An entry and its offset in the run log."""
@@ -189,7 +193,7 @@ class IndexFeed:
         """
         try:
             if self._next is None:
-                self._next = self._index.indexed_up_to(*self._key)
+                self._next = self._begin()
             with self._lock:
                 # Taken where it is decided: an entry offered in between may clear the queue and leave a gap.
                 gap_below = self._gap_below
@@ -205,6 +209,22 @@ class IndexFeed:
             self._next = None
             self._rows.forget()
             raise
+
+    def _begin(self) -> int:
+        """Where the index ends, in offsets of the run log that there is now."""
+        stored = self._index.indexed_up_to(*self._key)
+        if stored == 0 or stored <= (end := self._reader.end()):
+            return stored
+        start = self._reader.start()
+        log.warning(
+            "the run log was made anew: it is indexed from its start",
+            route=str(self._key[0]),
+            shard=self._key[2],
+            indexed_up_to=stored,
+            run_log_end=end,
+        )
+        self._index.begin_anew(*self._key, start)
+        return start
 
     def _take(self) -> list[LoggedEntry]:
         """The next entries of the queue, for one turn; call with the lock held."""

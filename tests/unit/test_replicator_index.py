@@ -166,6 +166,23 @@ def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
     assert feed.lag_ms() == 0
 
 
+def test_a_run_log_made_anew_is_indexed_from_its_start() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    index.save_indexed_up_to(ROUTE, 1, 0, 500)
+    for number in range(2):
+        log.append(entry([run(number, 1)]))
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    for number in range(2, 5):
+        one = entry([run(number, 1)])
+        feed.offer(log.append(one), one)
+        feed.turn()
+    while not feed.complete:
+        feed.turn()
+    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3, 4]
+    assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
+
+
 def test_the_queue_is_bounded_by_bytes_too() -> None:
     log, index = RunLog(), MemoryMappingIndex()
     size_bytes = entry([run(0, 1)]).ByteSize()
