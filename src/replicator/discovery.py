@@ -89,6 +89,8 @@ class KafkaSurveyor:
         settings = client_settings(config.cluster(source), client_id="parallax-survey")
         self._source_admin = AdminClient({**settings, **FORGETFUL})
         self._wake = threading.Condition()
+        self._problems: dict[TopicPartition, str] = {}
+        """Partitions that did not answer, and what was said of them."""
         self._asked = 0
         self._answer: Survey | None = None
         self._closed = False
@@ -173,9 +175,11 @@ class KafkaSurveyor:
             if shard_of(item := TopicPartition(info.topic, partition), self._lease.shard_count)
             == self._lease.shard
         ]
-        lows = self._offsets(wanted, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
-        stable = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED)
-        highs = self._offsets(wanted, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        problems: dict[TopicPartition, ParallaxError] = {}
+        lows = self._offsets(wanted, _EARLIEST, IsolationLevel.READ_UNCOMMITTED, problems)
+        stable = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED, problems)
+        highs = self._offsets(wanted, _LATEST, IsolationLevel.READ_UNCOMMITTED, problems)
+        self._tell(problems)
         return {
             item: LogEnd(
                 SourceOffset(lows[item][0]),
@@ -188,23 +192,41 @@ class KafkaSurveyor:
         }
 
     def _offsets(
-        self, items: Collection[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
+        self,
+        items: Collection[TopicPartition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel,
+        problems: dict[TopicPartition, ParallaxError],
     ) -> dict[TopicPartition, tuple[int, int]]:
+        """Offset and leader epoch of those that answer; of the others ``problems`` says why, if they exist."""
         if not items:
             return {}
         request = {KafkaPartition(item.topic, item.partition): spec for item in items}
         futures = list_offsets(
             self._source_admin, request, isolation_level=isolation, request_timeout=self._timeout_s
         )
-        found = {}
+        found: dict[TopicPartition, tuple[int, int]] = {}
         for place, future in futures.items():
+            item = TopicPartition(TopicName(place.topic), place.partition)
             try:
                 answer = future.result(timeout=self._timeout_s + 1)
             except (KafkaException, TimeoutError) as error:
                 problem = translated(error, self._source_cluster, "reading log ranges")
-                if isinstance(problem, NotFoundError):
-                    continue
-                raise problem from error
+                if not isinstance(problem, NotFoundError):
+                    problems[item] = problem
+                continue
             epoch = UNKNOWN_EPOCH if answer.leader_epoch is None else answer.leader_epoch
-            found[TopicPartition(TopicName(place.topic), place.partition)] = (answer.offset, epoch)
+            found[item] = (answer.offset, epoch)
+        if problems and not found:
+            raise next(iter(problems.values()))
         return found
+
+    def _tell(self, problems: Mapping[TopicPartition, ParallaxError]) -> None:
+        """Log what has changed: a partition may be without a leader for hours, and a survey comes every few seconds."""
+        told = {item: str(problem) for item, problem in problems.items()}
+        for item, problem in told.items():
+            if self._problems.get(item) != problem:
+                log.warning("survey", lease=str(self._lease), partition=str(item), problem=problem)
+        for item in self._problems.keys() - told.keys():
+            log.info("survey", lease=str(self._lease), partition=str(item), problem="none any more")
+        self._problems = told
