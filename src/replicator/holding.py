@@ -18,12 +18,13 @@ import structlog
 
 from parallax.domain.errors import FencedError
 from replicator.lease import Lease, LeaseProgress, PartitionStatus
-from replicator.lease_source import AVAILABLE_NOW_DEADLINE_MS
 
 _log = structlog.get_logger(__name__)
 
 OVERTIME_MS = 10_000
 """So long a holding goes on after its deadline when no task takes it over."""
+_NEVER_MS = 1 << 62
+"""A deadline that never comes: `Holding.over` ends the copying, however many leases it has gone on for."""
 
 
 class Holding:
@@ -119,9 +120,7 @@ class Holding:
             return self._leaves
 
     def _run(self) -> None:
-        endless = replace(
-            self._lease, deadline_unix_ms=self._lease.deadline_unix_ms + AVAILABLE_NOW_DEADLINE_MS
-        )
+        endless = replace(self._lease, deadline_unix_ms=_NEVER_MS)
         try:
             self._copy(endless, self)
         except BaseException as error:  # noqa: BLE001 - raised again by the task that waits
