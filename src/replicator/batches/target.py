@@ -139,12 +139,15 @@ class BatchTarget:
         item, cluster = refused.topic_partition, self._connections.cluster
         if item == self._run_log:
             raise ClusterUnavailableError(f"{cluster}: appending to the run log {item}: {refused.reason}")
-        if refused.code == TOO_LARGE and item.topic not in self._limits:
-            self._limits[item.topic] = self._limit_of(item.topic)
-            raise ClusterUnavailableError(
-                f"{cluster}: {item}: a batch is above max.message.bytes "
-                f"({self._limits[item.topic]}); the next attempt divides such batches"
-            )
+        if refused.code == TOO_LARGE:
+            # Asked each time: it may have been lowered once more.
+            limit, known = self._limit_of(item.topic), self._limits.get(item.topic)
+            if known is None or limit < known:
+                self._limits[item.topic] = limit
+                raise ClusterUnavailableError(
+                    f"{cluster}: {item}: a batch is above max.message.bytes "
+                    f"({limit}); the next attempt divides such batches"
+                )
         raise RecordRefusedError(item, refused.index, f"{cluster}: {refused.reason}")
 
     def _limit_of(self, topic: TopicName) -> int:
