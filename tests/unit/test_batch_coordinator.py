@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from parallax.adapters.kafka.event_loop import EventLoop
-from parallax.domain.errors import ClusterUnavailableError, FencedError
-from parallax.domain.ids import ClusterName
+from parallax.domain.errors import ClusterUnavailableError, ConfigError, FencedError
+from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from replicator.batches import coordinator
 from replicator.batches.coordinator import Coordinator
 from replicator.batches.rewrite import ProducerState
@@ -78,3 +78,22 @@ def test_other_errors_end_the_session_at_once(loop: EventLoop) -> None:
     with pytest.raises(ClusterUnavailableError):
         owner(loop, answers).commit(ProducerState(7, 3))
     assert answers.asked == 1
+
+
+@pytest.mark.parametrize("codes", [(29, 55, 55), (55, 29, 55)])
+def test_one_topic_that_is_not_allowed_is_named(loop: EventLoop, codes: tuple[int, ...]) -> None:
+    class Adding(Answers):
+        def ask(self, node: int, request: Any, doing: str) -> Any:
+            if "adding" not in doing:
+                return super().ask(node, request, doing)
+            topics = [
+                SimpleNamespace(
+                    name=f"topic-of-{code}",
+                    results_by_partition=[SimpleNamespace(partition_index=3, partition_error_code=code)],
+                )
+                for code in codes
+            ]
+            return SimpleNamespace(API_VERSION=3, results_by_topic_v3_and_below=topics)
+
+    with pytest.raises(ConfigError, match=r"topic-of-29-3.*\(29\)"):
+        owner(loop, Adding()).add([TopicPartition(TopicName("topic-of-29"), 3)], ProducerState(7, 3))

@@ -22,6 +22,8 @@ CONCURRENT_TRANSACTIONS = 51
 _FENCED = frozenset({47, 90})
 """Invalid producer epoch, producer fenced."""
 _NOT_ALLOWED = frozenset({29, 31, 53})
+_NOT_ATTEMPTED = 55
+"""A partition was not added because another one could not be: what that one met is the cause."""
 _UNEXPECTED = -1
 """The broker failed within. It does so, too, where a commit meets an owner who is just taking over (Kafka 4.3: "Preparing
 transaction state transition ... while it already a pending state PREPARE_EPOCH_FENCE"); asked again, it tells."""
@@ -126,10 +128,10 @@ class Coordinator:
                 problem, self._node = str(error), None
                 self._pause(_LONG_WAIT_MS)
                 continue
-            code = _code_of(answer)
+            code, where = _code_of(answer)
             if code == _NONE:
                 return answer
-            problem = f"{self._connections.cluster}: {doing}: {for_code(code).__name__} ({code})"
+            problem = f"{self._connections.cluster}: {doing}{where}: {for_code(code).__name__} ({code})"
             if code in _FENCED:
                 raise FencedError(f"{problem}: another owner has taken over {self.transactional_id}")
             if code in _NOT_ALLOWED:
@@ -175,15 +177,16 @@ def has_newest_transactions(connections: Connections) -> bool:
     return connections.features().get("transaction.version", 0) >= _TRANSACTION_VERSION
 
 
-def _code_of(answer: Any) -> int:
-    """The gravest error of an answer: of the whole, or of one of its partitions."""
+def _code_of(answer: Any) -> tuple[int, str]:
+    """The gravest error of an answer: of the whole, or of one of its partitions, which is then named."""
     code = int(getattr(answer, "error_code", 0) or 0)
     if code:
-        return code
+        return code, ""
     codes = [
-        int(part.partition_error_code)
+        (int(part.partition_error_code), f" ({topic.name}-{part.partition_index})")
         for topic in getattr(answer, "results_by_topic_v3_and_below", None) or ()
         for part in topic.results_by_partition
     ]
-    fatal = [found for found in codes if found not in {_NONE, CONCURRENT_TRANSACTIONS, *_MOVED}]
-    return next(iter(fatal), max(codes, default=_NONE))
+    fatal = [found for found in codes if found[0] not in {_NONE, CONCURRENT_TRANSACTIONS, *_MOVED}]
+    fatal.sort(key=lambda found: found[0] == _NOT_ATTEMPTED)
+    return next(iter(fatal), max(codes, default=(_NONE, "")))
