@@ -242,3 +242,29 @@ def test_batches_that_come_again_are_cut_into_requests_of_bounded_size(loop: Eve
     while not broker.requests:
         loop.turn(50)
     assert [len(request._batches) for request, _, _ in broker.requests] == [2, 2]
+
+
+def test_each_broker_has_its_own_turn_of_partitions(loop: EventLoop) -> None:
+    class TwoBrokers(Broker):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first: dict[int, set[int]] = {1: set(), 2: set()}
+            self.answers: list[Any] = []
+
+        def leader(self, item: TopicPartition) -> int:
+            return 1 + item.partition % 2
+
+        def send(self, leader: int, request: Any, answered: Any, _failed: Any) -> None:
+            self.first[leader].add(request._request.topics[0].partitions[0].partition)
+            self.answers.append(answered)
+
+    brokers = TwoBrokers()
+    source = BatchSource(loop, brokers, buffer_bytes=10**9, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
+    source.take({item(number): start for number in range(8)})
+    source.poll(1, 0)
+    other = FetchedPartition(uuid.UUID(int=8), 0, 0, 10, 10, None, (), memoryview(bytes(LARGE_BYTES)))
+    for _ in range(40):
+        brokers.answers.pop(0)(Fetched(0, 0, [other]))
+    assert brokers.first == {1: {0, 2, 4, 6}, 2: {1, 3, 5, 7}}

@@ -112,7 +112,8 @@ class BatchSource:
         """By leader."""
         self._may_fetch = False
         """Whether something has changed since it was last seen that no fetch is to be sent."""
-        self._turn = 0
+        self._turns: dict[int, int] = {}
+        """By leader: with one counter for two that answer alternately each would begin with half of its partitions."""
         self._refresh: Any = None
         self._tell_at_s = time.monotonic() + _TELL_EVERY_S
 
@@ -202,8 +203,8 @@ class BatchSource:
 
     def _fetch_from(self, leader: int, readings: list[_Reading]) -> None:
         # Each answer begins with another partition: the first always gets a whole batch, however large.
-        self._turn += 1
-        begin = self._turn % len(readings)
+        turn = self._turns[leader] = self._turns.get(leader, 0) + 1
+        begin = turn % len(readings)
         asked = {
             (reading.topic, reading.place.topic_partition.partition): (reading, reading.position)
             for reading in readings[begin:] + readings[:begin]
