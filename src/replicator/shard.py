@@ -46,6 +46,8 @@ class _Memory:
 
     counts: Counts = field(default_factory=Counts)
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
+    stops_until_ms: float = float("inf")
+    """When (monotonic) they are forgotten and the partitions tried again: their cause may have been repaired."""
     cuts: dict[TopicPartition, TargetCut] = field(default_factory=dict)
     goal: Mapping[TopicPartition, SourceOffset] | None = None
     known_to: int | None = None
@@ -186,7 +188,7 @@ class _Holder:
                 if self._one_session():
                     return
             except PartitionRefusedError as error:
-                self._memory.stops[error.stop.topic_partition] = error.stop
+                self._note_stop(error.stop)
                 log.warning("partition stops", lease=str(self._lease), reason=error.stop.reason)
             except TargetTailLostError as error:
                 self._memory.cuts[error.cut.topic_partition] = error.cut
@@ -293,6 +295,11 @@ class _Holder:
                     self.tell(session)
                 if session.finished():
                     break
+                if self._clock.monotonic_ms() >= self._memory.stops_until_ms:
+                    session.commit()
+                    self._memory.stops.clear()
+                    self._memory.stops_until_ms = float("inf")
+                    return False
             session.commit()
         except FencedError:
             # The broker fences the owner of a transaction that it aborted for its age, too: then nobody else may
@@ -316,6 +323,8 @@ class _Holder:
 
     def _note_stop(self, stop: Stop) -> None:
         self._memory.stops[stop.topic_partition] = stop
+        again_at_ms = self._clock.monotonic_ms() + self._config.replicator.lease_epoch_s * 1_000
+        self._memory.stops_until_ms = min(self._memory.stops_until_ms, again_at_ms)
 
     def _others_wrote(self, run_log: RunLogReader) -> bool:
         """Whether the run log has entries that this lease neither read nor wrote; one of unknown outcome is its own."""
