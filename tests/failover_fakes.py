@@ -72,6 +72,7 @@ class FakeConsumer:
         self._member_id = ""
         self._callbacks: dict[str, Rebalance] = {}
         self._rebalances: list[tuple[str, list[Key]]] = []
+        self._behind: list[tuple[str, list[Key]]] = []
         self._turn = 0
         self._nothing = threading.Event()
 
@@ -84,6 +85,10 @@ class FakeConsumer:
     def rebalance(self, kind: str, keys: Iterable[Key]) -> None:
         """What the group coordinator does at the next poll."""
         self._rebalances.append((kind, list(keys)))
+
+    def rebalance_behind_records(self, kind: str, keys: Iterable[Key]) -> None:
+        """What it does once a ``consume`` has taken records, in the same call: an error costs these records."""
+        self._behind.append((kind, list(keys)))
 
     def assign_only(self, keys: Iterable[Key]) -> None:
         """The coordinator's first word: these, whatever else there is."""
@@ -126,13 +131,7 @@ class FakeConsumer:
             return []
         while self.refused:
             self.config["on_commit"](*self.refused.pop(0))
-        while self._rebalances and self.joins:
-            kind, keys = self._rebalances.pop(0)
-            places = [TopicPartition(*key) for key in keys]
-            self._member_id = "" if self.gave_up_place else "a member"
-            self._callbacks[kind](self, places)
-            if kind != "assign":
-                self.incremental_unassign(places)  # as confluent-kafka does where the callback did not
+        self._call_back(self._rebalances)
         if self.fatal is not None:
             told, self._fatal_told = self._fatal_told, True
             return [] if told else [Message(topic="", partition=-1, offset=-1001, error=self.fatal)]
@@ -148,7 +147,18 @@ class FakeConsumer:
                 found.append(message)
         if not found:
             self._nothing.wait(min(timeout, 0.002))
+        else:
+            self._call_back(self._behind)
         return found
+
+    def _call_back(self, rebalances: list[tuple[str, list[Key]]]) -> None:
+        while rebalances and self.joins:
+            kind, keys = rebalances.pop(0)
+            places = [TopicPartition(*key) for key in keys]
+            self._member_id = "" if self.gave_up_place else "a member"
+            self._callbacks[kind](self, places)
+            if kind != "assign":
+                self.incremental_unassign(places)  # as confluent-kafka does where the callback did not
 
     def _next(self, key: Key) -> Message | None:
         log = self.cluster.logs[key]

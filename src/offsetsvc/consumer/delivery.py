@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Message, TopicPartition
@@ -306,6 +306,10 @@ class Delivery:
     def waiting(self) -> bool:
         """Whether some partition can't go on before more skip ranges are known."""
         return any(state.held and state.gate.is_open for state in self.partitions.values())
+
+
+Step = Callable[[Delivery, float], list[Message]]
+"""Fetches from a delivery, waiting for so many seconds at most."""
 
 
 def place_of(message: Message) -> tuple[Key, int]:

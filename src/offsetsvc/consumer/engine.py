@@ -12,7 +12,7 @@ from offsetsvc.consumer.against import AgainstPrimary
 from offsetsvc.consumer.asking import Asking
 from offsetsvc.consumer.choose import StartChooser
 from offsetsvc.consumer.commits import Provenance
-from offsetsvc.consumer.delivery import Delivery, key_of
+from offsetsvc.consumer.delivery import Step, key_of
 from offsetsvc.consumer.errors import ConsumerClosedError, GroupMovingError
 from offsetsvc.consumer.events import EventKind, EventQueue, FailoverEvent
 from offsetsvc.consumer.first_word import FirstWord
@@ -23,6 +23,7 @@ from offsetsvc.consumer.move import Asker, MoveAnswer, MoveRequest, Position, Wa
 from offsetsvc.consumer.own_place import OwnPlace
 from offsetsvc.consumer.ports import ConsumerFactory, Key, OffsetService
 from offsetsvc.consumer.positions import moving_positions, report_of
+from offsetsvc.consumer.raised import Raised
 from offsetsvc.consumer.report import Reporter
 from offsetsvc.consumer.service_state import ServiceState
 from offsetsvc.consumer.settings import Policies, Settings
@@ -38,10 +39,6 @@ SLICE_S = 0.05
 
 _TEND_EVERY_S = 0.005
 """Between two looks at commits, moves under way and skip ranges learned: not at each of 100,000 records a second."""
-
-
-Step = Callable[[Delivery, float], list[Message]]
-"""Fetches from a delivery, waiting for so many seconds at most."""
 
 
 class Engine:
@@ -67,7 +64,8 @@ class Engine:
         self._settings = settings
         self._policies = policies
         self._service = service
-        self._inner = InnerConsumers(settings, factory, lambda: self.site)
+        self._raised = Raised()
+        self._inner = InnerConsumers(settings, factory, lambda: self.site, self._raised)
         self._events = EventQueue(on_event)
         self._closed = threading.Event()
         self._asker = Asker(
@@ -80,7 +78,7 @@ class Engine:
             interval_s=policies.report_interval_ms / 1_000,
         )
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
-        self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events)
+        self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events, self._raised)
         self._leaving = Leaving(own_member_ids=settings.next_generation)
         self._own_place = OwnPlace(own=settings.own_instance, handles=self._inner, leaving=self._leaving)
         self._service_state = ServiceState(policies, self._reporter, self._events)
@@ -145,6 +143,7 @@ class Engine:
     def fetch(self, step: Step, timeout_s: float) -> list[Message]:
         """Messages of the first step that gives some, within ``timeout_s`` (negative: without end)."""
         self.check_open()
+        self._raised.throw()
         self._reporter.start()
         if self._follower is not None:
             self._follower.start()
@@ -165,6 +164,7 @@ class Engine:
                     self.site.noted(messages)
                     self.provenance.note(messages, self.site.generation)
                     return messages
+                self._raised.throw()
             if deadline.passed:
                 self._events.deliver()
                 return []

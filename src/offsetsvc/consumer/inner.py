@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import TopicPartition
 
 from offsetsvc.consumer.ports import ConsumerFactory, InnerConsumer
+from offsetsvc.consumer.raised import Raised
 from offsetsvc.consumer.settings import Settings
 from offsetsvc.consumer.site import Site
+
+_CALLED_BY_POLL = ("on_commit", "error_cb", "stats_cb", "throttle_cb")
 
 
 class InnerConsumers:
@@ -18,12 +21,16 @@ class InnerConsumers:
         settings: what librdkafka is told.
         factory: makes a consumer from that.
         present: the present site.
+        raised: keeps what the application's callbacks raise.
     """
 
-    def __init__(self, settings: Settings, factory: ConsumerFactory, present: Callable[[], Site]) -> None:
+    def __init__(
+        self, settings: Settings, factory: ConsumerFactory, present: Callable[[], Site], raised: Raised
+    ) -> None:
         self._settings = settings
         self._factory = factory
         self._present = present
+        self._raised = raised
 
     def make(self, region: str, generation: int) -> InnerConsumer:
         """A consumer of a region's aggregate cluster."""
@@ -37,4 +44,6 @@ class InnerConsumers:
             if callback is not None:
                 callback(error, partitions)
 
-        return self._factory({**self._settings.for_region(region), "on_commit": on_commit})
+        config = {**self._settings.for_region(region), "on_commit": on_commit}
+        called = {name: config[name] for name in _CALLED_BY_POLL if callable(config.get(name))}
+        return self._factory(config | {name: self._raised.kept_from(call) for name, call in called.items()})

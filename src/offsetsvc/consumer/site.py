@@ -94,11 +94,12 @@ class Site:
     def join(self, subscription: Subscription) -> None:
         """Join the group."""
         self._subscription, self._member = subscription, True
+        kept = self._tools.raised.kept_from
         self.inner.subscribe(
             list(subscription.topics),
-            on_assign=lambda _inner, partitions: self._on_assign(partitions),
-            on_revoke=lambda _inner, partitions: self._on_revoke(partitions, lost=False),
-            on_lost=lambda _inner, partitions: self._on_revoke(partitions, lost=True),
+            on_assign=kept(lambda _inner, partitions: self._on_assign(partitions)),
+            on_revoke=kept(lambda _inner, partitions: self._on_revoke(partitions, lost=False)),
+            on_lost=kept(lambda _inner, partitions: self._on_revoke(partitions, lost=True)),
         )
 
     def unsubscribe(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from offsetsvc.consumer.choose import StartChooser
 from offsetsvc.consumer.events import EventQueue
 from offsetsvc.consumer.ports import OffsetService
+from offsetsvc.consumer.raised import Raised
 from offsetsvc.consumer.report import Reporter
 from offsetsvc.consumer.settings import Settings
 
@@ -25,3 +26,4 @@ class Tools:
     chooser: StartChooser
     reporter: Reporter
     events: EventQueue
+    raised: Raised
