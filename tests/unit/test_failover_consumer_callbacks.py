@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.failover_fakes import TOPIC, A, B, World, record_of
+from tests.failover_fakes import TOPIC, A, B, FakeConsumer, World, record_of
 
 from offsetsvc.consumer.errors import NoStartOffsetError
 
@@ -72,3 +72,29 @@ def test_other_callbacks_raise_outside_of_librdkafka(world: World, name: str) ->
     world.inner[0].config[name](*arguments.get(name, (KafkaError(KafkaError._TRANSPORT),)))
     with pytest.raises(ValueError, match="the application's own"):
         consumer.poll(0.01)
+
+
+def test_held_records_that_are_let_go_are_returned_though_the_cluster_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.log("a").extend(A[:5])
+    consumer = world.start("a")
+    world.poll_records(5)
+    world.log("b").extend(A[:2])
+    world.move("b")
+    world.poll_nothing()
+    world.service.away = True
+    world.log("b").extend(B[:3])
+    world.poll_nothing()
+    delivery = consumer._engine.site.delivery
+    assert len(delivery.partitions[TOPIC, 0].held) > 0
+    delivery.learn((TOPIC, 0), (), None)
+
+    def fails(_self: FakeConsumer, _num_messages: int, _timeout: float) -> None:
+        raise ValueError("the handle is closed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeConsumer, "consume", fails)
+        found = [record_of(message) for message in consumer.consume(500, 0.05)]
+    found += [record_of(message) for message in consumer.consume(500, 0.05)]
+    assert found == B[:3]

@@ -169,12 +169,11 @@ class Delivery:
         ready: list[Message] = []
         while len(ready) < num_messages and (message := self._next_released()) is not None:
             ready.append(message)
-        wanted = num_messages - len(ready)
-        if wanted > 0:
-            self.steps += 1
-            fetched = self.inner.consume(wanted, 0.0 if ready else timeout_s)
-            ready.extend(kept for message in fetched if (kept := self._sift(message)) is not None)
-        return ready
+        if ready:  # they count as delivered already: nothing may raise any more
+            return ready
+        self.steps += 1
+        fetched = self.inner.consume(num_messages, timeout_s)
+        return [kept for message in fetched if (kept := self._sift(message)) is not None]
 
     def _sift(self, message: Message) -> Message | None:
         if message.error() is not None:
