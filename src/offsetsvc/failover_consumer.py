@@ -250,7 +250,7 @@ class FailoverConsumer:
         site = self._engine.site
         if message is not None:
             self._engine.provenance.check(message, site.generation)
-            commits = site.committer.explicit([of_message(message)])
+            commits = site.committer.explicit([of_message(message)], seen=True)
         elif offsets is not None:
             commits = site.committer.explicit(offsets)
         else:
@@ -278,7 +278,7 @@ class FailoverConsumer:
             offsets = [of_message(message)]
         if offsets is None:
             raise ConsumerConfigError("store_offsets needs a message or offsets")
-        site.committer.store(offsets)
+        site.committer.store(offsets, seen=message is not None)
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """The group's committed offsets at the present cluster."""

@@ -166,6 +166,33 @@ def test_a_message_from_before_the_move_is_not_committed(world: World) -> None:
         consumer.commit(offsets=[TopicPartition(TOPIC, 0, 7)])
 
 
+def test_offsets_of_partitions_not_assigned_are_refused_after_a_move(world: World) -> None:
+    world.log("a").extend(A[:8])
+    world.log("b").extend([*B[:3], *A[:8]])
+    consumer = world.start("a", MANUAL)
+    world.poll_records(8)
+    consumer.commit(offsets=[TopicPartition(TOPIC, 5, 1)])  # of this cluster all the same
+    world.coordinator_answers = False
+    consumer.move_to("b")
+    world.poll_until(lambda: len(world.inner) == 2, "the move")
+    before = dict(world.clusters["b"].committed)
+    for offsets in ([TopicPartition(TOPIC, 0, 8)], [TopicPartition(TOPIC, 5, 99)]):
+        with pytest.raises(StaleMessageError, match="is not assigned here in region 'b'"):
+            consumer.commit(offsets=offsets)
+        with pytest.raises(StaleMessageError, match="is not assigned here in region 'b'"):
+            consumer.store_offsets(offsets=offsets)
+    assert world.clusters["b"].committed == before
+    world.inner[1].joins = True
+    message = None
+    while message is None:
+        message = consumer.poll(0.01)
+    world.inner[1].rebalance("lost", [(TOPIC, 0)])
+    consumer.poll(0.01)
+    consumer.store_offsets(message=message)
+    consumer.commit(message=message)  # it was delivered here
+    assert world.clusters["b"].committed[TOPIC, 0][0] == 1
+
+
 def test_a_commit_that_was_refused_is_sent_again(world: World) -> None:
     world.log("a").extend(A[:3])
     world.clusters["a"].refusal = KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)

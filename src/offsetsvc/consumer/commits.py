@@ -134,8 +134,12 @@ class Committer:
         """What is done and not committed yet of these partitions, or of all, as commits."""
         return self._commits(keys, sent=False)
 
-    def explicit(self, offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def explicit(self, offsets: Iterable[TopicPartition], *, seen: bool = False) -> list[TopicPartition]:
         """The application's own offsets as commits.
+
+        Args:
+            offsets: the offsets.
+            seen: they are of messages that were delivered here.
 
         Raises:
             StaleMessageError: an offset can't belong to the cluster that is consumed now.
@@ -145,6 +149,7 @@ class Committer:
             for item in offsets:
                 state = self._delivery.partitions.get(key_of(item))
                 if state is None:
+                    self._check_unassigned(item, seen=seen)
                     commits.append(item)
                     continue
                 self._check(item, state)
@@ -152,8 +157,12 @@ class Committer:
                 commits.append(TopicPartition(item.topic, item.partition, item.offset, metadata=metadata))
             return commits
 
-    def store(self, offsets: Iterable[TopicPartition]) -> None:
+    def store(self, offsets: Iterable[TopicPartition], *, seen: bool = False) -> None:
         """Remember what the application is done with, for the next commit.
+
+        Args:
+            offsets: the offsets.
+            seen: they are of messages that were delivered here.
 
         Raises:
             StaleMessageError: an offset can't belong to the cluster that is consumed now.
@@ -161,7 +170,9 @@ class Committer:
         with self._delivery.lock:
             for item in offsets:
                 state = self._delivery.partitions.get(key_of(item))
-                if state is not None:
+                if state is None:
+                    self._check_unassigned(item, seen=seen)
+                else:
                     self._check(item, state)
                     state.stored = item.offset
 
@@ -248,6 +259,15 @@ class Committer:
                 for key, state in self._delivery.partitions.items()
                 if (state.stored == state.committed) == sent and (keys is None or key in keys)
             ]
+
+    def _check_unassigned(self, item: TopicPartition, *, seen: bool) -> None:
+        if seen or not self._moved:
+            return
+        raise StaleMessageError(
+            f"{item.topic}-{item.partition} offset {item.offset}: the partition is not assigned here in region "
+            f"{self._delivery.region!r}, and since the last move the offset may be one of the cluster before it. The "
+            "move has taken its position along; drop the commit"
+        )
 
     def _check(self, item: TopicPartition, state: PartitionState) -> None:
         if not self._moved or state.gate.floor <= item.offset <= state.gate.position:
