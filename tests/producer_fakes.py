@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from offsetsvc.producer.delivery import Delivery
 from offsetsvc.producer.engine import Engine
@@ -175,6 +175,9 @@ class ProducerWorld:
         self.events: list[ProducerEvent] = []
         self.reported: dict[bytes, list[Reported]] = {}
         self.accepted: list[bytes] = []
+        self.invalid: set[str] = set()
+        """Regions whose settings librdkafka's producer refuses."""
+        self.invalid_for_probes: set[str] = set()
         settings = read_settings(config or {})
         kept = Policies(**policies)
         where = Given(dict.fromkeys(regions, "unused"))
@@ -185,7 +188,7 @@ class ProducerWorld:
             kept,
             where,
             list(regions),
-            factory=lambda config: FakeInner(self, self.clusters[config["bootstrap.servers"]], config),
+            factory=self._make_inner,
             on_event=self.events.append,
             clock=lambda: self.now_s,
             wall_ms=lambda: int(self.now_s * 1_000),
@@ -193,10 +196,22 @@ class ProducerWorld:
         self.engine = Engine(self.delivery, settings, kept, where, clock=lambda: self.now_s)
         self.pilot = Pilot(
             self.engine,
-            lambda config: FakeProbe(self, self.clusters[config["bootstrap.servers"]]),
+            self._make_probe,
             refresh_every_s=60,
             clock=lambda: self.now_s,
         )
+
+    def _make_inner(self, config: dict[str, Any]) -> FakeInner:
+        return FakeInner(self, self._cluster(config, self.invalid), config)
+
+    def _make_probe(self, config: dict[str, Any]) -> FakeProbe:
+        return FakeProbe(self, self._cluster(config, self.invalid_for_probes))
+
+    def _cluster(self, config: dict[str, Any], invalid: set[str]) -> FakeRegional:
+        region = config["bootstrap.servers"]
+        if region in invalid:
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location failed: no such file"))
+        return self.clusters[region]
 
     def produce(self, value: str, key: str = "k", topic: str = TOPIC, partition: int = -1) -> bytes:
         name = value.encode()

@@ -268,6 +268,63 @@ def test_a_region_that_does_not_fit_is_told_of_early_and_passed_over(
     assert world.report(name)[1].region == "c"
 
 
+def test_a_region_with_settings_that_are_refused_stops_no_other() -> None:
+    world = ProducerWorld(("a", "b", "c"))
+    world.invalid |= {"b"}
+    world.invalid_for_probes |= {"b"}
+    name = world.produce("x")
+    world.settle()
+    assert world.clusters["a"].log == [name]
+    assert "librdkafka refuses its settings: ssl.ca.location failed" in str(world.engine.problems()["b"])
+    assert [(event.kind, event.region) for event in world.events] == [(EventKind.UNFIT, "b")]
+    world.invalid_for_probes.clear()
+    world.now_s += 3_600
+    world.step()
+    assert not world.engine.problems()
+
+
+def test_a_move_passes_over_a_region_whose_producer_can_not_be_made() -> None:
+    world = ProducerWorld(("a", "b", "c"))
+    world.settle()
+    world.invalid |= {"b"}
+    world.clusters["a"].up = False
+    name = world.produce("x")
+    world.settle()
+    assert world.delivery.site.region == "c"
+    assert world.clusters["c"].log == [name]
+    assert "UNFIT" in world.kinds()
+
+
+def test_where_nobody_can_take_over_for_his_settings_records_wait() -> None:
+    world = ProducerWorld()
+    world.settle()
+    world.invalid |= {"b"}
+    world.clusters["a"].up = False
+    name = world.produce("x")
+    world.step(0.1, 100)
+    assert world.delivery.site.region == "a"
+    assert "STUCK" in world.kinds()
+    world.invalid.clear()
+    world.settle()
+    assert world.clusters["b"].log == [name]
+
+
+def test_no_return_to_a_region_whose_producer_can_not_be_made() -> None:
+    world = ProducerWorld(return_after_ms=5_000)
+    world.settle()
+    world.clusters["a"].up = False
+    world.produce("x")
+    world.settle()
+    assert world.delivery.site.region == "b"
+    world.invalid |= {"a"}
+    world.clusters["a"].up = True
+    world.step(0.1, 200)
+    assert world.delivery.site.region == "b"
+    world.invalid.clear()
+    world.step(0.1, 200)
+    assert world.delivery.site.region == "a"
+
+
 def test_an_unfit_region_is_told_to_be_fit_again() -> None:
     world = ProducerWorld(check_interval_ms=1_000)
     world.clusters["b"].up = False

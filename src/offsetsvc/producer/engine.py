@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable
 
+from confluent_kafka import KafkaException
+
 from offsetsvc.producer.delivery import Delivery
 from offsetsvc.producer.events import DownReason, EventKind, ProducerEvent
 from offsetsvc.producer.ports import Answer
 from offsetsvc.producer.regions import Due
 from offsetsvc.producer.settings import Config, Policies, Settings
-from offsetsvc.producer.site import Site
+from offsetsvc.producer.site import Site, refused_settings
 from offsetsvc.producer.where import Where
 from parallax.domain.errors import ParallaxError
 
@@ -153,13 +155,10 @@ class Engine:
             if since is not None and self.delivery.regions.answered_since(site.region, since):
                 site.answers()
             reason = self.delivery.regions.down(site, now)
-            target = None
-            if reason is not None:
-                target = self.delivery.regions.candidate(site, self._where.clusters, site.suspected_at_s)
-            if reason is None or target is None:
+            fresh = None if reason is None else self._fresh_site(site, now)
+            if reason is None or fresh is None:
                 self._stay(site, reason, now)
                 return
-            fresh = self.delivery.new_site(target)
             held, self.delivery.taken_back = self.delivery.ledger.held_records, 0
             self.delivery.moving = True
             self.delivery.site = fresh
@@ -171,6 +170,24 @@ class Engine:
         finally:
             with self.delivery.lock:
                 self._moved(site, fresh, reason, held)
+
+    def _fresh_site(self, site: Site, now: float) -> Site | None:
+        """A producer at the first region that can take over and whose settings librdkafka takes."""
+        while True:
+            target = self.delivery.regions.candidate(site, self._where.clusters, site.suspected_at_s)
+            if target is None:
+                return None
+            fresh = self._site_at(target, now)
+            if fresh is not None:
+                return fresh
+
+    def _site_at(self, region: str, now: float) -> Site | None:
+        try:
+            return self.delivery.new_site(region)
+        except KafkaException as failure:
+            present = self.delivery.site.region
+            self.delivery.regions.unusable(region, now, refused_settings(failure), present)
+            return None
 
     def _moved(self, old: Site, fresh: Site, reason: DownReason, held: int) -> None:
         now = self._clock()
@@ -218,7 +235,10 @@ class Engine:
 
     def _return(self, site: Site, better: str, now: float) -> None:
         """Nothing is wrong with the region that is left: it acknowledges what it has in its own time."""
-        self.delivery.site = self.delivery.new_site(better)
+        fresh = self._site_at(better, now)
+        if fresh is None:
+            return
+        self.delivery.site = fresh
         self.delivery.others.append(site)
         self.delivery.regions.returned(now)
         self.delivery.ledger.returns += 1

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 
 from offsetsvc.producer.engine import Engine
 from offsetsvc.producer.ports import Answer, Probe, ProbeFactory
+from offsetsvc.producer.site import refused_settings
 from parallax.domain.errors import ParallaxError
 
 _log = structlog.get_logger("parallax.failover_producer")
@@ -75,9 +76,13 @@ class Pilot:
             self._engine.refresh()
         asked = []
         for due, config in self._engine.probes_due():
-            asked.append(
-                (due, self._clock(), self._probe(due.region, config).ask(due.topics, PROBE_WITHIN_S))
-            )
+            asked_at_s = self._clock()
+            try:
+                answer = self._probe(due.region, config).ask(due.topics, PROBE_WITHIN_S)
+            except KafkaException as failure:  # the other regions do without this one
+                self._engine.probed(due, asked_at_s, refused_settings(failure))
+            else:
+                asked.append((due, asked_at_s, answer))
         for due, asked_at_s, answer in asked:
             found: Answer | ParallaxError
             try:
@@ -95,6 +100,7 @@ class Pilot:
         if kept is not None and kept[0] == config:
             return kept[1]
         if kept is not None:
+            del self._probes[region]
             kept[1].close()
         probe = self._factory(config)
         self._probes[region] = (config, probe)

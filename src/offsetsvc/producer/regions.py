@@ -112,6 +112,10 @@ class Regions:
             if due.region != present:
                 self._tell_fitness(health, problem)
 
+    def unusable(self, region: str, now_s: float, error: ParallaxError, present: str) -> None:
+        """No producer can be made there: as a probe that was not answered."""
+        self.probed(Due(region, tuple(self._topics)), now_s, error, present)
+
     def _tell_fitness(self, health: RegionHealth, problem: ParallaxError | None) -> None:
         """Tell each cause once: what a silent cluster says changes with every try."""
         cause = None

@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 from offsetsvc.producer.events import DownReason
 from offsetsvc.producer.ports import InnerProducer
 from offsetsvc.producer.record import Record
+from parallax.domain.errors import ClusterUnavailableError
 
 PURGED = frozenset(
     {
@@ -154,3 +155,10 @@ def error_of(exception: KafkaException) -> KafkaError:
     """The error inside of librdkafka's exception."""
     found: KafkaError = exception.args[0]
     return found
+
+
+def refused_settings(failure: KafkaException) -> ClusterUnavailableError:
+    """What keeps records from a region whose settings librdkafka does not take."""
+    error = ClusterUnavailableError(f"librdkafka refuses its settings: {error_of(failure).str()}")
+    error.__cause__ = failure
+    return error
