@@ -98,3 +98,32 @@ def test_held_records_that_are_let_go_are_returned_though_the_cluster_fails(
         found = [record_of(message) for message in consumer.consume(500, 0.05)]
     found += [record_of(message) for message in consumer.consume(500, 0.05)]
     assert found == B[:3]
+
+
+def test_a_move_is_made_though_the_callback_that_hears_of_it_fails(world: World) -> None:
+    world.log("a").extend(A[:3])
+    world.log("b").extend(A[:5])
+    failing = Failing()
+    consumer = world.start("a", subscribe=False)
+    consumer.subscribe([TOPIC], on_lost=failing)
+    world.poll_records(3)
+    failing.armed = True
+    with pytest.raises(ValueError, match="the application's own"):
+        world.move("b")
+    world.poll_until(lambda: not consumer.moving, "the move")
+    assert consumer.region == "b"
+    assert world.poll_records(2) == A[3:5]
+
+
+def test_closing_ends_everything_though_on_revoke_fails(world: World) -> None:
+    world.log("a").extend(A[:3])
+    failing = Failing()
+    consumer = world.start("a", {"auto.commit.interval.ms": 60_000}, subscribe=False)
+    consumer.subscribe([TOPIC], on_revoke=failing)
+    world.poll_records(3)
+    failing.armed = True
+    with pytest.raises(ValueError, match="the application's own"):
+        consumer.close()
+    assert world.inner[0].closed
+    assert world.clusters["a"].committed[TOPIC, 0][0] == 3
+    consumer.close()

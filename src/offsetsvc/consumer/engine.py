@@ -143,7 +143,6 @@ class Engine:
     def fetch(self, step: Step, timeout_s: float) -> list[Message]:
         """Messages of the first step that gives some, within ``timeout_s`` (negative: without end)."""
         self.check_open()
-        self._raised.throw()
         self._reporter.start()
         if self._follower is not None:
             self._follower.start()
@@ -152,6 +151,7 @@ class Engine:
             if self._wanted is not None or self._events.waiting or time.monotonic() >= self._tend_at_s:
                 self._tend()
                 self._tend_at_s = time.monotonic() + _TEND_EVERY_S
+            self._raised.throw()
             slice_s = min(SLICE_S, deadline.remaining_s)
             if self._asking.request is not None:
                 if self._asking.wait(slice_s):
@@ -182,7 +182,7 @@ class Engine:
         if self._closed.is_set():
             return
         if self._fenced is None:
-            self.site.tell_leaving(lost=False)
+            self._tell_leaving(lost=False)
         self._closed.set()
         self._asking.cancel()
         self._reporter.close()
@@ -194,6 +194,7 @@ class Engine:
         self._leaving.wait(self._policies.close_timeout_ms)
         self._service.close()
         self._events.deliver()
+        self._raised.throw()
 
     def check_open(self) -> None:
         """Refuse to go on once closed.
@@ -286,8 +287,11 @@ class Engine:
         self._events.put(FailoverEvent(EventKind.FENCED, self.site.region))
 
     def _leave(self, *, lost: bool, commit: bool) -> None:
-        self.site.tell_leaving(lost=lost)
+        self._tell_leaving(lost=lost)
         self._give_up(self.site.leave(commit=commit), place=True)
+
+    def _tell_leaving(self, *, lost: bool) -> None:
+        self._raised.kept_from(lambda: self.site.tell_leaving(lost=lost))()  # half a move is none
 
     def _give_up(self, commits: Sequence[TopicPartition], *, place: bool) -> None:
         topics = self._subscription.topics if self._subscription else ()
