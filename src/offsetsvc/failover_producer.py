@@ -254,17 +254,31 @@ class FailoverProducer:
         """
         if self._closed:
             return True
-        self._closed = True
-        left = self.flush(self._close_timeout_s)
+        raised: list[Exception] = []
+        left = self._flush_through(self._close_timeout_s, raised)
         if left:
             self.purge()
-            self.flush(_SERVE_AGAIN_S)
+            self._flush_through(_SERVE_AGAIN_S, raised)
         sites = self._engine.close()
+        self._closed = True
         # Else a round is under way that still uses them: they go with their last reference.
         if self._pilot.stop(self._close_timeout_s):
             for site in sites:
                 site.inner.close()
+        if raised:
+            raise raised[0]
         return left == 0
+
+    def _flush_through(self, timeout_s: float, raised: list[Exception]) -> int:
+        """Flush, and keep what callbacks raise: the records behind theirs are to be sent and reported as well."""
+        ends_at_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self.flush(max(0.0, ends_at_s - time.monotonic()))
+            except Exception as error:  # noqa: BLE001 - raised once all is closed
+                raised.append(error)
+                if time.monotonic() >= ends_at_s:
+                    return len(self)
 
     def __len__(self) -> int:
         """Records that are not reported yet, and events that the application has not heard."""

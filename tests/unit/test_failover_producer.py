@@ -584,6 +584,25 @@ def test_closing_reports_what_no_cluster_took() -> None:
         producer.produce(TOPIC, "y")
 
 
+def test_closing_reports_all_though_a_callback_fails() -> None:
+    reports: list[tuple[Any, ...]] = []
+
+    def fails(*_: object) -> None:
+        raise ValueError("the application's own")
+
+    producer = FailoverProducer({"log_level": 0}, region="a", clusters=CLUSTERS, close_timeout_ms=100)
+    producer.produce(TOPIC, "x", on_delivery=fails)
+    producer.produce(TOPIC, "y", on_delivery=lambda *found: reports.append(found))
+    with pytest.raises(ValueError, match="the application's own"):
+        producer.close()
+    assert len(reports) == 1
+    assert len(producer) == 0
+    assert producer._pilot._stopped
+    with pytest.raises(ProducerClosedError):
+        producer.produce(TOPIC, "z")
+    assert producer.close() is True
+
+
 def test_what_a_round_under_way_still_uses_is_not_closed() -> None:
     world = ProducerWorld()
     asked, answers = threading.Event(), threading.Event()
