@@ -481,6 +481,8 @@ class World:
         self.service = FakeService(self.clusters)
         self.inner: list[FakeConsumer] = []
         self.coordinator_answers = True
+        self.invalid: set[str] = set()
+        """Regions whose settings librdkafka refuses."""
         self.events: list[FailoverEvent] = []
         self.delivered: list[Record] = []
         self.consumer: FailoverConsumer | None = None
@@ -509,6 +511,8 @@ class World:
         return self.consumer
 
     def _make(self, config: dict[str, Any]) -> FakeConsumer:
+        if config["bootstrap.servers"] in self.invalid:
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location failed: no such file"))
         consumer = FakeConsumer(self.clusters[config["bootstrap.servers"]], config)
         consumer.joins = self.coordinator_answers
         self.inner.append(consumer)

@@ -390,6 +390,25 @@ def test_a_primary_that_no_cluster_was_given_for_is_an_error_until_the_next_deci
     assert consumer.region == "a"
 
 
+def test_where_no_consumer_can_be_made_for_the_primary_nothing_is_consumed(world: Following) -> None:
+    four_records(world)
+    world.service.decide("a")
+    world.invalid.add("b")
+    consumer = world.start("a", follow_primary=True)
+    world.poll_records(4)
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    world.service.decide("b")
+    with pytest.raises(ConsumerConfigError, match="no consumer can be made for region 'b'"):
+        world.poll_until(lambda: False, "the error")
+    world.log("a").extend(LATER)
+    with pytest.raises(ConsumerConfigError):
+        world.poll_until(lambda: False, "the same error")
+    assert len(world.delivered) == 4
+    world.invalid.clear()
+    poll_through(world, ConsumerConfigError, lambda: consumer.region == "b")
+
+
 def test_it_joins_once_it_is_told_where(world: Following) -> None:
     interleaved(world)
     world.service.tells = False

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 import pytest
 from tests.failover_fakes import TOPIC, Record, World
 
-from offsetsvc.failover_consumer import EventKind, NoStartOffsetError, OffsetServiceAwayError
+from offsetsvc.failover_consumer import (
+    ConsumerConfigError,
+    EventKind,
+    NoStartOffsetError,
+    OffsetServiceAwayError,
+)
 
 A: list[Record] = [("a", sequence) for sequence in range(10)]
 B: list[Record] = [("b", sequence) for sequence in range(10)]
@@ -148,3 +153,20 @@ def test_a_topic_created_anew_ends_the_waiting_and_says_so(world: World) -> None
     assert world.poll_records(1) == [A[1]]
     abandoned = [event for event in world.events if event.kind is EventKind.SKIPPING_ABANDONED]
     assert [event.message for event in abandoned] == ["the topic was created anew"]
+
+
+def test_it_stays_where_no_consumer_can_be_made_for_the_destination(world: World) -> None:
+    world.log("a").extend(A[:5])
+    world.log("b").extend(A[:6])
+    consumer = world.start("a")
+    world.poll_records(5)
+    world.invalid.add("b")
+    with pytest.raises(ConsumerConfigError, match=r"region 'b': .*ssl\.ca\.location failed"):
+        world.move("b")
+    assert EventKind.MOVE_FAILED in world.kinds()
+    assert (consumer.region, consumer.moving) == ("a", False)
+    world.log("a").append(B[0])
+    assert world.poll_records(1) == [B[0]]
+    world.invalid.clear()
+    world.move("b")
+    assert world.poll_records(1) == [A[5]]

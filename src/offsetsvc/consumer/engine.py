@@ -13,7 +13,7 @@ from offsetsvc.consumer.asking import Asking
 from offsetsvc.consumer.choose import StartChooser
 from offsetsvc.consumer.commits import Provenance
 from offsetsvc.consumer.delivery import Step, key_of
-from offsetsvc.consumer.errors import ConsumerClosedError, GroupMovingError
+from offsetsvc.consumer.errors import ConsumerClosedError, ConsumerConfigError, GroupMovingError
 from offsetsvc.consumer.events import EventKind, EventQueue, FailoverEvent
 from offsetsvc.consumer.first_word import FirstWord
 from offsetsvc.consumer.follow import Follower, Wish
@@ -271,9 +271,11 @@ class Engine:
             return
         self._wanted = None
         self._asking.cancel()
-        if self._fenced is None:
-            self._leave(lost=True, commit=False)
-        self._go_on(wish.region)
+        try:
+            self._go_on(wish.region)
+        except ConsumerConfigError:
+            self._stop_here(commit=True)  # as above
+            raise
 
     def _stop_here(self, *, commit: bool) -> None:
         """Leave the group and deliver nothing until the next decision; what was delivered is told at once."""
@@ -323,25 +325,23 @@ class Engine:
         request = self._asking.request
         try:
             found = self._asking.take(self.site.region)
+            if found is not None:
+                self._go_on(found[0].destination, found, commit=found[1].origin_reachable)
         except ParallaxError:
             if self._fenced is not None and request is not None:
                 # There is no place to stay at: the next poll tries again.
                 self._wanted = Wanted(request.destination, request.requested_at_s, request.fence)
             raise
-        if found is not None:
-            self._switch(*found)
 
-    def _switch(self, request: MoveRequest, answer: MoveAnswer) -> None:
-        """Leave the old cluster, which may be dead, and go on at the new one."""
-        if self._fenced is None:
-            self._leave(lost=True, commit=answer.origin_reachable)
-        self._go_on(request.destination, (request, answer))
-
-    def _go_on(self, region: str, move: tuple[MoveRequest, MoveAnswer] | None = None) -> None:
-        """Read at another site; without a move, from what was committed there."""
-        self._fenced = None
+    def _go_on(
+        self, region: str, move: tuple[MoveRequest, MoveAnswer] | None = None, *, commit: bool = False
+    ) -> None:
+        """Leave the old cluster, which may be dead, and read at another; without a move, from what was committed there."""
         old, generation = self.site, self.site.generation + 1
-        inner = self._inner.make(region, generation)
+        inner = self._inner.make_there(region, generation, self._events)  # else nothing is left
+        if self._fenced is None:
+            self._leave(lost=True, commit=commit)
+        self._fenced = None
         self.site = Site(self._tools, inner, region, generation=generation, move=move)
         if self._subscription is not None:
             self.site.join(self._subscription)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import TopicPartition
 
+from offsetsvc.consumer.errors import ConsumerConfigError
+from offsetsvc.consumer.events import EventKind, EventQueue, FailoverEvent
 from offsetsvc.consumer.ports import ConsumerFactory, InnerConsumer
 from offsetsvc.consumer.raised import Raised
 from offsetsvc.consumer.settings import Settings
@@ -47,3 +49,17 @@ class InnerConsumers:
         config = {**self._settings.for_region(region), "on_commit": on_commit}
         called = {name: config[name] for name in _CALLED_BY_POLL if callable(config.get(name))}
         return self._factory(config | {name: self._raised.kept_from(call) for name, call in called.items()})
+
+    def make_there(self, region: str, generation: int, events: EventQueue) -> InnerConsumer:
+        """A consumer where a move leads.
+
+        Raises:
+            ConsumerConfigError: librdkafka refuses its settings; the move has failed, and that is told.
+        """
+        try:
+            return self.make(region, generation)
+        except Exception as failure:
+            error = ConsumerConfigError(f"no consumer can be made for region {region!r}: {failure}")
+            origin = self._present().region
+            events.put(FailoverEvent(EventKind.MOVE_FAILED, region, origin, message=str(error)))
+            raise error from failure
