@@ -9,6 +9,7 @@ record was consumed, its partition waits while the others go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -57,7 +58,7 @@ class FailoverConsumer:
         clusters: for each region the bootstrap servers of its aggregate cluster, or a mapping with these and other
             settings of that cluster.
         region: where to begin.
-        services: ``host:port`` of the offset services of all regions, the own region's first; or a client.
+        services: ``host:port`` of all regions' offset services, the own region's first; or a client, left open.
         on_event: told of moves, pending records and skipped ones, in the thread that polls.
         moved_from: the region that the group consumed until now, when this process starts in another one: the
             first thing that it does is to move. The positions are those that the group committed or reported.
@@ -114,12 +115,14 @@ class FailoverConsumer:
             report_interval_ms=report_interval_ms,
             close_timeout_ms=close_timeout_ms,
         )
+        service = _service(services)
+        self._made_here = closing(service) if isinstance(services, Sequence) else nullcontext()
         self._engine = Engine(
             self,
             settings,
             policies,
             region,
-            service=_service(services),
+            service=service,
             factory=_confluent_consumer if consumer_factory is None else consumer_factory,
             on_event=on_event,
             moved_from=None if moved_from == region else moved_from,
@@ -327,7 +330,8 @@ class FailoverConsumer:
 
     def close(self) -> None:
         """Commit if that is automatic, leave the group and end; bounded by ``close_timeout_ms``."""
-        self._engine.close()
+        with self._made_here:
+            self._engine.close()
 
     @property
     def _inner(self) -> InnerConsumer:

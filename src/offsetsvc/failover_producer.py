@@ -75,8 +75,8 @@ class FailoverProducer:
         region: where to produce by preference.
         clusters: for each region the bootstrap servers of its regional cluster, or a mapping with these and other
             settings of that connection; or
-        services: ``host:port`` of offset services, which describe the clusters; or a client. Asked at the start and
-            now and then; a move needs no service.
+        services: ``host:port`` of offset services, which describe the clusters; or a client, which stays open. Asked
+            at the start and now and then; a move needs no service.
         regions: the order in which regions are tried; default: ``region``, then the others as listed.
         topics: what will be produced to. It is checked at once whether the other regions have these topics, with as
             many partitions; topics that are not named are checked at their first record.
@@ -317,7 +317,7 @@ def _where(
     if isinstance(services, str):
         raise ProducerConfigError("services is a list of 'host:port', not one string")
     if isinstance(services, Sequence):
-        return Described(OffsetClient(services), own)
+        return Described(OffsetClient(services), own, made_here=True)
     return Described(cast("RegionService", services), own)
 
 

@@ -13,6 +13,7 @@ from offsetsvc.failover_consumer import (
     ConsumerClosedError,
     ConsumerConfigError,
     EventKind,
+    FailoverConsumer,
     NoStartOffsetError,
     StaleMessageError,
 )
@@ -227,9 +228,26 @@ def test_a_cluster_that_dies_while_closing_is_not_waited_for(world: World) -> No
     world.clusters["a"].dead = True
     consumer.close()
     assert not world.inner[0].closed
-    assert world.service.closed
     with pytest.raises(ConsumerClosedError):
         consumer.poll(0)
+
+
+def test_the_applications_own_client_is_left_open(world: World) -> None:
+    world.start("a").close()
+    assert not world.service.closed
+
+
+def test_a_client_that_was_made_here_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsetsvc.failover_consumer.OffsetClient", lambda _targets: world.service)
+    consumer = FailoverConsumer(
+        {"group.id": "g"},
+        clusters={"a": "a"},
+        region="a",
+        services=["a:1"],
+        consumer_factory=world._make,
+    )
+    consumer.close()
+    assert world.service.closed
 
 
 def test_seeking_back_to_before_the_move_reads_everything_again(world: World) -> None:

@@ -465,7 +465,7 @@ class Describing:
     """An offset service that describes regions, while it is there."""
 
     def __init__(self) -> None:
-        self.away = False
+        self.away = self.closed = False
         self.servers = "regional-b:9092"
 
     def describe_regions(self, *, timeout_ms: float | None = None) -> pb.DescribeRegionsResponse:  # noqa: ARG002 - the client's signature
@@ -486,7 +486,15 @@ class Describing:
         )
 
     def close(self) -> None:
-        pass
+        self.closed = True
+
+
+def test_only_a_client_that_was_made_here_is_closed() -> None:
+    service = Describing()
+    Described(service, {}).close()
+    assert not service.closed
+    Described(service, {}, made_here=True).close()
+    assert service.closed
 
 
 def test_described_clusters_outlive_the_service() -> None:

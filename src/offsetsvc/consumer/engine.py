@@ -192,7 +192,6 @@ class Engine:
             # The application's own instance id keeps its place: it may be started again.
             self._give_up(self.site.leave(commit=True), place=self._settings.own_instance)
         self._leaving.wait(self._policies.close_timeout_ms)
-        self._service.close()
         self._events.deliver()
         self._raised.throw()
 

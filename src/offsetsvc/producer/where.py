@@ -58,13 +58,15 @@ class Described:
     Args:
         service: the offset services.
         own: what the application configures.
+        made_here: the client is nobody else's, and is closed.
 
     Raises:
         UnavailableError: no service answered the first time.
     """
 
-    def __init__(self, service: RegionService, own: Config) -> None:
+    def __init__(self, service: RegionService, own: Config, *, made_here: bool = False) -> None:
         self._service = service
+        self._made_here = made_here
         self._own = own
         self.clusters: Mapping[str, Config] = self._read(service.describe_regions())
         self._told_away = False
@@ -82,8 +84,9 @@ class Described:
         self.clusters = self._read(found)
 
     def close(self) -> None:
-        """Close the client."""
-        self._service.close()
+        """Close the client, unless the application may still use it."""
+        if self._made_here:
+            self._service.close()
 
     def _read(self, found: pb.DescribeRegionsResponse) -> Mapping[str, Config]:
         return {
