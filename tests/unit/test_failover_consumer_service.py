@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from tests.failover_fakes import TOPIC, Record, World
+from tests.failover_fakes import TOPIC, FakeWatch, Record, World
 
+from offsetsvc.consumer import watch
 from offsetsvc.failover_consumer import (
     ConsumerConfigError,
     EventKind,
     NoStartOffsetError,
     OffsetServiceAwayError,
 )
+from offsetsvc.pb import offsets_pb2 as pb
+from parallax.domain.errors import UnknownRegionError
 
 A: list[Record] = [("a", sequence) for sequence in range(10)]
 B: list[Record] = [("b", sequence) for sequence in range(10)]
@@ -153,6 +158,35 @@ def test_a_topic_created_anew_ends_the_waiting_and_says_so(world: World) -> None
     assert world.poll_records(1) == [A[1]]
     abandoned = [event for event in world.events if event.kind is EventKind.SKIPPING_ABANDONED]
     assert [event.message for event in abandoned] == ["the topic was created anew"]
+
+
+def test_a_service_that_does_not_know_the_region_yet_is_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_AGAIN_AFTER_S", 0.01)
+    watch_skips = world.service.watch_skips
+    asked: list[str] = []
+
+    def refused() -> Iterator[pb.SkipUpdate]:
+        yield from ()
+        raise UnknownRegionError("region 'a' is not configured")
+
+    def lags(topic: str, *arguments: Any, **named: Any) -> FakeWatch:
+        asked.append(topic)
+        if len(asked) == 1:
+            return FakeWatch(refused(), threading.Event())
+        return watch_skips(topic, *arguments, **named)
+
+    monkeypatch.setattr(world.service, "watch_skips", lags)
+    world.log("a").extend(A[:3])
+    world.log("b").append(A[0])
+    world.start("a")
+    world.poll_records(3)
+    world.move("b")
+    world.poll_until(lambda: len(asked) > 1, "it is asked again")
+    world.log("b").extend(A[1:4])
+    assert world.poll_records(1) == [A[3]]
+    assert EventKind.SKIPPING_ABANDONED not in world.kinds()
 
 
 def test_it_stays_where_no_consumer_can_be_made_for_the_destination(world: World) -> None:

@@ -13,7 +13,7 @@ import structlog
 from offsetsvc.consumer.ports import Key, OffsetService, Watch
 from offsetsvc.consumer.start import Skipping, ranges_of
 from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.errors import NotFoundError, ParallaxError
+from parallax.domain.errors import ParallaxError, UnknownTopicError
 from parallax.domain.skips import SkipRange
 
 _log = structlog.get_logger("parallax.failover_consumer")
@@ -163,7 +163,9 @@ class SkipWatcher:
             task.watch, task.since_s = watch, self._clock()
         try:
             return self._follow(task, watch)
-        except NotFoundError as error:
+        except (
+            UnknownTopicError
+        ) as error:  # other names may be missing for a while, as a region just configured
             with self._changed:
                 if not task.cancelled:
                     self._learned.append(Learned(task.key, (), None, void=str(error)))
