@@ -169,6 +169,10 @@ class Targets:
             return self._channels[target]
 
 
+_TOO_LARGE = "larger than max"
+"""In gRPC's own words; with the same status it says that a service is busy, which passes."""
+
+
 class _AllAwayError(Exception):
     """One round found no target that answered."""
 
@@ -185,9 +189,9 @@ class _AllAwayError(Exception):
     def final(self, method: str) -> ParallaxError:
         """What the caller gets when no further round fits into the deadline, and no service said why."""
         statuses = {cast("grpc.Call", error).code() for error in self._failures.values()}
-        if statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED}:
-            return LimitError(f"{method}: every offset service refused: too busy, or the answer too large")
         story = "; ".join(f"{target}: {to_domain(error)}" for target, error in self._failures.items())
+        if statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED} and _TOO_LARGE in story:
+            return LimitError(f"{method}: the answer is too large ({story})")
         if grpc.StatusCode.DEADLINE_EXCEEDED in statuses:
             return DeadlineError(f"{method}: the deadline passed before an offset service answered ({story})")
         return ServiceUnavailableError(f"{method}: no offset service answered ({story})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
+from offsetsvc.calling import _AllAwayError
 from offsetsvc.status import CLASSES, CODE_KEY, STATUSES, code_of, status_of, to_domain
 from parallax.domain import errors
 from parallax.domain.errors import LimitError, ParallaxError, ServiceUnavailableError, UnknownTopicError
@@ -76,3 +77,17 @@ def test_a_status_without_our_code_is_the_nearest_class(
 
     assert code_of(failed) is None
     assert type(to_domain(failed)) is kind
+
+
+@pytest.mark.parametrize(
+    ("details", "kind"),
+    [
+        ("Concurrent RPC limit exceeded!", ServiceUnavailableError),
+        ("CLIENT: Received message larger than max (5 vs. 4)", LimitError),
+    ],
+)
+def test_busy_services_may_answer_later_and_too_large_an_answer_never(
+    details: str, kind: type[ParallaxError]
+) -> None:
+    away = _AllAwayError({"a:1": _Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, details)})
+    assert type(away.final("GetGroupFailoverOffsets")) is kind
