@@ -117,6 +117,8 @@ class FailoverProducer:
         probe_factory: ProbeFactory | None = None,
     ) -> None:
         settings = read_settings(config)
+        if isinstance(topics, str):
+            raise ProducerConfigError(f"topics is a list of names: [{topics!r}], not one string")
         policies = Policies(
             on_unacknowledged=on_unacknowledged,
             unreachable_after_ms=unreachable_after_ms,

@@ -547,6 +547,7 @@ CLUSTERS = {"a": "127.0.0.1:1", "b": "127.0.0.1:1"}
         ({}, {"clusters": None}, "either clusters"),
         ({}, {"services": ["x:1"]}, "either clusters"),
         ({}, {"clusters": None, "services": "x:1"}, "not one string"),
+        ({}, {"topics": "trips"}, "topics is a list"),
         ({}, {"clusters": {"a": {"partitioner": "murmur2", "bootstrap.servers": "x:1"}}}, "partitioner"),
         ({}, {"clusters": {"a": ""}}, "names no bootstrap.servers"),
         ({}, {"on_unacknowledged": "hope"}, "resend, report"),

@@ -163,9 +163,7 @@ class SkipWatcher:
             task.watch, task.since_s = watch, self._clock()
         try:
             return self._follow(task, watch)
-        except (
-            UnknownTopicError
-        ) as error:  # other names may be missing for a while, as a region just configured
+        except UnknownTopicError as error:  # a region that was just configured may be missing for a while
             with self._changed:
                 if not task.cancelled:
                     self._learned.append(Learned(task.key, (), None, void=str(error)))
