@@ -27,7 +27,7 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.metadata import is_ours
-from parallax.domain.progress import Progress
+from parallax.domain.progress import Progress, made_for
 from parallax.index_ports import MappingIndexReader
 from parallax.ports import ObservedCommit, PublishedOffset, TopicInfo
 
@@ -270,7 +270,7 @@ class _Work:
         if place == len(self._records):
             passed_to = max(visit.end, self._log_start(visit, item, findings))
         left = self._left_by(place - 1, item)
-        if left is not None and left.topic_id != lineages.topic_id:
+        if left is not None and not made_for(left.topic_id, left.resume_offset, lineages.topic_id):
             findings.unknown.append(
                 f"{item.topic} was created anew at {visit.cluster} since the group moved there"
             )

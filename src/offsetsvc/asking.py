@@ -166,11 +166,7 @@ class Asking:
                 f"{failure}; and the index knows nothing of {partition} there, so that it "
                 "can't answer in the cluster's place"
             )
-        holds = (
-            progress is not None
-            and progress.cluster == origin.cluster
-            and progress.topic_id == origin.topic_id
-        )
+        holds = progress is not None and progress.holds_in(origin.cluster, origin.topic_id)
         return Question(
             group=self._request.group,
             topic_partition=partition,

@@ -175,7 +175,7 @@ class OffsetClient(PrimaryCalls):
             topic: the topic.
             partition: the partition.
             at: where the group is now.
-            target_topic_id: the topic's id there (``FailoverOffset.to.topic_id``).
+            target_topic_id: the topic's id there (``FailoverOffset.to.topic_id``); empty: it was not there yet.
             progress: the vector of the move (``FailoverOffset.progress``).
             start: skip ranges from here on (``complete_to``, or the resume offset).
             origin: where the group came from.

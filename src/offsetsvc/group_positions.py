@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
 from offsetsvc.clusters import Clusters, ClusterView
@@ -19,6 +19,7 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.outcome import Outcome
+from parallax.domain.progress import made_for
 from parallax.domain.resume import LogRange
 from parallax.index_ports import MappingIndexReader
 from parallax.ports import GroupStore, ObservedCommit
@@ -80,19 +81,26 @@ class GroupPositions:
         """Remember what a group has delivered at the cluster, and the moves to it that it has made.
 
         Raises:
-            UnknownTopicError: the cluster lacks the topic, or has created it anew since the move.
+            UnknownTopicError: the cluster lacks the topic (a move may come before it does), or has created it anew
+                since the move.
             UnknownPartitionError: the topic has no such partition.
             StoreUnavailableError: nothing or not all was remembered; telling it again does no harm.
         """
         view = self._clusters.view(cluster)
         now_ms = self._now_ms()
         told = {item.topic_partition for item in positions} | {item.topic_partition for item in moves}
-        ids = {topic: self._topic_id(view, topic) for topic in {partition.topic for partition in told}}
+        required = {item.topic_partition.topic for item in positions} | {
+            move.topic_partition.topic for move in moves if move.topic_id
+        }
+        ids = {
+            topic: self._topic_id(view, topic, required=topic in required)
+            for topic in {partition.topic for partition in told}
+        }
         for partition in told:
             _require_partition(view, partition)
         for move in moves:
             present = ids[move.topic_partition.topic]
-            if move.topic_id != present:
+            if not made_for(move.topic_id, move.progress.resume_offset, present):
                 raise UnknownTopicError(
                     f"the move of {move.topic_partition} was to topic id {move.topic_id!r}, but {cluster} has "
                     f"{present!r}: the topic was created anew and the move is void"
@@ -115,7 +123,7 @@ class GroupPositions:
             )
         for topic in sorted({move.topic_partition.topic for move in moves}):
             progress = {
-                move.topic_partition.partition: move.progress
+                move.topic_partition.partition: replace(move.progress, topic_id=ids[topic])
                 for move in moves
                 if move.topic_partition.topic == topic
             }
@@ -161,11 +169,14 @@ class GroupPositions:
             )
         return ClusterPositions(cluster, view.failure, tuple(views))
 
-    def _topic_id(self, view: ClusterView, topic: TopicName) -> TopicId:
+    def _topic_id(self, view: ClusterView, topic: TopicName, *, required: bool) -> TopicId:
+        """The topic's id there; empty if it is not there and not required to be."""
         found = view.topic_id(topic)
         if found is None:
             routes = self._config.routes_into(region_of(view.cluster))
             found = topic_lineages(self._index, routes, topic, None).topic_id
+        if not found and not required:
+            return TopicId("")
         if not found:
             known: Mapping[TopicName, object] = view.topics()
             raise UnknownTopicError(

@@ -151,11 +151,8 @@ class OffsetService:
         by_topic: dict[TopicName, dict[int, Progress]] = {}
         for answer in answers:
             side = answer.destination
-            if side.topic_id:
-                progress = Progress(side.cluster, side.topic_id, answer.resume_offset, answer.progress)
-                by_topic.setdefault(answer.topic_partition.topic, {})[answer.topic_partition.partition] = (
-                    progress
-                )
+            progress = Progress(side.cluster, side.topic_id, answer.resume_offset, answer.progress)
+            by_topic.setdefault(answer.topic_partition.topic, {})[answer.topic_partition.partition] = progress
         for topic, progress_of in by_topic.items():
             self._groups.save_progress(group, topic, progress_of, moved_at_ms=moved_at_ms)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsetsvc.answers import SkipPage
 from offsetsvc.clusters import Clusters
@@ -21,7 +21,7 @@ from parallax.domain.ids import (
     TopicPartition,
     region_of,
 )
-from parallax.domain.progress import Progress, SourcePosition, agreed
+from parallax.domain.progress import Progress, SourcePosition, agreed, made_for
 from parallax.domain.resume import LogRange, Resume, resume
 from parallax.domain.skips import SkipRange
 from parallax.index_ports import MappingIndexReader
@@ -38,7 +38,7 @@ class WatchRequest:
 
     Attributes:
         cluster: where the group is now.
-        topic_id: the topic's incarnation there that ``progress`` and ``start`` speak of.
+        topic_id: the topic's incarnation there that ``progress`` and ``start`` speak of; empty: it was not there yet.
         origin: where it came from, for its leader epochs; None: unknown.
     """
 
@@ -79,6 +79,8 @@ class Watching:
         self._require_same_topic(request)
         start, first = request.start, True
         while True:
+            if not request.topic_id:
+                request = replace(request, topic_id=self._topic_id(request) or TopicId(""))
             page = self._page(request, start)
             if first or page.complete_to is None or page.complete_to > start:
                 yield page
@@ -91,12 +93,16 @@ class Watching:
                 return
 
     def _require_same_topic(self, request: WatchRequest) -> None:
-        present = self._clusters.view(request.cluster).topic_id(request.topic_partition.topic)
-        if present is not None and present != request.topic_id:
+        present = self._topic_id(request)
+        if present is not None and not made_for(request.topic_id, TargetOffset(0), present):
             raise UnknownTopicError(
                 f"topic {request.topic_partition.topic!r} in {request.cluster} has id {present or 'none'}, not "
                 f"{request.topic_id!r}: it was created anew, and skip ranges of the former one are void"
             )
+
+    def _topic_id(self, request: WatchRequest) -> TopicId | None:
+        """Empty if the cluster has no such topic now, None if it could not be asked."""
+        return self._clusters.view(request.cluster).topic_id(request.topic_partition.topic)
 
     def _page(self, request: WatchRequest, start: TargetOffset) -> SkipPage:
         routes = self._config.routes_into(region_of(request.cluster))

@@ -18,7 +18,7 @@ from parallax.domain.ids import (
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment
-from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.progress import Progress, SourcePosition, made_for
 from parallax.domain.skips import SkipRange
 from parallax.ports import GroupCommit, PublishedOffset
 
@@ -158,7 +158,8 @@ def is_own(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> boo
         metadata = decode(commit.metadata)
     except MetadataError:
         return True
-    return (metadata.target_topic_id, metadata.resume_offset) != (topic_id, commit.next_offset)
+    as_left = metadata.resume_offset == commit.next_offset
+    return not (as_left and made_for(metadata.target_topic_id, metadata.resume_offset, topic_id))
 
 
 def has_begun(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> bool:
@@ -169,8 +170,7 @@ def has_begun(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> 
     return (
         item in side.commits
         and progress is not None
-        and progress.cluster == cluster
-        and progress.topic_id == side.topic_ids.get(item.topic)
+        and progress.holds_in(cluster, side.topic_ids.get(item.topic))
     )
 
 

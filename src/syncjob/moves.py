@@ -52,7 +52,7 @@ def find_rewinds(facts: GroupFacts) -> list[Rewind]:
             continue
         if not is_own(facts, side.cluster, item):
             continue
-        same_topic = progress.topic_id == side.topic_ids.get(item.topic)
+        same_topic = progress.holds_in(side.cluster, side.topic_ids.get(item.topic))
         if same_topic and side.commits[item].commit.next_offset < progress.resume_offset:
             found.append(Rewind(item, side.cluster))
     return found
@@ -66,7 +66,6 @@ def _holds(progress: Progress | None, side: Side, item: TopicPartition) -> bool:
     """Whether the stored progress already is that of a move to the cluster."""
     return (
         progress is not None
-        and progress.cluster == side.cluster
-        and progress.topic_id == side.topic_ids.get(item.topic)
+        and progress.holds_in(side.cluster, side.topic_ids.get(item.topic))
         and side.commits[item].commit.next_offset >= progress.resume_offset
     )

@@ -59,12 +59,26 @@ class Progress:
 
     It holds in ``cluster`` and for the topic incarnation ``topic_id`` there, and only while the group's commit
     is at or above ``resume_offset``. ``positions`` names older incarnations of a region's topic before newer ones.
+    An empty ``topic_id``: the topic was not there yet, see `made_for`.
     """
 
     cluster: ClusterName
     topic_id: TopicId
     resume_offset: TargetOffset
     positions: Mapping[SourceId, SourcePosition]
+
+    def holds_in(self, cluster: ClusterName, topic_id: TopicId | None) -> bool:
+        """Whether it was left in the cluster, for the topic that is there (None: not known, or none)."""
+        return self.cluster == cluster and made_for(self.topic_id, self.resume_offset, topic_id)
+
+
+def made_for(told: TopicId, resume_offset: TargetOffset, present: TopicId | None) -> bool:
+    """Whether a move to the topic incarnation ``told`` was one to the topic that is there.
+
+    A move may come before the topic does. It told no id and starts at offset 0: whichever topic comes is read from
+    its first record on, and what was consumed elsewhere before is to be skipped in it.
+    """
+    return told == present or (not told and resume_offset == 0)
 
 
 @dataclass(frozen=True, slots=True)
