@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CODE := parallax replicator offsetsvc syncjob lab
 # Who works where is told by tests/conftest.py. A third worker would need a third set of brokers.
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
@@ -19,7 +20,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; }
 	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python requirements/dev.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -q $(CODE)
 	@touch $@
 
 lock: ## Resolve the dependencies anew into requirements/*.lock
@@ -27,21 +28,21 @@ lock: ## Resolve the dependencies anew into requirements/*.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra replicator -o requirements/services.lock pyproject.toml
 
 lint: setup ## Ruff, formatting included
-	@$(BIN)/ruff check src tests tools bench
-	@$(BIN)/ruff format --check src tests tools bench
+	@$(BIN)/ruff check $(CODE) tests proto
+	@$(BIN)/ruff format --check $(CODE) tests proto
 
 types: setup ## Strict mypy
 	@$(BIN)/mypy
 
 format: setup ## Apply ruff's fixes and formatting
-	@$(BIN)/ruff check --fix src tests tools bench
-	@$(BIN)/ruff format src tests tools bench
+	@$(BIN)/ruff check --fix $(CODE) tests proto
+	@$(BIN)/ruff format $(CODE) tests proto
 
-proto: setup ## Generate the protobuf code under src/*/pb
-	@$(BIN)/python tools/gen_protos.py
+proto: setup ## Generate the protobuf code under parallax/v1
+	@$(BIN)/python proto/generate.py
 
 check: lint types ## Lint, types and drift of generated code
-	@$(BIN)/python tools/gen_protos.py --check
+	@$(BIN)/python proto/generate.py --check
 
 test: setup ## Every test, on the real stack
 	@$(BIN)/pytest $(TWO_WORKERS)
@@ -50,19 +51,19 @@ test-fast: setup ## The tests that need no stack
 	@$(BIN)/pytest $(TWO_WORKERS) -m "not stack"
 
 demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too)
-	@$(BIN)/python -m devstack.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies)
+	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies)
 
 prove: setup ## Hold every record and the answer for every offset against the truth, after a kill -9
-	@$(BIN)/python -m devstack.prove $(if $(filter-out 0,$(KEEP)),--keep)
+	@$(BIN)/python -m lab.prove $(if $(filter-out 0,$(KEEP)),--keep)
 
 storm: setup ## Play random faults over groups that move, and count every record: SEED=n (SCHEDULE_ONLY=1: only print them)
-	@$(BIN)/python -m devstack.storm --seed $(or $(SEED),1) $(if $(filter-out 0,$(SCHEDULE_ONLY)),--dry-run) $(if $(filter-out 0,$(KEEP)),--keep)
+	@$(BIN)/python -m lab.storm --seed $(or $(SEED),1) $(if $(filter-out 0,$(SCHEDULE_ONLY)),--dry-run) $(if $(filter-out 0,$(KEEP)),--keep)
 
 bench: setup ## Measure against MirrorMaker 2 on this machine: the main set (SMOKE=1: tiny, only to try it)
-	@$(BIN)/python -m bench $(if $(filter-out 0,$(SMOKE)),--smoke)
+	@$(BIN)/python -m lab.bench $(if $(filter-out 0,$(SMOKE)),--smoke)
 
 bench-full: setup ## Measure one row of the full set: ROW=name, gone on with where it stopped (without ROW: list them)
-	@$(BIN)/python -m bench $(if $(ROW),--row $(ROW),--list) $(if $(filter-out 0,$(SMOKE)),--smoke)
+	@$(BIN)/python -m lab.bench $(if $(ROW),--row $(ROW),--list) $(if $(filter-out 0,$(SMOKE)),--smoke)
 
 clean: ## Remove build output and caches (not the artifact cache)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support import Stack, unique_name
 
-from devstack.artifacts import fetch_jars
-from devstack.control import StackClient
-from devstack.java import find_java
-from devstack.spec import StackSpec
-from devstack.stack import LocalStack
-from devstack.versions import load_versions
+from lab.stack.artifacts import fetch_jars
+from lab.stack.control import StackClient
+from lab.stack.java import find_java
+from lab.stack.spec import StackSpec
+from lab.stack.stack import LocalStack
+from lab.stack.versions import load_versions
+from tests.support import Stack, unique_name
 
 _INFRASTRUCTURE_TURN, _INFRASTRUCTURE_ALONE_TURN, _STACK_TURN, _OWN_STACK_TURN = 1, 2, 3, 4
 _TURN = {"infrastructure": _INFRASTRUCTURE_TURN, "stack": _STACK_TURN}

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Callable
 from typing import TypeVar
 
-from devstack.control import StackClient
-from devstack.stack import LocalStack
+from lab.stack.control import StackClient
+from lab.stack.stack import LocalStack
 
 Answer = TypeVar("Answer")
 

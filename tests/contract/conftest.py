@@ -7,20 +7,20 @@ from contextlib import closing
 from itertools import count
 
 import pytest
-from tests.support import Stack, unique_name
 
+from parallax.adapters.cassandra.coarse_memory import OPEN_FOR_S, WayMemory
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
-from parallax.adapters.cassandra.way_memory import OPEN_FOR_S, WayMemory
-from parallax.adapters.memory.groups import MemoryGroupStore
-from parallax.adapters.memory.index import MemoryMappingIndex
-from parallax.adapters.memory.operations import MemoryOperationJournal
-from parallax.adapters.memory.primaries import MemoryPrimaryStore
-from parallax.decision_ports import OperationJournal, PrimaryStore
+from parallax.config.config import Cassandra, Index
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
-from parallax.index_ports import MappingIndex
-from parallax.ports import GroupStore
-from parallax.runtime.config import Cassandra, Index
+from parallax.ports.clusters import GroupStore
+from parallax.ports.decisions import OperationJournal, PrimaryStore
+from parallax.ports.index import MappingIndex
+from tests.memory.groups import MemoryGroupStore
+from tests.memory.index import MemoryMappingIndex
+from tests.memory.journal import MemoryOperationJournal
+from tests.memory.primaries import MemoryPrimaryStore
+from tests.support import Stack, unique_name
 
 STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.contract.histories import START_MS, Naive, batch, mark, run
-from tests.support import Stack, unique_name
 from typer.testing import CliRunner
 
 from parallax.adapters.cassandra.connection import CassandraConnection
@@ -21,11 +19,13 @@ from parallax.adapters.cassandra.migrations import LATEST_VERSION
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.cli.main import app
-from parallax.domain.errors import ConfigError, StoreUnavailableError
+from parallax.config.config import Cassandra, Index
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset, TopicId
-from parallax.index_ports import RowPlace
-from parallax.runtime.config import Cassandra, Index
+from parallax.errors import ConfigError, StoreUnavailableError
+from parallax.ports.index import RowPlace
+from tests.support import Stack, unique_name
+from tests.worlds.histories import START_MS, Naive, batch, mark, run
 
 HOUR = START_MS // 3_600_000
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.support import unique_name
 
 from parallax.domain.ids import (
     ClusterName,
@@ -18,7 +17,8 @@ from parallax.domain.ids import (
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourcePosition
-from parallax.ports import GroupStore, ObservedCommit, PublishedOffset
+from parallax.ports.clusters import GroupStore, ObservedCommit, PublishedOffset
+from tests.support import unique_name
 
 TRIPS = TopicName("trips")
 HERE = ClusterName("aggregate-a")

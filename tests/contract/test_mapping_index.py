@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.contract.histories import HOUR_MS, MINUTE_MS, START_MS, Naive, batch, mark, random_batches, run
-from tests.support import unique_name
 
 from parallax.domain.history import History
 from parallax.domain.ids import (
@@ -20,8 +18,10 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.run import LostRange, Run
-from parallax.index_ports import LineageRecord, MappingIndex, RowBatch, RowPlace, StampedRow, index_version
+from parallax.domain.runs import LostRange, Run
+from parallax.ports.index import LineageRecord, MappingIndex, RowBatch, RowPlace, StampedRow, index_version
+from tests.support import unique_name
+from tests.worlds.histories import HOUR_MS, MINUTE_MS, START_MS, Naive, batch, mark, random_batches, run
 
 
 def floor(rows: Sequence[Run], target: int) -> Run | None:

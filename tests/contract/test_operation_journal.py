@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.support import unique_name
 
-from parallax.decision_ports import OperationJournal, OperationNote
 from parallax.domain.ids import GroupName
+from parallax.ports.decisions import OperationJournal, OperationNote
+from tests.support import unique_name
 
 
 @pytest.fixture

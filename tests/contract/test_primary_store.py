@@ -3,12 +3,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.support import unique_name
 
-from parallax.decision_ports import PrimaryStore, Reach
-from parallax.domain.errors import InvariantError
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, decide
+from parallax.errors import InvariantError
+from parallax.ports.decisions import PrimaryStore, Reach
+from tests.support import unique_name
 
 A, B = RegionName("a"), RegionName("b")
 SITE = Site(frozenset({A, B}), frozenset({ClusterName("aggregate-a"), ClusterName("aggregate-b")}), A)

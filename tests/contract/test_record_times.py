@@ -10,15 +10,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
-from tests.offset_world import Control, FakeCluster
-from tests.support import Stack, poll_until
 
-from devstack.workload.topics import create_topic
+from lab.workload.topics import create_topic
 from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.adapters.kafka.settings import Settings
+from parallax.adapters.kafka.librdkafka import Settings
+from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TargetOffset, TopicName, TopicPartition
-from parallax.ports import ClusterReader, PositionTime
-from parallax.runtime.config import Cluster
+from parallax.ports.clusters import ClusterReader, PositionTime
+from tests.support import Stack, poll_until
+from tests.worlds.offset_world import Control, FakeCluster
 
 NAME = ClusterName("aggregate-a")
 START_MS = time.time_ns() // 1_000_000 - 3_600_000

@@ -11,15 +11,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from tests.offset_servers import Served, serving
-from tests.offset_world import GROUP, TOPIC, World
-from tests.support import poll_until
 
-from offsetsvc import convert
-from offsetsvc.calling import SERVICE
-from offsetsvc.client import OffsetClient, at_cluster, at_region
-from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.errors import (
+from offsetsvc.transport import messages as convert
+from parallax.client.client import OffsetClient, at_cluster, at_region
+from parallax.client.targets import SERVICE
+from parallax.domain.ids import TopicPartition
+from parallax.domain.outcome import Outcome
+from parallax.errors import (
     DeadlineError,
     InvalidNameError,
     InvalidOffsetError,
@@ -33,8 +31,10 @@ from parallax.domain.errors import (
     UnknownRouteError,
     UnknownTopicError,
 )
-from parallax.domain.ids import TopicPartition
-from parallax.domain.outcome import Outcome
+from parallax.v1 import offsets_pb2 as pb
+from tests.support import poll_until
+from tests.worlds.offset_servers import Served, serving
+from tests.worlds.offset_world import GROUP, TOPIC, World
 
 CLOSED_PORT = "127.0.0.1:1"
 
@@ -352,8 +352,8 @@ def test_a_service_that_starts_late_is_found_by_the_retries() -> None:
     with OffsetClient([f"127.0.0.1:{port}"], timeout_ms=20_000) as client:
         asking = threading.Thread(target=lambda: found.append(client.list_routes()))
         asking.start()
-        from offsetsvc.grpc_server import GrpcServer  # noqa: PLC0415 - only this test starts one by hand
         from offsetsvc.metrics import ServiceMetrics  # noqa: PLC0415 - as above
+        from offsetsvc.transport.grpc_server import GrpcServer  # noqa: PLC0415 - only this test starts one by hand
 
         with world.service() as service:
             server = GrpcServer(service, ServiceMetrics(), address=f"127.0.0.1:{port}")

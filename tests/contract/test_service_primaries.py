@@ -10,27 +10,12 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.offset_servers import Served, serving
-from tests.offset_world import GROUP, World
-from tests.support import poll_until
 from typer.testing import CliRunner
 
-from offsetsvc.calling import PRIMARY_SERVICE
-from offsetsvc.client import OffsetClient
-from offsetsvc.pb import primaries_pb2 as pb
-from offsetsvc.primary_convert import change_from_pb, change_to_pb, primary_from_pb, primary_to_pb
-from parallax.adapters.memory.primaries import MemoryPrimaryStore
 from parallax.cli.main import app
-from parallax.decision_ports import PrimaryLog, Reach
-from parallax.domain.errors import (
-    FencedError,
-    InvalidNameError,
-    InvariantError,
-    ParallaxError,
-    RefusedError,
-    StoreUnavailableError,
-    UnknownRegionError,
-)
+from parallax.client.client import OffsetClient
+from parallax.client.primary_messages import change_from_pb, change_to_pb, primary_from_pb, primary_to_pb
+from parallax.client.targets import PRIMARY_SERVICE
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import (
     Assignment,
@@ -42,6 +27,21 @@ from parallax.domain.primary import (
     assignment_of,
     decide,
 )
+from parallax.errors import (
+    FencedError,
+    InvalidNameError,
+    InvariantError,
+    ParallaxError,
+    RefusedError,
+    StoreUnavailableError,
+    UnknownRegionError,
+)
+from parallax.ports.decisions import PrimaryLog, Reach
+from parallax.v1 import primaries_pb2 as pb
+from tests.memory.primaries import MemoryPrimaryStore
+from tests.support import poll_until
+from tests.worlds.offset_servers import Served, serving
+from tests.worlds.offset_world import GROUP, World
 
 A, B = RegionName("a"), RegionName("b")
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")

@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.offset_servers import serving
-from tests.offset_world import GROUP, TOPIC, World
 
-from offsetsvc.pb import offsets_pb2 as pb
-from parallax.domain.errors import StoreUnavailableError
 from parallax.domain.ids import TopicPartition
+from parallax.errors import StoreUnavailableError
+from parallax.v1 import offsets_pb2 as pb
+from tests.worlds.offset_servers import serving
+from tests.worlds.offset_world import GROUP, TOPIC, World
 
 PARTITION = f"/topics/{TOPIC}/partitions/0"
 

@@ -12,17 +12,17 @@ import grpc
 import httpx
 import pytest
 import yaml
-from tests.offset_world import World
 
-from offsetsvc.client import OffsetClient
-from offsetsvc.grpc_server import GrpcServer
+from offsetsvc.command import server_credentials
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.rest import create_app
-from offsetsvc.rest_server import RestServer
-from parallax.cli.offset_options import connect
-from parallax.cli.serve import server_credentials
-from parallax.domain.errors import ConfigError, ServiceUnavailableError
-from parallax.runtime.config import Tls
+from offsetsvc.transport.grpc_server import GrpcServer
+from offsetsvc.transport.rest import create_app
+from offsetsvc.transport.rest_server import RestServer
+from parallax.cli.options import connect
+from parallax.client.client import OffsetClient
+from parallax.config.config import Tls
+from parallax.errors import ConfigError, ServiceUnavailableError
+from tests.worlds.offset_world import World
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 AUTHORITY = CERTIFICATES / "authority.pem"

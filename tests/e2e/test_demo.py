@@ -19,7 +19,7 @@ def test_a_small_demonstration_succeeds(tmp_path: Path) -> None:
     # How fast it is depends on what else the machine does; `make demo` has a bound.
     arguments += ["--failover-within-ms", "60000"]
     played = subprocess.run(
-        [sys.executable, "-m", "devstack.demo", *arguments],
+        [sys.executable, "-m", "lab.demo", *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -19,7 +19,7 @@ def test_a_small_proof_succeeds(tmp_path: Path) -> None:
     arguments = ["--records", str(RECORDS), "--partitions", str(PARTITIONS), "--flow-s", "8"]
     arguments += ["--directory", str(tmp_path)]
     made = subprocess.run(
-        [sys.executable, "-m", "devstack.prove", *arguments],
+        [sys.executable, "-m", "lab.prove", *arguments],
         capture_output=True,
         text=True,
         check=False,

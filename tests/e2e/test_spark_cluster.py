@@ -12,8 +12,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.processes import command_line, family, kill_all, still_running
-from tests.replication import (
+
+from lab.stack.ports import HOST
+from lab.workload.topics import create_topic
+from parallax.adapters.spark.java import find_java_home, java_home_for_spark
+from parallax.adapters.spark.spark_home import INSTALLED
+from parallax.domain.ids import TopicName, TopicPartition
+from replicator.lease import shard_of
+from tests.support import Stack, poll_until
+from tests.worlds.processes import command_line, family, kill_all, still_running
+from tests.worlds.replication import (
     PARTITIONS,
     Application,
     Feeder,
@@ -25,14 +33,6 @@ from tests.replication import (
     running,
     write_config,
 )
-from tests.support import Stack, poll_until
-
-from devstack.ports import HOST
-from devstack.workload.topics import create_topic
-from parallax.domain.ids import TopicName, TopicPartition
-from parallax.runtime.java import find_java_home, java_home_for_spark
-from parallax.runtime.spark_home import INSTALLED
-from replicator.lease import shard_of
 
 SHARDS = 2
 LEASES = 2 * SHARDS  # from two regions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parallax.domain.checkpoint_rule import nearest_checkpoint_minimum
 from parallax.domain.history import History
 from parallax.domain.ids import (
     ClusterName,
@@ -15,10 +14,11 @@ from parallax.domain.ids import (
     TargetOffset,
     TopicId,
 )
+from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, TargetTruncation, settled_commit
 from parallax.domain.resume import LogRange, Resume, SourceHistory, SourcePosition, Via, resume
-from parallax.domain.run import LostRange, Run
+from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange, beyond, skip_ranges
 
 A = RegionName("a")

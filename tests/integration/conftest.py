@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.live import Live, live_world, new_keyspace
+
 from tests.support import Stack
+from tests.worlds.live import Live, live_world, new_keyspace
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.integration.every_kind import CODECS, batches, produce_compacted, produce_everything
-from tests.integration.shard_harness import (
+
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
+from parallax.config.config import Cluster
+from parallax.domain.ids import ClusterName
+from parallax.errors import FencedError
+from replicator.format.header import HEADER_BYTES, Compression
+from replicator.kafka.transactions.coordinator import Coordinator, has_newest_transactions
+from replicator.lease import Lease, transactional_id
+from tests.support import Stack, poll_until
+from tests.worlds.every_kind import CODECS, batches, produce_compacted, produce_everything
+from tests.worlds.shard_harness import (
     PATIENCE_S,
     Harness,
     check_rows,
@@ -20,16 +30,6 @@ from tests.integration.shard_harness import (
     same_on_both_sides,
     until,
 )
-from tests.support import Stack, poll_until
-
-from parallax.adapters.kafka.event_loop import EventLoop
-from parallax.adapters.kafka.wire import Connections
-from parallax.domain.errors import FencedError
-from parallax.domain.ids import ClusterName
-from parallax.runtime.config import Cluster
-from replicator.batches.coordinator import Coordinator, has_newest_transactions
-from replicator.batches.header import HEADER_BYTES, Compression
-from replicator.lease import Lease, transactional_id
 
 PATHS = ("batch", "record")
 KEPT = {"retention.ms": "-1"}

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from tests.integration.shard_harness import PATIENCE_S, Harness, ends, same_on_both_sides
-from tests.support import poll_until, unique_name
 
-from devstack.spec import StackSpec
-from devstack.stack import LocalStack
-from replicator.run_log import run_log_topic
+from lab.stack.spec import StackSpec
+from lab.stack.stack import LocalStack
+from replicator.kafka.run_log import run_log_topic
+from tests.support import poll_until, unique_name
+from tests.worlds.shard_harness import PATIENCE_S, Harness, ends, same_on_both_sides
 
 _OWN_STACK_TIMEOUT_S = 600
 _LEASE_S = 400

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.live import live_world, new_keyspace
-from tests.live_clients import Member, Traffic
-from tests.live_judgement import check_once, more
-from tests.processes import descendants, still_running
-from tests.support import Stack, poll_until
 
-from devstack.control import StackClient, is_running
-from devstack.errors import StackStateError
-from devstack.spec import StackSpec
-from devstack.supervisor import start_detached
+from lab.stack.control import StackClient, is_running
+from lab.stack.errors import StackStateError
+from lab.stack.spec import StackSpec
+from lab.stack.supervisor import start_detached
+from tests.support import Stack, poll_until
+from tests.worlds.live import live_world, new_keyspace
+from tests.worlds.live_clients import Member, Traffic
+from tests.worlds.live_judgement import check_once, more
+from tests.worlds.processes import descendants, still_running
 
 _OWN_STACK_TIMEOUT_S = 600
 

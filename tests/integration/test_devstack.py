@@ -14,15 +14,15 @@ import pytest
 from cassandra.cluster import Cluster
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.processes import command_line, descendants, still_running
-from tests.support import Stack, poll_until
 
-from devstack.control import is_running
-from devstack.errors import ProcessDiedError, UnknownProcessError
-from devstack.spec import StackSpec
-from devstack.stack import LocalStack
-from devstack.tools import CONSOLE_PRODUCER, kafka_tool
-from parallax.runtime.config import load
+from lab.stack.control import is_running
+from lab.stack.errors import ProcessDiedError, UnknownProcessError
+from lab.stack.spec import StackSpec
+from lab.stack.stack import LocalStack
+from lab.workload.kafka_tools import CONSOLE_PRODUCER, kafka_tool
+from parallax.config.config import load
+from tests.support import Stack, poll_until
+from tests.worlds.processes import command_line, descendants, still_running
 
 _OWN_STACK_TIMEOUT_S = 600
 

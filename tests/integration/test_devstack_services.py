@@ -9,11 +9,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.processes import family, memory_bytes, still_running
-from tests.support import Stack, poll_until
 
-from devstack.spec import StackSpec
-from devstack.supervisor import start_detached
+from lab.stack.spec import StackSpec
+from lab.stack.supervisor import start_detached
+from tests.support import Stack, poll_until
+from tests.worlds.processes import family, memory_bytes, still_running
 
 MEMORY_BOUND_BYTES = 6 * 1024**3
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tests.support import Stack, unique_name
 
 PARALLAX = (sys.executable, "-m", "parallax.cli.main")

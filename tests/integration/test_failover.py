@@ -9,13 +9,21 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.live import PARTITIONS, WITHIN_S, Live, finished
-from tests.live_clients import Member, Traffic, burst, meanwhile, settings_of
-from tests.live_judgement import Record, check_once, judge_records, more, record_of, wait_for, wait_for_all
-from tests.support import poll_until
 
-from offsetsvc.failover_consumer import FailoverConsumer
+from parallax.consumer.consumer import FailoverConsumer
 from parallax.domain.ids import TopicName
+from tests.support import poll_until
+from tests.worlds.live import PARTITIONS, WITHIN_S, Live, finished
+from tests.worlds.live_clients import Member, Traffic, burst, meanwhile, settings_of
+from tests.worlds.live_judgement import (
+    Record,
+    check_once,
+    judge_records,
+    more,
+    record_of,
+    wait_for,
+    wait_for_all,
+)
 
 PER_S = {"a": 150, "b": 100}
 BACKLOG = 10_000

@@ -6,13 +6,13 @@ import time
 from contextlib import closing
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.live import Live
-from tests.support import poll_until, unique_name
 
-from devstack.workload.topics import create_topic
+from lab.workload.topics import create_topic
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName, TargetOffset, TopicName
 from parallax.domain.ids import TopicPartition as Place
-from parallax.ports import GroupCommit
+from parallax.ports.clusters import GroupCommit
+from tests.support import poll_until, unique_name
+from tests.worlds.live import Live
 
 
 def test_a_topic_that_nobody_has_mapped_is_moved_by_timestamp_where_the_operator_says_so(live: Live) -> None:

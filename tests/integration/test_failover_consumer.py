@@ -14,10 +14,10 @@ from typing import Self
 import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support import Stack, unique_name
 
-from devstack.workload.distance import FAR_READER, NarrowLink
-from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
+from lab.workload.distance import FAR_READER, NarrowLink
+from parallax.consumer.consumer import EventKind, FailoverConsumer, FailoverEvent
+from tests.support import Stack, unique_name
 
 PARTITIONS = 3
 INDEX_WAIT_MS = 5_000

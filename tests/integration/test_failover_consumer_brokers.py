@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.failover_fakes import FakeCluster, FakeService, Record, record_of
-from tests.support import Stack, poll_until, unique_name
 
-from offsetsvc.aio_failover_consumer import AIOFailoverConsumer
-from offsetsvc.failover_consumer import EventKind, FailoverConsumer, FailoverEvent
+from parallax.consumer.aio import AIOFailoverConsumer
+from parallax.consumer.consumer import EventKind, FailoverConsumer, FailoverEvent
+from tests.support import Stack, poll_until, unique_name
+from tests.worlds.failover_fakes import FakeCluster, FakeService, Record, record_of
 
 PARTITIONS = 2
 WITHIN_S = 30.0

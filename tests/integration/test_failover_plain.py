@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
-from tests.live import PARTITIONS, Live
-from tests.live_clients import Traffic
-from tests.live_judgement import Record, parsed, record_of
-from tests.support import poll_until
 
-from devstack.tools import CONSOLE_CONSUMER, kafka_tool
+from lab.workload.kafka_tools import CONSOLE_CONSUMER, kafka_tool
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName, TargetOffset, TopicName
 from parallax.domain.ids import TopicPartition as Place
-from parallax.ports import GroupCommit
+from parallax.ports.clusters import GroupCommit
+from tests.support import poll_until
+from tests.worlds.live import PARTITIONS, Live
+from tests.worlds.live_clients import Traffic
+from tests.worlds.live_judgement import Record, parsed, record_of
 
 PER_S = {"a": 150, "b": 100}
 RECORDS = 600

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support import Stack, poll_until, unique_name
 
-from offsetsvc.failover_producer import DeliveryReport, EventKind, FailoverProducer, ProducerEvent
+from parallax.producer.producer import DeliveryReport, EventKind, FailoverProducer, ProducerEvent
+from tests.support import Stack, poll_until, unique_name
 
 PARTITIONS = 4
 WITHIN_S = 60.0

@@ -13,15 +13,15 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from tests.integration.shard_harness import PATIENCE_S, Harness, check_rows
-from tests.support import Stack, poll_until
 
 from parallax.adapters.kafka.offsets import list_offsets
-from parallax.domain.errors import ClusterUnavailableError
 from parallax.domain.ids import TopicPartition
-from replicator.batches import connector
-from replicator.batches.coordinator import Coordinator
-from replicator.batches.rewrite import ProducerState
+from parallax.errors import ClusterUnavailableError
+from replicator.format.rewrite import ProducerState
+from replicator.kafka import choice as connector
+from replicator.kafka.transactions.coordinator import Coordinator
+from tests.support import Stack, poll_until
+from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows
 
 PARTITIONS = 2
 VERIFICATION = "transaction.partition.verification.enable"

@@ -11,11 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from tests.support import Stack, poll_until, unique_name
 
-from devstack.workload.topics import create_topic
+from lab.workload.topics import create_topic
 from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.domain.errors import ClusterUnavailableError
+from parallax.config.config import Cluster
 from parallax.domain.ids import (
     OWN_INSTANCE_PREFIX,
     ClusterName,
@@ -25,10 +24,11 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.resume import LogRange
-from parallax.ports import GroupCommit, GroupState
-from parallax.runtime.config import Cluster
+from parallax.errors import ClusterUnavailableError
+from parallax.ports.clusters import GroupCommit, GroupState
 from parallax.runtime.deadline import Deadline
-from replicator.topics import TopicAdmin, TopicPlan
+from replicator.kafka.topics import TopicAdmin, TopicPlan
+from tests.support import Stack, poll_until, unique_name
 
 NAME = "aggregate-a"
 RECORDS = 10
@@ -177,9 +177,9 @@ def test_the_place_of_a_member_that_has_died_is_given_up_for_it(
 ASKS_ALL_THE_TIME = """
 import sys, threading, time
 from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.domain.errors import ClusterUnavailableError
+from parallax.errors import ClusterUnavailableError
 from parallax.domain.ids import ClusterName, GroupName
-from parallax.runtime.config import Cluster
+from parallax.config.config import Cluster
 
 told = {}
 

@@ -17,19 +17,19 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support import Stack, poll_until, unique_name
 
-from offsetsvc.client import OffsetClient, at_region
-from offsetsvc.pb import offsets_pb2 as pb
 from offsetsvc.service import wall_clock_ms
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.client.client import OffsetClient, at_region
+from parallax.config.config import Cassandra, Config
 from parallax.domain import ids
-from parallax.domain.errors import StoreUnavailableError
-from parallax.domain.run import Run
-from parallax.index_ports import LineageRecord, RowBatch
-from parallax.runtime.config import Cassandra, Config
+from parallax.domain.runs import Run
+from parallax.errors import StoreUnavailableError
+from parallax.ports.index import LineageRecord, RowBatch
+from parallax.v1 import offsets_pb2 as pb
+from tests.support import Stack, poll_until, unique_name
 
 CLOSED_PORT = "127.0.0.1:1"
 RECORDS = 10

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.processes import still_running
-from tests.replication import (
+
+from lab.workload.topics import create_topic
+from tests.support import Stack, poll_until
+from tests.worlds.processes import still_running
+from tests.worlds.replication import (
     PARTITIONS,
     Application,
     Feeder,
@@ -22,9 +25,6 @@ from tests.replication import (
     running,
     write_config,
 )
-from tests.support import Stack, poll_until
-
-from devstack.workload.topics import create_topic
 
 PASSWORD = "never-to-be-seen-again"  # noqa: S105 - looked for in logs
 

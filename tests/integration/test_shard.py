@@ -7,13 +7,13 @@ import time
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
-from tests.integration.shard_harness import PATIENCE_S, Harness, check_rows, content, until
-from tests.support import Stack
 
-from parallax.adapters.memory.index import MemoryMappingIndex
-from parallax.domain.errors import FencedError, StoreUnavailableError
 from parallax.domain.ids import RoutePartition, TargetOffset, TopicName, TopicPartition
-from parallax.index_ports import RowBatch
+from parallax.errors import FencedError, StoreUnavailableError
+from parallax.ports.index import RowBatch
+from tests.memory.index import MemoryMappingIndex
+from tests.support import Stack
+from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows, content, until
 
 
 @pytest.fixture(params=["batch", "record"])

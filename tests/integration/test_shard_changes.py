@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.cimpl import NewPartitions
-from tests.integration.shard_harness import Harness, create, until
-from tests.support import Stack
 
-from parallax.domain.errors import ConfigError, FencedError
-from parallax.domain.run import LostRange
-from replicator.layout import LAYOUTS_TOPIC, ensure_layout, read_layout
+from parallax.domain.runs import LostRange
+from parallax.errors import ConfigError, FencedError
+from replicator.kafka.layout import LAYOUTS_TOPIC, ensure_layout, read_layout
+from replicator.kafka.run_log import KafkaRunLog
+from replicator.kafka.strangers import StrangerWatch
 from replicator.lease import shard_of
-from replicator.run_log import KafkaRunLog
-from replicator.strangers import StrangerWatch
+from tests.support import Stack
+from tests.worlds.shard_harness import Harness, create, until
 
 
 @pytest.fixture(params=["batch", "record"])

@@ -18,20 +18,20 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support import Stack, poll_until, unique_name
 
+from offsetsvc.command import start
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.cli.serve import start
+from parallax.config.config import Cassandra, Config, load
 from parallax.domain import ids
 from parallax.domain.metadata import decode
-from parallax.domain.run import Run
-from parallax.index_ports import LineageRecord, RowBatch
-from parallax.runtime.config import Cassandra, Config, load
+from parallax.domain.runs import Run
+from parallax.ports.index import LineageRecord, RowBatch
 from parallax.runtime.deadline import Deadline
 from syncjob.query import SyncHolder
 from syncjob.run import run_until
+from tests.support import Stack, poll_until, unique_name
 
 RECORDS = 20
 # On a: a0..9 b0..9. On b: b0..9 a0..9.

@@ -10,16 +10,16 @@ import pytest
 from cassandra.cluster import Cluster
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.live import Live, live_world, new_keyspace
-from tests.live_clients import Member, MortalMember, Traffic
-from tests.live_judgement import check_once, more, wait_for, wait_for_reports
-from tests.publishing import Application
-from tests.support import poll_until
 
-from devstack.process import ProcessState
-from devstack.spec import StackSpec
-from devstack.stack import LocalStack
-from devstack.workload.distance import NarrowLink
+from lab.stack.process import ProcessState
+from lab.stack.spec import StackSpec
+from lab.stack.stack import LocalStack
+from lab.workload.distance import NarrowLink
+from tests.support import poll_until
+from tests.worlds.live import Live, live_world, new_keyspace
+from tests.worlds.live_clients import Member, MortalMember, Traffic
+from tests.worlds.live_judgement import check_once, more, wait_for, wait_for_reports
+from tests.worlds.publishing import Application
 
 OWN_STACK_TIMEOUT_S = 600
 PER_S = {"a": 150, "b": 100}

@@ -3,14 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support import Stack
 
-from devstack.oracle.copies import compare_copies
-from devstack.oracle.groups import judge_group
-from devstack.oracle.logs import read_topic
-from devstack.workload.delivered import read_deliveries, read_group
-from devstack.workload.plan import Phase, Plan, Transactions
-from devstack.workload.worker import Worker, wait_until
+from lab.oracle.copies import compare_copies
+from lab.oracle.groups import judge_group
+from lab.oracle.logs import read_topic
+from lab.workload.delivered import read_deliveries, read_group
+from lab.workload.plan import Phase, Plan, Transactions
+from lab.workload.worker import Worker, wait_until
+from tests.support import Stack
 
 PARTITIONS = 3
 

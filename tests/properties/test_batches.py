@@ -8,14 +8,14 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.batches_made import CODECS, PLACE, Made, altered, control, made, read
 
-from replicator.batches.choose import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose, is_small
-from replicator.batches.compression import BadCompressionError, compressed, decompressed
-from replicator.batches.header import Batch, Compression, CorruptBatchError, split
-from replicator.batches.records import opened, packed
-from replicator.batches.repack import Repacker
-from replicator.batches.rewrite import SEQUENCES, ProducerState, rewritten
+from replicator.format.compression import BadCompressionError, compressed, decompressed
+from replicator.format.header import Batch, Compression, CorruptBatchError, split
+from replicator.format.passage import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose, is_small
+from replicator.format.records import opened, packed
+from replicator.format.repack import Repacker
+from replicator.format.rewrite import SEQUENCES, ProducerState, rewritten
+from tests.worlds.batches_made import CODECS, PLACE, Made, altered, control, made, read
 
 TIMES = st.integers(0, 2**42)
 BYTES = st.none() | st.binary(max_size=200)

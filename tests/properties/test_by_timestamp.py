@@ -9,12 +9,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.offset_world import NOW_MS, TOPIC, Control, Record, World
-
 from offsetsvc.answers import FailoverAnswer, TimeBasis, TimestampPolicy
 from parallax.domain.ids import RegionName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.runtime.deadline import Deadline
+from tests.worlds.offset_world import NOW_MS, TOPIC, Control, Record, World
 
 P0 = TopicPartition(TOPIC, 0)
 WORLDS = 400

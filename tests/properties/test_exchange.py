@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceRequest
 
 from parallax.domain.ids import TopicName, TopicPartition
-from replicator.batches.exchange import Fetch, Fetched, Produce
+from replicator.kafka.batch.exchange import Fetch, Fetched, Produce
 
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 CODE = st.integers(-1, 2**15 - 1)

@@ -11,7 +11,8 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.failover_fakes import Record, World
+
+from tests.worlds.failover_fakes import Record, World
 
 REGIONS = ("a", "b", "c")
 PARTITIONS = 2

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from tests.failover_bench import P0, Bench, failover_bench
-from tests.offset_world import GROUP, Record
 
-from failover.facts import Kind
-from failover.results import Ending
-from failover.rollback import plan_rollback, roll_back
 from parallax.domain.metadata import decode
+from parallax.failover.facts import Kind
+from parallax.failover.results import Ending
+from parallax.failover.rollback import plan_rollback, roll_back
+from tests.worlds.failover_bench import P0, Bench, failover_bench
+from tests.worlds.offset_world import GROUP, Record
 
 REGIONS = ("a", "b", "c")
 

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.producer_fakes import TOPIC, FakeRegional, ProducerWorld
+
+from tests.worlds.producer_fakes import TOPIC, FakeRegional, ProducerWorld
 
 REGIONS = ("a", "b", "c")
 region_names = st.sampled_from(REGIONS)

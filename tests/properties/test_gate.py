@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetsvc.consumer.gate import Gate, Verdict, check_invariants
+from parallax.consumer.gate import Gate, Verdict, check_invariants
 from parallax.domain.ids import TargetOffset
 from parallax.domain.skips import SkipRange
 

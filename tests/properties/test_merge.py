@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.batches_made import PLACE, Made, altered, made, read
 
-from replicator.batches.choose import Passage
-from replicator.batches.compression import BadCompressionError, compressed, decompressed, decompressed_each
-from replicator.batches.header import Batch, Compression, CorruptBatchError, split
-from replicator.batches.merge import Merged, Unusual, merged
-from replicator.batches.records import encoded, finished
-from replicator.batches.repack import FEW_RECORDS, Repacker
-from replicator.batches.stretch import headers_of
+from replicator.format.compression import BadCompressionError, compressed, decompressed, decompressed_each
+from replicator.format.header import Batch, Compression, CorruptBatchError, split
+from replicator.format.merge import Merged, Unusual, merged
+from replicator.format.passage import Passage
+from replicator.format.records import encoded, finished
+from replicator.format.repack import FEW_RECORDS, Repacker
+from replicator.format.small_batches import headers_of
+from tests.worlds.batches_made import PLACE, Made, altered, made, read
 
 LARGEST = 2**63 - 1
 TIMES = st.integers(1_000_000, 1_000_100) | st.integers(-1, 2**42)

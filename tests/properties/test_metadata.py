@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallax.domain.errors import LimitError, MetadataError
 from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.metadata import (
     MAX_METADATA_BYTES,
@@ -18,6 +17,7 @@ from parallax.domain.metadata import (
 )
 from parallax.domain.progress import SourcePosition
 from parallax.domain.skips import SkipRange
+from parallax.errors import LimitError, MetadataError
 
 numbers = st.one_of(st.integers(0, 300), st.integers(0, 2**62))
 offsets = numbers.map(SourceOffset)

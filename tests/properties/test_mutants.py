@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.properties.model import Copier, Group, ViolationError, World, options_of, run_world
 
 from parallax.domain import place as place_module
 from parallax.domain import progress as progress_module
@@ -22,8 +21,9 @@ from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.place import Place, Via
 from parallax.domain.progress import Progress, SourcePosition
 from parallax.domain.resume import Resume
-from parallax.domain.run import Run
+from parallax.domain.runs import Run
 from parallax.domain.skips import SkipRange
+from tests.worlds.model import Copier, Group, ViolationError, World, options_of, run_world
 
 WORLDS = 6_000
 

@@ -11,15 +11,15 @@ import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.batches_made import PLACE, Made, altered, control, made, read
 
-from replicator.batches.block import BatchBlock, slimmed
-from replicator.batches.choose import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose
-from replicator.batches.compression import decompressed
-from replicator.batches.header import Batch, Compression, CorruptBatchError, split
-from replicator.batches.passing import passed
-from replicator.batches.records import opened
-from replicator.batches.stretch import FULL_BYTES, LEAST_BATCHES, Stretch, parted
+from replicator.format.block import BatchBlock, slimmed
+from replicator.format.compression import decompressed
+from replicator.format.header import Batch, Compression, CorruptBatchError, split
+from replicator.format.passage import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose
+from replicator.format.passing import passed
+from replicator.format.records import opened
+from replicator.format.small_batches import FULL_BYTES, LEAST_BATCHES, Stretch, parted
+from tests.worlds.batches_made import PLACE, Made, altered, control, made, read
 
 BELOW_RECORDS = 6
 """Keeps the batches that count as large small enough to be made many times."""

@@ -1,4 +1,4 @@
-"""The resume rule, skip ranges and progress against the brute-force model (tests/properties/model.py).
+"""The resume rule, skip ranges and progress against the brute-force model (tests/worlds/model.py).
 
 Every move in every world checks: no unconsumed record lies below the resume offset or in a skip range; with all
 rows nothing is read twice, also while the destination grows, through further moves, straight back and with
@@ -11,7 +11,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.properties.model import Options, World, options_of, run_world
+
+from tests.worlds.model import Options, World, options_of, run_world
 
 WORLDS = 1_500
 LONG_WORLDS = 100

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.properties.model_runs import build_runs
 
-from parallax.domain.errors import InvariantError
 from parallax.domain.history import History, check_invariants
 from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId
-from parallax.domain.run import LostRange, Run, watermark
-from replicator.offset_ranges import OffsetRanges, runs_of
+from parallax.domain.runs import LostRange, Run, watermark
+from parallax.errors import InvariantError
+from replicator.copying.offset_ranges import OffsetRanges, runs_of
+from tests.worlds.model_runs import build_runs
 
 LINEAGE = Lineage(TopicId("source"), TopicId("target"))
 

@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devstack.oracle.logs import Placed, TopicLog, topic_log
-from devstack.oracle.once import OnceVerdict, Rewind, judge_once
-from devstack.workload.delivered import Delivery
-from devstack.workload.events import RecordId
+from lab.oracle.logs import Placed, TopicLog, topic_log
+from lab.oracle.once import OnceVerdict, Rewind, judge_once
+from lab.workload.delivered import Delivery
+from lab.workload.events import RecordId
 
 PARTITIONS = 2
 CLUSTERS = ("aggregate-a", "aggregate-b")

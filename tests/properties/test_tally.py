@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from hypothesis import event, given
 from hypothesis import strategies as st
-from tests.properties.model_runs import build_runs
 
+from parallax.domain.consumption import Kind, Stretch, Tally, tally, total
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId
-from parallax.domain.run import LostRange, Run, watermark
-from parallax.domain.tally import Kind, Stretch, Tally, tally, total
+from parallax.domain.runs import LostRange, Run, watermark
+from tests.worlds.model_runs import build_runs
 
 LINEAGE = Lineage(TopicId("source"), TopicId("target"))
 BEYOND = 10_000

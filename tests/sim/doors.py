@@ -1,19 +1,14 @@
-"""The doors of the copy loop (`replicator.shard_ports`) onto clusters in memory."""
+"""The doors of the copy loop (`replicator.copying.ports`) onto clusters in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from tests.sim.kafka import COMMITTED, OPEN, Cluster, Log, Transaction
-from tests.sim.schedule import Schedule
-
-from parallax.domain.errors import ClusterUnavailableError, FencedError
 from parallax.domain.ids import SourceOffset, TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.ports import TopicInfo
-from replicator.layout import LayoutRecord
-from replicator.lease import Lease, shard_of, transactional_id
-from replicator.pb.runlog_pb2 import Entry
-from replicator.shard_ports import (
+from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.ports.clusters import TopicInfo
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.ports import (
     EndReached,
     LogEnd,
     OutOfRange,
@@ -23,6 +18,10 @@ from replicator.shard_ports import (
     Survey,
     TopicChanged,
 )
+from replicator.kafka.layout import LayoutRecord
+from replicator.lease import Lease, shard_of, transactional_id
+from tests.sim.kafka import COMMITTED, OPEN, Cluster, Log, Transaction
+from tests.sim.schedule import Schedule
 
 RUN_LOG = "parallax.runs"
 

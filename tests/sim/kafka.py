@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from parallax.domain.errors import FencedError
+from parallax.errors import FencedError
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+
+from parallax.domain.ids import TopicName, TopicPartition
+from parallax.errors import InvariantError
+from replicator.copying.ports import RecordRefusedError
 from tests.sim import doors
 from tests.sim.doors import Faults
 from tests.sim.world import TOPIC, SourceRecord, World
-
-from parallax.domain.errors import InvariantError
-from parallax.domain.ids import TopicName, TopicPartition
-from replicator.shard_ports import RecordRefusedError
 
 SEEDS = 400
 

@@ -7,23 +7,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from parallax.config.config import Config
+from parallax.domain.history import History
+from parallax.domain.ids import Lineage, Route, RoutePartition, TargetOffset, TopicName, TopicPartition
+from parallax.domain.runs import LostRange, Run
+from parallax.errors import ClusterUnavailableError, FencedError, StoreUnavailableError
+from parallax.ports.index import LineageRecord, RowBatch
+from parallax.runtime.retry import RetryPolicy
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.state import lineage_of, lost_of, rows_of, topic_partition_of
+from replicator.lease import Lease
+from replicator.mapping.feed import IndexFeed
+from replicator.shard import copy_until_over
+from tests.memory.index import MemoryMappingIndex
 from tests.sim.doors import RUN_LOG, Faults, SimConnector, SimRunLog
 from tests.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.sim.schedule import Actor, Schedule
-
-from parallax.adapters.memory.index import MemoryMappingIndex
-from parallax.domain.errors import ClusterUnavailableError, FencedError, StoreUnavailableError
-from parallax.domain.history import History
-from parallax.domain.ids import Lineage, Route, RoutePartition, TargetOffset, TopicName, TopicPartition
-from parallax.domain.run import LostRange, Run
-from parallax.index_ports import LineageRecord, RowBatch
-from parallax.runtime.config import Config
-from parallax.runtime.retry import RetryPolicy
-from replicator.index_writer import IndexFeed
-from replicator.lease import Lease
-from replicator.pb.runlog_pb2 import Entry
-from replicator.shard import copy_until_over
-from replicator.state import lineage_of, lost_of, rows_of, topic_partition_of
 
 ROUTE = Route.parse("a->b")
 TOPIC = "trips"

@@ -1,0 +1,234 @@
+"""`GetFailoverOffset` over a million runs of three sources in Cassandra, for offsets drawn from the whole log.
+
+The service runs on one core. Each question names its own next offset, so no committed offset is asked for; few
+questions meet a stretch of rows that another one has read, so nearly all of them read Cassandra.
+"""
+
+from __future__ import annotations
+
+import base64
+import multiprocessing
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import yaml
+
+from lab.bench import BenchError
+from lab.bench.data.batches import Shape, prepare
+from lab.bench.data.loading import fill
+from lab.bench.report import Measure, Round, percentile
+from lab.bench.rows import Place, Play, Row
+from lab.bench.rows.asking import ask_service
+from lab.bench.rows.history import HistorySize, batches, merged
+from lab.bench.sides.parallax import service_spec
+from lab.bench.stage import Stage
+from lab.stack.services import build_config
+from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.config.config import Config, load
+from parallax.domain.ids import (
+    ClusterName,
+    Lineage,
+    Route,
+    RoutePartition,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.ports.index import LineageRecord, RowBatch
+
+_TOPIC = "answers"
+_SOURCES = ("a", "b", "c")
+_TARGETS = ("a", "b")
+_PARTITIONS = 16
+_CALLERS = 16
+_WRITE_AT_ONCE = 200
+_CLUSTER_TIMEOUT_MS = 10_000
+_ASKED_WITHIN_S = 600.0
+_ON_ONE_CORE = (
+    sys.executable,
+    "-c",
+    "import os, sys; os.sched_setaffinity(0, {0}); os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""A command that becomes the one after it, bound to the first core."""
+
+
+@dataclass(frozen=True)
+class AnswersRow(Row):
+    """What one offset service answers on one core; MirrorMaker 2 has nothing like it.
+
+    Attributes:
+        runs: in the index.
+        seconds: of asking as fast as possible, and again at half of that rate.
+    """
+
+    runs: int = 1_000_000
+    seconds: float = 20.0
+
+    @property
+    def place(self) -> Place:
+        """Two aggregate clusters."""
+        return Place(("a", "b"))
+
+    def play(self, play: Play) -> None:
+        """Fill the index once; start a service and ask it in every round."""
+        runs, seconds = (40_000, 4.0) if play.settings.smoke else (self.runs, self.seconds)
+        size = HistorySize(runs // (len(_SOURCES) * len(_TARGETS) * _PARTITIONS))
+        missing = [
+            number for number in range(1, play.settings.rounds + 1) if not play.store.has("parallax", number)
+        ]
+        config = _fill(play.stage, size, play.tell) if missing else Path()
+        for number in missing:
+            found = _asked(play.stage, config, size, seconds)
+            play.tell(
+                f"{found.answers_per_s:,.0f} answers/s, p99 {found.p99_ms:.1f} ms at half of it: {found.outcomes}"
+            )
+            measures = (
+                Measure(f"{self.name}: one core", "answers/s", "higher", found.answers_per_s),
+                Measure(
+                    f"{self.name}: service's share of the core", "cores", "none", found.service_cpu_share
+                ),
+                Measure(f"{self.name}: p50 at half that rate", "ms", "lower", found.p50_ms),
+                Measure(f"{self.name}: p99 at half that rate", "ms", "lower", found.p99_ms),
+            )
+            play.store.add(Round("parallax", number, measures, asdict(found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What the service did.
+
+    Attributes:
+        runs: in the index.
+        answers_per_s: as fast as it could, on one core.
+        service_cpu_share: of that core, meanwhile.
+        half_rate: questions a second in the second part.
+        p50_ms, p99_ms: from when a question was due to its answer, at half the rate.
+        outcomes: how often each was the gravest.
+    """
+
+    runs: int
+    answers_per_s: float
+    service_cpu_share: float
+    half_rate: float
+    p50_ms: float
+    p99_ms: float
+    outcomes: dict[str, int] = field(default_factory=dict)
+
+
+def _fill(stage: Stage, size: HistorySize, tell: Callable[[str], None]) -> Path:
+    """Fill the topics and the index; returns the service's configuration file."""
+    end = size.end(len(_SOURCES))
+    for region in _TARGETS:
+        cluster = f"aggregate-{region}"
+        stage.create_topic(cluster, _TOPIC, _PARTITIONS)
+        fill(stage.bootstrap(cluster), _TOPIC, _PARTITIONS, [("log", prepare(Shape(variants=4)), end)])
+    path = _write_config(stage)
+    config = load(path)
+    started = time.monotonic()
+    with CassandraStores(config.cassandra, config.index) as stores:
+        for region in _TARGETS:
+            _write_history(stores, config, region, size, tell)
+    tell(f"the index is filled after {time.monotonic() - started:.0f} s")
+    return path
+
+
+def _asked(stage: Stage, config: Path, size: HistorySize, seconds: float) -> Answered:
+    """Start a service on one core and ask it."""
+    service = stage.process(service_spec(stage.stack, config, "b", prefix=_ON_ONE_CORE))
+    service.start()
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    settings = {
+        "address": stage.stack.layout.grpc_address("b"),
+        "topic": _TOPIC,
+        "partitions": _PARTITIONS,
+        "end": size.end(len(_SOURCES)),
+        "callers": _CALLERS,
+        "seconds": seconds,
+    }
+    asker = context.Process(target=ask_service, args=(settings, there), daemon=True)
+    asker.start()
+    there.close()
+    roots = [] if service.pid is None else [service.pid]
+    try:
+        _next(here).recv_bytes()
+        before = stage.cpu_s(service=roots)["service"]
+        _next(here).recv_bytes()
+        used = stage.cpu_s(service=roots)["service"] - before
+        found = _next(here).recv()
+    except (EOFError, OSError) as error:
+        raise BenchError(f"the process that asks ended: {error!r}") from error
+    finally:
+        asker.kill()
+        asker.join()
+        service.stop()
+    latencies = sorted(found["latencies_ms"])
+    return Answered(
+        runs=size.runs * len(_SOURCES) * len(_TARGETS) * _PARTITIONS,
+        answers_per_s=found["answers"] / found["seconds"],
+        service_cpu_share=used / found["seconds"],
+        half_rate=found["half_rate"],
+        p50_ms=percentile(latencies, 50),
+        p99_ms=percentile(latencies, 99),
+        outcomes=found["outcomes"],
+    )
+
+
+def _next(connection: Connection) -> Connection:
+    if not connection.poll(_ASKED_WITHIN_S):
+        raise BenchError(f"the process that asks was silent for {_ASKED_WITHIN_S:.0f} s")
+    return connection
+
+
+def _write_config(stage: Stage) -> Path:
+    """The stack's configuration with a third source: nobody asks the regional clusters here."""
+    config = build_config(stage.stack.layout)
+    config["regions"]["c"] = {"regional": {"bootstrap_servers": stage.bootstrap("regional-b")}}
+    config["routes"] = [f"{source}->{target}" for target in _TARGETS for source in _SOURCES]
+    path = stage.directory / "copiers" / "answers.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def _write_history(
+    stores: CassandraStores, config: Config, region: str, size: HistorySize, tell: Callable[[str], None]
+) -> None:
+    cluster = ClusterName(f"aggregate-{region}")
+    reader = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS)
+    target_id = reader.topics()[TopicName(_TOPIC)].topic_id
+    now_ms = int(time.time() * 1_000)
+    routes = [Route.parse(f"{source}->{region}") for source in _SOURCES]
+    lineages = [Lineage(_source_topic_id(source), target_id) for source in _SOURCES]
+    for number in range(_PARTITIONS):
+        place = TopicPartition(TopicName(_TOPIC), number)
+        stores.index.write_lineages(
+            [
+                LineageRecord(
+                    RoutePartition(route, place), lineage, 0, SourceOffset(0), TargetOffset(0), None, 1
+                )
+                for route, lineage in zip(routes, lineages, strict=True)
+            ]
+        )
+        # Another order on each target.
+        histories = merged(size, len(_SOURCES), seed=_PARTITIONS * _TARGETS.index(region) + number)
+        rows: list[RowBatch] = []
+        for route, lineage, history in zip(routes, lineages, histories, strict=True):
+            rows += batches(route, place, lineage, history, size, now_ms)
+        for start in range(0, len(rows), _WRITE_AT_ONCE):
+            stores.index.write_rows(rows[start : start + _WRITE_AT_ONCE])
+    tell(f"{cluster}: history written")
+
+
+def _source_topic_id(region: str) -> TopicId:
+    """An id as Kafka writes it, the same each time."""
+    made = uuid.uuid5(uuid.NAMESPACE_URL, f"regional-{region}/{_TOPIC}")
+    return TopicId(base64.urlsafe_b64encode(made.bytes).decode("ascii").rstrip("="))

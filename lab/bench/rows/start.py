@@ -1,0 +1,46 @@
+"""How long a side takes from the start of its process to the first record on the target."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from lab.bench.data.batches import Shape, prepare
+from lab.bench.data.loading import fill
+from lab.bench.report import Measure, Round
+from lab.bench.rows import Play, Row
+from lab.bench.rows.watch import Watch
+from lab.bench.sides import BOTH, Copier, CopierOptions, Side
+
+_PARTITIONS = 4
+_RECORDS = 1_000
+
+
+@dataclass(frozen=True)
+class StartRow(Row):
+    """From nothing to the first record; the topic lies there before."""
+
+    sides: tuple[Side, ...] = BOTH
+
+    def play(self, play: Play) -> None:
+        """Start each side in turns, alone."""
+        stage = play.stage
+        for number in range(1, play.settings.rounds + 1):
+            for side in self.sides:
+                if play.store.has(side, number):
+                    continue
+                topic = f"start-{side.replace('_', '-')}-{number}"
+                stage.create_topic("regional-a", topic, _PARTITIONS)
+                batches = prepare(Shape(variants=1))
+                fill(stage.bootstrap("regional-a"), topic, _PARTITIONS, [("start", batches, _RECORDS)])
+                copier = Copier(stage, side, [topic], CopierOptions())
+                began = time.monotonic()
+                copier.start()
+                try:
+                    Watch(stage, copier, topic, _PARTITIONS, ["aggregate-a"]).await_first_record()
+                    taken_s = time.monotonic() - began
+                finally:
+                    copier.stop()
+                copier.clean_up()
+                play.tell(f"{side}: first record after {taken_s:.1f} s")
+                play.store.add(Round(side, number, (Measure(self.name, "s", "lower", taken_s),)))

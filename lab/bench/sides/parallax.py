@@ -1,0 +1,121 @@
+"""Parallax as its users run it: `parallax replicate`, with the project's defaults."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.stack.ports import HOST
+from lab.stack.probes import http_probe
+from lab.stack.process import ProcessSpec
+from lab.stack.services import build_config, service_environment
+from lab.stack.stack import LocalStack
+from parallax.config.config import load
+
+_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
+_STOP_WITHIN_S = 20.0
+_STATUS_TIMEOUT_S = 2.0
+
+
+def write_config(
+    path: Path,
+    stack: LocalStack,
+    *,
+    topics: tuple[str, ...],
+    routes: tuple[str, ...],
+    settings: Mapping[str, Any],
+    source_bootstrap: Mapping[str, str],
+    groups: tuple[str, ...] = (),
+) -> None:
+    """Write the configuration of one run.
+
+    Args:
+        path: of the file.
+        stack: the brokers and Cassandra.
+        topics: what is copied.
+        routes: ``a->b``.
+        settings: of the section `replicator`, over the project's defaults.
+        source_bootstrap: another address of source clusters, by cluster name.
+        groups: those that are cared for, as regular expressions; none: all.
+    """
+    config = build_config(stack.layout)
+    # Only where things are; all else is what a user gets by default.
+    config["replicator"] = {"status_address": config["replicator"]["status_address"], **settings}
+    config["topics"] = {"include": [topic.replace(".", r"\.") for topic in topics]}
+    config["routes"] = list(routes)
+    if groups:
+        config["groups"] = {"include": list(groups)}
+    for cluster, address in source_bootstrap.items():
+        kind, _, region = cluster.partition("-")
+        config["regions"][region][kind]["bootstrap_servers"] = address
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    load(path)
+
+
+def replicate_spec(
+    name: str, stack: LocalStack, config: Path, regions: tuple[str, ...], *, with_sync: bool = False
+) -> ProcessSpec:
+    """The process spec of one `parallax replicate`.
+
+    Args:
+        name: of the process and its log.
+        stack: the brokers and Cassandra.
+        config: the configuration file.
+        regions: target regions.
+        with_sync: publish groups' offsets too.
+    """
+    chosen = [argument for region in regions for argument in ("--region", region)]
+    return ProcessSpec(
+        name=name,
+        command=[
+            *(*_PARALLAX, "replicate", "--config", str(config), *chosen, "--json"),
+            *(["--with-sync"] if with_sync else []),
+        ],
+        log=config.with_name(f"{name}.log"),
+        probe=lambda: None,
+        environment=service_environment(stack.layout, stack.java),
+        stop_within_s=_STOP_WITHIN_S,
+    )
+
+
+def service_spec(
+    stack: LocalStack, config: Path, region: str, *, prefix: tuple[str, ...] = ()
+) -> ProcessSpec:
+    """The process spec of a region's offset service; ``prefix`` is a command that becomes it."""
+    layout, name = stack.layout, f"offsetsvc-{region}"
+    return ProcessSpec(
+        name=name,
+        command=[*prefix, *_PARALLAX, "serve", "--config", str(config), "--region", region],
+        log=config.with_name(f"{name}.log"),
+        probe=http_probe(layout.ports[f"{name}/rest"], "/readyz"),
+        environment=service_environment(layout, stack.java, region),
+    )
+
+
+def failover_command(
+    config: Path, origin: str, target: str, *, disaster: bool, execute: bool = True
+) -> list[str]:
+    """The command that moves every group of a region, or plans it; its results go to standard output as JSON."""
+    steps = ["--execute" if execute else "--dry-run", *(["--disaster"] if disaster else [])]
+    arguments = ["--region", origin, "--to", target, *steps]
+    return [*_PARALLAX, "failover", *arguments, "--config", str(config), "--json"]
+
+
+def lease_epochs(port: int) -> dict[str, int]:
+    """The epoch of each lease that has reported; empty while nobody answers."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_STATUS_TIMEOUT_S)
+    try:
+        connection.request("GET", "/status")
+        status = json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException, json.JSONDecodeError):
+        return {}
+    finally:
+        connection.close()
+    return {f"{lease['route']}/{lease['shard']}": int(lease["epoch"]) for lease in status["leases"]}

@@ -1,0 +1,81 @@
+"""`python -m lab.demo`: play the demonstration, judge it, write build/demo/report.json."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lab.demo.commands import shortest
+from lab.demo.options import ONE_MEMBER, PLAIN, THREE_MEMBERS, DemoOptions
+from lab.demo.scenario import Scenario
+from lab.demo.verdict import judge, too_slow
+from lab.demo.view import Stage, live, show_report
+from lab.stack.spec import StackSpec
+from lab.workload.journal import Journal, Lines
+from lab.workload.playing import options_of, play
+from lab.workload.running import running_stack
+
+_LINE_EVERY_S = 5.0
+
+
+def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
+    def tell(line: str) -> None:
+        console.print(line, soft_wrap=True)
+
+    journal = Journal(echo=(lambda _line: None) if console.is_terminal else console.print)
+    stage = Stage(journal)
+    with ExitStack() as clean_up:
+        if console.is_terminal:
+            clean_up.enter_context(live(stage, console))
+        else:
+            clean_up.enter_context(Lines(journal, stage.line, tell, _LINE_EVERY_S))
+        with ExitStack() as stack_up:
+            with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
+                stack = stack_up.enter_context(
+                    running_stack(StackSpec(), options.directory / "stack", journal.remark, keep=options.keep)
+                )
+            facts, logs = Scenario(options, stack, journal, stage).run()
+            stage.gauges = None
+            if not options.keep:
+                with journal.step("the stack stops"):
+                    stack_up.close()
+        with journal.step("the oracle counts"):
+            report = judge(facts, logs)
+            report["failures"] += too_slow(report, options.failover_within_ms)
+        report["seconds"] = round(journal.elapsed_s, 1)
+    return report
+
+
+def _tell_what_stays(options: DemoOptions, console: Console) -> None:
+    parallax, folder = shortest(Path(sys.executable).with_name("parallax")), options.directory / "stack"
+    config = f"--config {folder / 'parallax.yaml'}"
+    console.print("The stack is still up. Look at it:")
+    for command in (
+        f"stack status --dir {folder}",
+        f"routes {config}",
+        f"offsets {PLAIN} --to b {config}",
+        f"verify {ONE_MEMBER} --moves 2 --consumers failover {config}",
+    ):
+        console.print(f"  {parallax} {command}", soft_wrap=True, highlight=False)
+    console.print(f"Take it down: {parallax} stack down --dir {folder}", soft_wrap=True, highlight=False)
+
+
+def main() -> int:
+    """Run the demonstration; returns the exit code."""
+    options = options_of(DemoOptions(), "lab.demo", __doc__)
+
+    def show(console: Console, report: Mapping[str, Any]) -> None:
+        show_report(console, report)
+        if options.keep:
+            _tell_what_stays(options, console)
+
+    return play(options, (ONE_MEMBER, THREE_MEMBERS, PLAIN, "producer-a"), _run, show)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""The product's own commands, run as a viewer would type them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from lab.stack.errors import DevstackError
+
+_WITHIN_S = 180.0
+_TAIL_CHARACTERS = 2_000
+# The `parallax` command, without relying on where pip put its script.
+_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
+
+
+def shortest(path: Path) -> Path:
+    """The path as one would type it here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+class Commands:
+    """Runs `parallax` commands in processes of their own.
+
+    Args:
+        config: of the stack; the commands find it by PARALLAX_CONFIG.
+        log: gets what they log.
+    """
+
+    def __init__(self, config: Path, log: Path) -> None:
+        self._environment = dict(os.environ) | {"PARALLAX_CONFIG": str(config)}
+        self._log = log
+
+    def run(self, *arguments: str) -> Any:
+        """Run one with ``--json``; returns what it printed.
+
+        Raises:
+            DevstackError: it failed, or did not end in time.
+        """
+        typed = f"`parallax {' '.join(arguments)}`"
+        with self._log.open("ab") as log:
+            try:
+                done = subprocess.run(
+                    [*_PARALLAX, *arguments, "--json"],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    check=False,
+                    timeout=_WITHIN_S,
+                    env=self._environment,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise DevstackError(
+                    f"{typed} has not ended in {_WITHIN_S:.0f} s; its log is {self._log}"
+                ) from error
+        if done.returncode != 0:
+            raise DevstackError(
+                f"{typed} failed with exit code {done.returncode}; its log is {self._log}; it printed:\n"
+                f"{done.stdout[-_TAIL_CHARACTERS:]}"
+            )
+        return json.loads(done.stdout)

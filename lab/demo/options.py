@@ -1,0 +1,72 @@
+"""How large a demonstration is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.workload.plan import Phase, Plan, on_and_off
+
+ONE_MEMBER, THREE_MEMBERS, PLAIN = "failover", "failover_three_members", "plain"
+"""The groups."""
+FOLLOWERS = (ONE_MEMBER, THREE_MEMBERS)
+"""Those of `FailoverConsumer`s: they read nothing twice."""
+
+_RATIO = 5
+_FLOW_AT_MOST_S = 400.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """Sizes and places.
+
+    Attributes:
+        records: at least so many in all. Three quarters arrive at once, as a backlog of half an hour; the rest
+            flows, and the flow goes on until everything has been shown.
+        per_s: records a second of both regions together, on average. Region b produces five times as much as
+            region a, which is idle for half of the time and twice as busy in the other.
+        busy_s: length of one busy and of one idle stretch of region a.
+        partitions: of the topic.
+        directory: reports, logs and the stack's folder go here.
+        keep: leave the stack running.
+        replicator_dies: kill the replicator in the same instant as the region.
+        failover_within_ms: a group that needs longer from the command to its first new record fails the demonstration.
+    """
+
+    records: int = 240_000
+    per_s: float = 600.0
+    busy_s: float = 10.0
+    partitions: int = 3
+    topic: str = "trips"
+    directory: Path = field(default_factory=lambda: Path("build/demo"))
+    keep: bool = False
+    replicator_dies: bool = False
+    failover_within_ms: int = 10_000
+
+    @property
+    def backlog_records(self) -> int:
+        """What arrives at once."""
+        return self.records * 3 // 4
+
+    @property
+    def per_s_of_a(self) -> float:
+        """Region a's rate on average."""
+        return self.per_s / (1 + _RATIO)
+
+    def plan_of(self, region: str) -> Plan:
+        """The work of one region's producer."""
+        share = self.backlog_records // (1 + _RATIO)
+        if region == "a":
+            backlog = Phase(share, history_s=1_800)
+            stretches = int(_FLOW_AT_MOST_S / (2 * self.busy_s))
+            flow = on_and_off(
+                2 * self.per_s_of_a,
+                busy_s=self.busy_s,
+                idle_s=self.busy_s,
+                stretches=stretches,
+                idle_first=True,
+            )
+        else:
+            backlog = Phase(self.backlog_records - share, history_s=1_800)
+            flow = (Phase(round(self.per_s_of_a * _RATIO * _FLOW_AT_MOST_S), _FLOW_AT_MOST_S),)
+        return Plan((backlog, *flow), at_most_s=2 * _FLOW_AT_MOST_S)

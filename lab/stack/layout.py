@@ -1,0 +1,181 @@
+"""Where everything of a stack is: names, ports, addresses, files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.stack.errors import StackStateError, UnknownProcessError
+from lab.stack.ports import HOST
+from lab.stack.spec import ClusterSpec, StackSpec
+
+SPARK = "spark"
+
+
+def default_directory() -> Path:
+    """The folder of the stack that commands mean: PARALLAX_STACK_DIR, or build/stack here."""
+    return Path(os.environ.get("PARALLAX_STACK_DIR") or Path("build") / "stack").absolute()
+
+
+def port_names(spec: StackSpec) -> list[str]:
+    """Names of all ports that a stack needs."""
+    names = []
+    for cluster in spec.clusters:
+        for broker in cluster.broker_names:
+            names += [broker, f"{broker}/controller"]
+            if cluster.name in spec.far:
+                names += [f"{broker}/far", f"{broker}/far-listener"]
+    for node in spec.cassandra_nodes:
+        names += [node, f"{node}/storage"]
+    for region in spec.regions:
+        names += [f"offsetsvc-{region}/grpc", f"offsetsvc-{region}/rest"]
+    return [*names, f"{SPARK}/status"]
+
+
+@dataclass(frozen=True, slots=True)
+class StackLayout:
+    """A stack's names and addresses; says nothing about what is running.
+
+    Attributes:
+        spec: What the stack consists of.
+        directory: Its folder: `data`, `logs`, `parallax.yaml`, `stack.json`.
+        ports: Port by name (see `port_names`).
+    """
+
+    spec: StackSpec
+    directory: Path
+    ports: Mapping[str, int]
+
+    @property
+    def config_path(self) -> Path:
+        """The configuration file of services and commands that fits this stack."""
+        return self.directory / "parallax.yaml"
+
+    def log_path(self, process: str) -> Path:
+        """The log of a process."""
+        return self.directory / "logs" / f"{process}.log"
+
+    def cluster(self, name: str) -> ClusterSpec:
+        """A Kafka cluster by its name.
+
+        Raises:
+            UnknownProcessError: There is none of that name.
+        """
+        for cluster in self.spec.clusters:
+            if cluster.name == name:
+                return cluster
+        raise UnknownProcessError(name, [cluster.name for cluster in self.spec.clusters])
+
+    def bootstrap(self, cluster: str) -> str:
+        """Bootstrap servers of a cluster, `127.0.0.1:PORT`, comma-separated where it has several brokers.
+
+        Raises:
+            UnknownProcessError: There is no cluster of that name.
+        """
+        return ",".join(f"{HOST}:{self.ports[broker]}" for broker in self.cluster(cluster).broker_names)
+
+    def far_bootstrap(self, cluster: str) -> str:
+        """The far address of a cluster of ``spec.far``: where its clients expect a proxy to listen.
+
+        Raises:
+            UnknownProcessError: There is no cluster of that name.
+        """
+        return ",".join(f"{HOST}:{self.ports[f'{name}/far']}" for name in self.cluster(cluster).broker_names)
+
+    def cassandra_address(self, region: str | None = None) -> str:
+        """Host and CQL port of the Cassandra node that a region uses (the first region by default)."""
+        node = self.spec.cassandra_node_of(region or self.spec.regions[0])
+        return f"{HOST}:{self.ports[node]}"
+
+    def grpc_address(self, region: str) -> str:
+        """Host and port of a region's offset service."""
+        return f"{HOST}:{self.ports[f'offsetsvc-{region}/grpc']}"
+
+    def rest_url(self, region: str) -> str:
+        """Base URL of a region's REST service."""
+        return f"http://{HOST}:{self.ports[f'offsetsvc-{region}/rest']}"
+
+    @property
+    def service_names(self) -> tuple[str, ...]:
+        """Process names of the services, in the order of their start; none for a bare infrastructure."""
+        if not self.spec.services:
+            return ()
+        return (*(f"offsetsvc-{region}" for region in self.spec.regions), SPARK)
+
+    @property
+    def infrastructure_names(self) -> tuple[str, ...]:
+        """Process names of brokers and Cassandra nodes."""
+        brokers = [broker for cluster in self.spec.clusters for broker in cluster.broker_names]
+        return (*brokers, *self.spec.cassandra_nodes)
+
+    def resolve(self, name: str) -> tuple[str, ...]:
+        """Process names meant by a process, a cluster (`aggregate-a`) or a region (`region-a`).
+
+        Raises:
+            UnknownProcessError: It is none of them; the message names the nearest.
+        """
+        groups: dict[str, tuple[str, ...]] = {
+            process: (process,) for process in (*self.infrastructure_names, *self.service_names)
+        }
+        for cluster in self.spec.clusters:
+            groups[cluster.name] = cluster.broker_names
+        for region in self.spec.regions:
+            own = [
+                broker
+                for cluster in self.spec.clusters
+                if cluster.region == region
+                for broker in cluster.broker_names
+            ]
+            own += [
+                process for process in groups if process in (f"offsetsvc-{region}", f"cassandra-{region}")
+            ]
+            groups[f"region-{region}"] = tuple(own)
+        if name not in groups:
+            raise UnknownProcessError(name, sorted(groups))
+        return groups[name]
+
+    def regions_status(self) -> dict[str, dict[str, str]]:
+        """The `regions` part of `parallax stack status --json`."""
+        return {
+            region: {
+                "regional": self.bootstrap(f"regional-{region}"),
+                "aggregate": self.bootstrap(f"aggregate-{region}"),
+                "grpc": self.grpc_address(region),
+                "rest": self.rest_url(region),
+                "cassandra": self.cassandra_address(region),
+            }
+            for region in self.spec.regions
+        }
+
+    def save(self) -> None:
+        """Write the layout into the stack's folder, for other processes and for the next start."""
+        document = {"spec": self.spec.to_json(), "ports": dict(self.ports)}
+        write_json(self.directory / "layout.json", document)
+
+    @classmethod
+    def load(cls, directory: Path) -> StackLayout:
+        """Read what `save` wrote.
+
+        Raises:
+            StackStateError: No stack was ever started there.
+        """
+        path = directory / "layout.json"
+        if not path.is_file():
+            raise StackStateError(
+                f"No stack was started in {directory}. Start one with `parallax stack up --detach`, or name its "
+                "folder with --dir or PARALLAX_STACK_DIR."
+            )
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return cls(StackSpec.from_json(document["spec"]), directory, document["ports"])
+
+
+def write_json(path: Path, document: Mapping[str, Any], mode: int = 0o644) -> None:
+    """Replace a JSON file in one step, so that a reader never sees half of it."""
+    draft = path.with_suffix(f".{os.getpid()}.tmp")
+    draft.touch(mode=mode)
+    draft.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    draft.replace(path)

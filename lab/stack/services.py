@@ -1,0 +1,143 @@
+"""The services of a local stack: their configuration file, their schema, their processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from lab.stack.errors import DevstackError
+from lab.stack.java import Java
+from lab.stack.layout import SPARK, StackLayout
+from lab.stack.ports import HOST
+from lab.stack.probes import http_probe
+from lab.stack.process import ProcessSpec
+from parallax.config.config import load
+
+_SCHEMA_TIMEOUT_S = 300
+_SPARK_STOP_WITHIN_S = 20.0
+# The `parallax` command, without relying on where pip put its script.
+_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
+
+
+def build_config(layout: StackLayout) -> dict[str, Any]:
+    """The configuration (see `parallax.config.config`) that fits a stack."""
+    spec = layout.spec
+    datacenters = sorted(set(spec.cassandra_nodes.values()))
+    config: dict[str, Any] = {
+        "regions": {
+            region: {
+                "regional": {"bootstrap_servers": layout.bootstrap(f"regional-{region}")},
+                "aggregate": {"bootstrap_servers": layout.bootstrap(f"aggregate-{region}")},
+                "offsetsvc": {
+                    "grpc": layout.grpc_address(region),
+                    "rest": layout.rest_url(region).removeprefix("http://"),
+                },
+            }
+            for region in spec.regions
+        },
+        "cassandra": {
+            "contact_points": [f"{HOST}:{layout.ports[node]}" for node in spec.cassandra_nodes],
+            "local_datacenter": next(iter(spec.cassandra_nodes.values())),
+            "replication": dict.fromkeys(datacenters, 1),
+        },
+        "replicator": {
+            "status_address": f"{HOST}:{layout.ports[f'{SPARK}/status']}",
+            "checkpoint_directory": str(layout.directory / "data" / "spark-checkpoint"),
+            # New topics appear all the time on a developer's machine.
+            "discovery_interval_ms": 1_000,
+            # Each transaction costs all parts some work, and two regions share a few cores here.
+            "commit_min_interval_ms": 100,
+            "commit_max_interval_ms": 200,
+        },
+    }
+    return _merged(config, spec.config)
+
+
+def write_config(layout: StackLayout) -> None:
+    """Write `parallax.yaml` and make sure that it loads.
+
+    Raises:
+        ConfigError: The spec's own settings are wrong.
+    """
+    text = "# Written by the local stack at each start.\n" + yaml.safe_dump(
+        build_config(layout), sort_keys=False
+    )
+    layout.config_path.write_text(text, encoding="utf-8")
+    load(layout.config_path)
+
+
+def service_environment(layout: StackLayout, java: Java, region: str | None = None) -> dict[str, str]:
+    """Environment of services and of `parallax` commands against this stack."""
+    environment = dict(os.environ) | {
+        "JAVA_HOME": str(java.home),
+        "PATH": f"{java.home / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if region is not None and layout.spec.cassandra_per_region:
+        environment["PARALLAX__CASSANDRA__LOCAL_DATACENTER"] = region
+    return environment
+
+
+def apply_schema(layout: StackLayout, java: Java) -> None:
+    """Create or upgrade the keyspace: `parallax schema apply`.
+
+    Raises:
+        DevstackError: It failed; the message ends with its output.
+    """
+    command = [*_PARALLAX, "schema", "apply", "--config", str(layout.config_path)]
+    answer = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SCHEMA_TIMEOUT_S,
+        env=service_environment(layout, java),
+    )
+    if answer.returncode != 0:
+        raise DevstackError(
+            f"`parallax schema apply` failed (exit code {answer.returncode}):\n{answer.stdout}{answer.stderr}"
+        )
+
+
+def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
+    """Process specs of the services: an offset service per region, one Spark application for the rest."""
+    if not layout.spec.services:
+        return []
+    config = ["--config", str(layout.config_path)]
+    specs = [
+        ProcessSpec(
+            name=f"offsetsvc-{region}",
+            command=[*_PARALLAX, "serve", *config, "--region", region],
+            log=layout.log_path(f"offsetsvc-{region}"),
+            probe=http_probe(layout.ports[f"offsetsvc-{region}/rest"], "/readyz"),
+            environment=service_environment(layout, java, region),
+        )
+        for region in layout.spec.regions
+    ]
+    regions = [argument for region in layout.spec.regions for argument in ("--region", region)]
+    specs.append(
+        ProcessSpec(
+            name=SPARK,
+            command=[*_PARALLAX, "replicate", *config, *regions, "--with-sync"],
+            log=layout.log_path(SPARK),
+            probe=http_probe(layout.ports[f"{SPARK}/status"], "/readyz"),
+            environment=service_environment(layout, java),
+            stop_within_s=_SPARK_STOP_WITHIN_S,
+        )
+    )
+    return specs
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = (
+            _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        )
+    return result

@@ -1,0 +1,119 @@
+"""What a local stack consists of: regions, brokers per cluster, services."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from lab.stack.errors import SpecError
+from lab.stack.settings import BROKER_HEAP_MIB, CASSANDRA_HEAP_MIB, ClusterKind
+
+_REGION_NAME = re.compile(r"[a-z][a-z0-9]{0,15}")
+_MOST_BROKERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """One Kafka cluster."""
+
+    kind: ClusterKind
+    region: str
+    brokers: int
+
+    @property
+    def name(self) -> str:
+        """`regional-a`, `aggregate-b`, ..."""
+        return f"{self.kind}-{self.region}"
+
+    @property
+    def broker_names(self) -> tuple[str, ...]:
+        """Process names: the cluster's own where it has one broker, numbered from 1 where it has more."""
+        if self.brokers == 1:
+            return (self.name,)
+        return tuple(f"{self.name}-{number}" for number in range(1, self.brokers + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class StackSpec:
+    """A local stack.
+
+    Attributes:
+        regions: Region names, each with a regional and an aggregate cluster.
+        brokers: Brokers of clusters that have more than one, by cluster name (`{"aggregate-a": 3}`).
+        services: Run replicators, offset services and syncjob as well.
+        cassandra_per_region: One Cassandra node and datacenter per region instead of one node for all.
+        jvm: `quick` starts fast and stays small; `throughput` is for benches.
+        broker_heap_mib: Heap of each broker.
+        cassandra_heap_mib: Heap of each Cassandra node.
+        far: Clusters that listen at a second address as well, advertised at another port than they listen on: whoever
+            starts from that port reaches them only through what listens there (a delaying proxy of a bench).
+        config: Settings merged over the generated configuration of the services (nested mappings).
+    """
+
+    regions: tuple[str, ...] = ("a", "b")
+    brokers: Mapping[str, int] = field(default_factory=dict)
+    services: bool = True
+    cassandra_per_region: bool = False
+    jvm: Literal["quick", "throughput"] = "quick"
+    broker_heap_mib: int = BROKER_HEAP_MIB
+    cassandra_heap_mib: int = CASSANDRA_HEAP_MIB
+    far: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check that the description makes sense.
+
+        Raises:
+            SpecError: It does not; the message names the field.
+        """
+        if not self.regions or len(set(self.regions)) != len(self.regions):
+            raise SpecError(f"regions must be one or more different names, not {list(self.regions)}.")
+        for region in self.regions:
+            if not _REGION_NAME.fullmatch(region):
+                raise SpecError(
+                    f"regions: {region!r} must be a lower-case letter and up to 15 letters or digits."
+                )
+        clusters = [f"{kind}-{region}" for region in self.regions for kind in ("regional", "aggregate")]
+        for cluster, count in self.brokers.items():
+            if cluster not in clusters:
+                raise SpecError(f"brokers: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")
+            if not 1 <= count <= _MOST_BROKERS:
+                raise SpecError(f"brokers: {cluster} can have 1 to {_MOST_BROKERS} brokers, not {count}.")
+        for cluster in self.far:
+            if cluster not in clusters:
+                raise SpecError(f"far: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")
+
+    @property
+    def clusters(self) -> tuple[ClusterSpec, ...]:
+        """All Kafka clusters, region by region."""
+        return tuple(
+            ClusterSpec(kind, region, self.brokers.get(f"{kind}-{region}", 1))
+            for region in self.regions
+            for kind in _KINDS
+        )
+
+    @property
+    def cassandra_nodes(self) -> Mapping[str, str]:
+        """Datacenter by the process name of each Cassandra node; the first one is the seed."""
+        if self.cassandra_per_region:
+            return {f"cassandra-{region}": region for region in self.regions}
+        return {"cassandra": "datacenter1"}
+
+    def cassandra_node_of(self, region: str) -> str:
+        """The process name of the Cassandra node that a region uses."""
+        return f"cassandra-{region}" if self.cassandra_per_region else "cassandra"
+
+    def to_json(self) -> dict[str, Any]:
+        """The spec as JSON values."""
+        return asdict(self) | {"regions": list(self.regions), "far": list(self.far)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> StackSpec:
+        """The inverse of `to_json`."""
+        tuples = {name: tuple(document.get(name, ())) for name in ("regions", "far")}
+        return cls(**(dict(document) | tuples))
+
+
+_KINDS: tuple[ClusterKind, ...] = ("regional", "aggregate")

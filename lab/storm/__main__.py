@@ -1,0 +1,77 @@
+"""`python -m lab.storm --seed 7`: play the storm of a seed, judge it, write build/storm/report.json."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from rich.console import Console
+
+from lab.stack.errors import DevstackError
+from lab.stack.spec import StackSpec
+from lab.storm.facts import Facts
+from lab.storm.options import GROUPS, StormOptions
+from lab.storm.scenario import Storm
+from lab.storm.schedule import Schedule
+from lab.storm.verdict import judge, story
+from lab.storm.view import show_report
+from lab.workload.journal import Journal, Lines
+from lab.workload.playing import options_of, play
+from lab.workload.running import running_stack
+from parallax.errors import ParallaxError
+
+_LINE_EVERY_S = 10.0
+
+
+def _run(options: StormOptions, console: Console) -> dict[str, Any]:
+    def tell(line: str) -> None:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    schedule = options.schedule
+    _tell_schedule(schedule, tell)
+    journal = Journal(echo=tell)
+    facts: Facts | None = None
+    problem = ""
+    with ExitStack() as stack_up:
+        with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
+            stack = stack_up.enter_context(
+                running_stack(StackSpec(), options.directory / "stack", journal.remark, keep=options.keep)
+            )
+        storm = Storm(options, schedule, stack, journal)
+        try:
+            with Lines(journal, storm.line, tell, _LINE_EVERY_S):
+                facts = storm.run()
+        except (DevstackError, ParallaxError) as error:  # what happened until then is told all the same
+            problem = str(error)
+        if not options.keep:
+            with journal.step("the stack stops"):
+                stack_up.close()
+    report = story(schedule, storm.happened)
+    if facts is None:
+        report["failures"] = [f"the storm ended early: {problem}"]
+    else:
+        with journal.step("the judge counts"):
+            report |= judge(facts, options.records)
+    report["seconds"] = round(journal.elapsed_s, 1)
+    return report
+
+
+def _tell_schedule(schedule: Schedule, tell: Callable[[str], None]) -> None:
+    tell(f"Storm {schedule.seed}: {len(schedule.faults)} faults.")
+    for line in schedule.lines():
+        tell(line)
+
+
+def main() -> int:
+    """Play a storm, or print its schedule; returns the exit code."""
+    options = options_of(StormOptions(), "lab.storm", __doc__)
+    if options.dry_run:
+        _tell_schedule(options.schedule, print)
+        return 0
+    return play(options, tuple(GROUPS), _run, show_report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

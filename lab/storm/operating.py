@@ -1,0 +1,187 @@
+"""What the operator of a storm does: commands of the product, and offsets set back by the means of any Kafka tool."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from lab.workload.worker import WorkerError
+
+_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
+_COMMAND_S = 150.0
+"""A move waits a minute for its group to leave and another one for records to arrive."""
+_ATTEMPTS = 3
+_ANSWER_S = 10.0
+_EMPTY_S = 60.0
+_ASK_EVERY_S = 0.5
+_ENDED_WELL = {"moved", "already_there"}
+
+
+class Commit(NamedTuple):
+    """A group's committed next offset, and the metadata that came with it."""
+
+    next_offset: int
+    metadata: str
+
+
+class Ended(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    error: str
+
+
+def parallax_command(config: Path) -> Callable[[Sequence[str]], Ended]:
+    """Runs `parallax` commands with a configuration file, for JSON.
+
+    They raise WorkerError if they don't end in time.
+    """
+
+    def run(arguments: Sequence[str]) -> Ended:
+        command = [*_PARALLAX, *arguments, "--config", str(config), "--json"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+        except subprocess.TimeoutExpired as error:
+            raise WorkerError(
+                f"`parallax {' '.join(arguments)}` has not ended within {_COMMAND_S:.0f} s"
+            ) from error
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+class Operator:
+    """Gives commands, the same one again where the runbook says so.
+
+    Args:
+        run: runs one with its arguments.
+        remark: hears what came of each.
+    """
+
+    def __init__(self, run: Callable[[Sequence[str]], Ended], remark: Callable[[str], None]) -> None:
+        self._run, self._remark = run, remark
+
+    def set_primary(self, group: str, region: str) -> None:
+        """Record where a group is primary.
+
+        Raises:
+            WorkerError: the command failed.
+        """
+        code, out, error = self._run(["primary", group, "--set", region])
+        if code != 0:
+            raise WorkerError(f"`parallax primary {group} --set {region}` failed: {out}{error}")
+
+    def move(self, arguments: Sequence[str], groups: Sequence[str]) -> None:
+        """Carry a move out, as often as it takes.
+
+        Args:
+            arguments: of `parallax`, without ``--execute``.
+            groups: that are to have moved in the end.
+
+        Raises:
+            WorkerError: a group did not arrive, or another one was moved.
+        """
+        command, moved, problem = " ".join(arguments), set[str](), ""
+        for _ in range(_ATTEMPTS):
+            code, out, error = self._run([*arguments, "--execute"])
+            try:
+                answer = json.loads(out)
+            except json.JSONDecodeError:
+                problem = f"exit code {code}: {_last_line(error) or _last_line(out)}"
+                self._remark(f"{command}: {problem}")
+                continue
+            results = answer if isinstance(answer, list) else [answer]
+            self._remark(f"{command}: {'; '.join(_ending(result) for result in results) or 'no group'}")
+            moved |= {result["group"] for result in results if result["ending"] in _ENDED_WELL}
+            strangers = {result["group"] for result in results}.difference(groups)
+            if strangers:
+                raise WorkerError(f"`parallax {command}` took along {', '.join(sorted(strangers))}")
+            if moved == set(groups):
+                return
+            problem = (
+                "; ".join(result["problem"] for result in results if result["problem"]) or "no group to move"
+            )
+        missing = ", ".join(sorted(set(groups) - moved))
+        raise WorkerError(f"`parallax {command}` did not move {missing} in {_ATTEMPTS} attempts: {problem}")
+
+
+class GroupOffsets:
+    """Groups' committed offsets on a topic, as any Kafka tool reads and resets them.
+
+    Args:
+        bootstrap: bootstrap servers by cluster name.
+        topic: the topic.
+        partitions: how many it has.
+    """
+
+    def __init__(self, bootstrap: Callable[[str], str], topic: str, partitions: int) -> None:
+        self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
+
+    def read(self, cluster: str, group: str) -> dict[int, Commit]:
+        """A group's commits on one cluster by partition; where there is none it is left out.
+
+        Raises:
+            WorkerError: the cluster did not answer.
+        """
+        asked = [TopicPartition(self._topic, number) for number in range(self._partitions)]
+        with closing(self._plain(cluster, group)) as consumer:
+            try:
+                found = consumer.committed(asked, timeout=_ANSWER_S)
+            except KafkaException as error:
+                raise WorkerError(f"{cluster}: no offsets of group {group}: {error}") from error
+        return {
+            item.partition: Commit(item.offset, item.metadata or "") for item in found if item.offset >= 0
+        }
+
+    def set(self, cluster: str, group: str, offsets: Mapping[int, int]) -> None:
+        """Commit offsets for a group that has no members, as `kafka-consumer-groups --reset-offsets` does.
+
+        Raises:
+            WorkerError: the cluster did not take them: it still lists members, or does not answer.
+        """
+        wanted = [TopicPartition(self._topic, number, offset) for number, offset in offsets.items()]
+        give_up_at = time.monotonic() + _EMPTY_S
+        while (problem := self._refusal(cluster, group, wanted)) and time.monotonic() < give_up_at:
+            time.sleep(_ASK_EVERY_S)
+        if problem:
+            raise WorkerError(
+                f"{cluster}: the offsets of {group} could not be set within {_EMPTY_S:.0f} s: {problem}"
+            )
+
+    def _refusal(self, cluster: str, group: str, wanted: list[TopicPartition]) -> str:
+        """Why the cluster did not take the offsets; empty if it did."""
+        with closing(self._plain(cluster, group)) as consumer:
+            try:
+                answers = consumer.commit(offsets=wanted, asynchronous=False) or []
+            except KafkaException as error:
+                return str(error)
+        return "; ".join(str(item.error) for item in answers if item.error is not None)
+
+    def _plain(self, cluster: str, group: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self._bootstrap(cluster),
+                "group.id": group,
+                "enable.auto.commit": False,
+                "log_level": 3,
+            }
+        )
+
+
+def _ending(result: Mapping[str, Any]) -> str:
+    problem = f" ({result['problem']})" if result["problem"] else ""
+    return f"{result['group']} {result['ending']} in {result['took_ms'] / 1_000:.1f} s{problem}"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -1,0 +1,247 @@
+"""Plays a schedule: kills, starts, moves and sets back for real, and waits until what lives goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from lab.oracle.once import Rewind
+from lab.stack.layout import SPARK
+from lab.storm.facts import Happening
+from lab.storm.members import StormGroup
+from lab.storm.operating import Ended, GroupOffsets, Operator
+from lab.storm.options import StormOptions
+from lab.storm.schedule import CLUSTERS, Act, Kind, parts_of
+from lab.workload.distance import NarrowLink, reader_of
+from lab.workload.journal import Journal
+from lab.workload.running import Stack
+
+_GOING_ON_S = 90.0
+_GOING_ON_RECORDS = 20
+_SETTLED_S = 90.0
+_REPEATED_S = 180.0
+_ASK_EVERY_S = 0.5
+_BYTES_PER_RECORD = 210
+"""A trip with its key and headers, as it travels uncompressed."""
+_NARROW_SHARE = 0.3
+"""A route that is held back gets this share of what its region produces."""
+_SLOW_SHARE = 0.4
+"""A group that is slowed down gets this share of what all regions produce."""
+
+Until = Callable[[Callable[[], bool], float, str], None]
+"""Waits for a condition at most so many seconds; the text says what is waited for."""
+
+
+class Player:
+    """Plays acts one after another.
+
+    Args:
+        options: sizes.
+        stack: up, with topic, producers and groups at work.
+        groups: by name.
+        offsets: of the groups.
+        run: runs a `parallax` command.
+        journal: gets steps and remarks.
+        until: how to wait.
+    """
+
+    def __init__(
+        self,
+        options: StormOptions,
+        stack: Stack,
+        groups: Mapping[str, StormGroup],
+        offsets: GroupOffsets,
+        run: Callable[[Sequence[str]], Ended],
+        journal: Journal,
+        until: Until,
+    ) -> None:
+        self._options, self._stack, self._groups = options, stack, groups
+        self._offsets, self._operator = offsets, Operator(run, self._note)
+        self._journal, self._until = journal, until
+        self._down: set[str] = set()
+        self._narrowed: dict[str, NarrowLink] = {}
+        self.happened: list[Happening] = []
+        self.rewinds: dict[str, list[Rewind]] = {name: [] for name in groups}
+
+    def play(self, act: Act, text: str) -> None:
+        """Play one act, and wait until whatever lives goes on.
+
+        Raises:
+            WorkerError, DevstackError: something did not come up, move or go on in time.
+        """
+        self._calm(act.pause_s)
+        with self._journal.step(text), self._happening(act):
+            match act.kind:
+                case Kind.PLANNED:
+                    self._fall_behind(act)
+                    self._widen()  # a move on purpose waits for what was consumed to arrive
+                    self._move(act, "failover", act.group, "--to", act.to)
+                case Kind.FAILBACK:
+                    self._fall_behind(act)
+                    self._widen()
+                    self._move(act, "failback", "--region", act.to)
+                case Kind.ALARM:
+                    self._fall_behind(act)
+                    self._move(act, "failover", act.group, "--to", act.to, "--disaster")
+                case Kind.CLUSTER_LOST | Kind.REGION_LOST:
+                    self._fall_behind(act)
+                    self._kill(act.part)
+                    self._move(act, "failover", "--region", act.region, "--to", act.to, "--disaster")
+                case Kind.AGGREGATE_KILLED:
+                    self._kill(act.part)
+                    self._calm(act.down_s)
+                    self._start(act.part)
+                case Kind.REGIONAL_KILLED | Kind.SPARK_KILLED | Kind.SERVICE_KILLED:
+                    self._kill(act.part)
+                case Kind.RESTART:
+                    self._restart(act)
+                case Kind.REWIND:
+                    self._rewind(act)
+                case Kind.START:
+                    self._start(act.part)
+            self._widen()
+            self._await_flow()
+
+    # --- faults -------------------------------------------------------------------------------------------
+
+    def _kill(self, part: str) -> None:
+        self._stack.kill(part)
+        self._down.update(parts_of(part))
+        self._note(f"{part} is killed")
+
+    def _start(self, part: str) -> None:
+        started = time.monotonic()
+        self._stack.start(part)
+        self._down.difference_update(parts_of(part))
+        self._note(f"{part} answers after {time.monotonic() - started:.1f} s")
+
+    def _fall_behind(self, act: Act) -> None:
+        """The groups leave records behind, and the route to where they go falls behind the others."""
+        for name in act.groups:
+            self._groups[name].limit(self._options.per_s * _SLOW_SHARE)
+        if act.narrow:
+            link = NarrowLink(self._stack.bootstrap(f"regional-{act.region}"), reader_of(act.to))
+            link.narrow(int(self._options.per_s_of(act.region) * _NARROW_SHARE * _BYTES_PER_RECORD))
+            self._narrowed[act.region] = link
+        self._calm(act.lag_s)
+
+    def _move(self, act: Act, *arguments: str) -> None:
+        self._operator.move(arguments, act.groups)
+        for name in act.groups:
+            self._groups[name].limit(None)
+
+    def _restart(self, act: Act) -> None:
+        if act.group:
+            self._groups[act.group].restart_one()
+            self._note(f"a new member of {act.group} has joined")
+            return
+        self._stack.stop(act.part)
+        self._note(f"{act.part} is stopped")
+        self._start(act.part)
+
+    def _rewind(self, act: Act) -> None:
+        """Set a group back, and wait until it has consumed all of that again.
+
+        It begins when the group has dealt with its last move: what its commits carry until then would be gone with
+        them, and records that it had consumed elsewhere would come again as well.
+        """
+        group, cluster = self._groups[act.group], f"aggregate-{act.region}"
+        self._until(
+            _now_and_then(
+                lambda: not any(commit.metadata for commit in self._offsets.read(cluster, act.group).values())
+            ),
+            _SETTLED_S,
+            f"the commits of {act.group} in {cluster} still carry what its last move left",
+        )
+        group.stop()
+        before = {
+            number: commit.next_offset for number, commit in self._offsets.read(cluster, act.group).items()
+        }
+        wanted = {number: max(0, offset - act.records) for number, offset in before.items()}
+        self._offsets.set(cluster, act.group, wanted)
+        at_ms = int(time.time() * 1_000)
+        self.rewinds[act.group] += [
+            Rewind(cluster, number, wanted[number], before[number], at_ms) for number in sorted(wanted)
+        ]
+        offsets = sum(before.values()) - sum(wanted.values())
+        self._note(f"{act.group} is set back by {offsets:,} offsets in {len(wanted)} partitions of {cluster}")
+        group.start()
+        started = time.monotonic()
+
+        def repeated() -> bool:
+            now = self._offsets.read(cluster, act.group)
+            return all(
+                number in now and now[number].next_offset >= offset for number, offset in before.items()
+            )
+
+        self._until(
+            _now_and_then(repeated),
+            _REPEATED_S,
+            f"{act.group} has not come back to where it was set back from",
+        )
+        self._note(f"{act.group} has consumed it again, {time.monotonic() - started:.1f} s later")
+
+    # --- what is waited for -------------------------------------------------------------------------------
+
+    def _widen(self) -> None:
+        """Routes are held back no more, where their source lives."""
+        for region in [name for name in self._narrowed if f"regional-{name}" not in self._down]:
+            self._narrowed.pop(region).widen()
+
+    def _await_flow(self) -> None:
+        """Every group goes on, unless something is down without which a partition may have to wait."""
+        if self._down.intersection((*CLUSTERS, SPARK)):
+            return
+        before = {name: group.delivered for name, group in self._groups.items()}
+
+        def late() -> list[str]:
+            return [
+                name
+                for name, group in self._groups.items()
+                if group.delivered < before[name] + _GOING_ON_RECORDS
+            ]
+
+        started = time.monotonic()
+        self._until(
+            lambda: not late(),
+            _GOING_ON_S,
+            f"not every group has been delivered {_GOING_ON_RECORDS} more records, though everything is up",
+        )
+        self._note(f"all groups go on, {time.monotonic() - started:.1f} s later")
+
+    def _calm(self, seconds: float) -> None:
+        """Let the storm's own time pass; what breaks meanwhile is seen at once."""
+        over_at = time.monotonic() + seconds
+        self._until(lambda: time.monotonic() >= over_at, seconds + 1.0, "the clock stands still")
+
+    @contextmanager
+    def _happening(self, act: Act) -> Iterator[None]:
+        found = Happening(act, self._journal.elapsed_s)
+        self.happened.append(found)
+        try:
+            yield
+        except Exception as error:
+            found.problem = str(error)
+            raise
+        finally:
+            found.took_s = self._journal.elapsed_s - found.began_s
+
+    def _note(self, text: str) -> None:
+        self._journal.remark(text)
+        self.happened[-1].notes.append(text)
+
+
+def _now_and_then(ask: Callable[[], bool]) -> Callable[[], bool]:
+    """The same question, not asked as often as somebody looks: each time is a client of its own."""
+    next_at = 0.0
+
+    def asked() -> bool:
+        nonlocal next_at
+        if time.monotonic() < next_at:
+            return False
+        found = ask()
+        next_at = time.monotonic() + _ASK_EVERY_S
+        return found
+
+    return asked

@@ -1,0 +1,292 @@
+"""What happens in a storm, and in which order: drawn from a seed. Pure.
+
+A schedule is a list of acts, played one after another. The faults are shuffled: one of each kind, and some more. What
+is down is started again before an act that needs it, at the latest after two further faults, and before the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from random import Random
+
+from lab.stack.layout import SPARK
+
+REGIONS = ("a", "b")
+_OTHER = {"a": "b", "b": "a"}
+_LONGEST_DOWN = 2
+"""A part stays down for so many further faults at most."""
+_START_CHANCE = 0.35
+_NARROW_CHANCE = 0.75
+
+
+class Kind(StrEnum):
+    """Kinds of acts; all but `START` are faults."""
+
+    PLANNED = "planned"
+    """A group is moved on purpose."""
+    FAILBACK = "failback"
+    """Every group whose last move left a region goes back there."""
+    ALARM = "alarm"
+    """A disaster failover of a group whose region lives."""
+    CLUSTER_LOST = "cluster-lost"
+    """SIGKILL of an aggregate cluster, disaster failover of its groups; it stays down."""
+    REGION_LOST = "region-lost"
+    """The same with everything that the region has."""
+    AGGREGATE_KILLED = "aggregate-killed"
+    """SIGKILL of an aggregate cluster, which is started again; its groups wait for it."""
+    REGIONAL_KILLED = "regional-killed"
+    SPARK_KILLED = "spark-killed"
+    SERVICE_KILLED = "service-killed"
+    """SIGKILL of a regional cluster, of the Spark application, of an offset service; it stays down."""
+    RESTART = "restart"
+    """A part, or a member of a group, is stopped and started again."""
+    REWIND = "rewind"
+    """A group's offsets are set back where it is primary."""
+    START = "start"
+    """What is down is started."""
+
+
+FAULTS = tuple(kind for kind in Kind if kind is not Kind.START)
+_MOVES = (Kind.PLANNED, Kind.ALARM, Kind.CLUSTER_LOST, Kind.REGION_LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act. What does not belong to its kind is empty.
+
+    Attributes:
+        part: the process, cluster or region (``region-a``) that is killed, stopped or started.
+        group: whose offsets or members are meant; with moves of one group, the group.
+        region: that groups leave; with a failback, to which they return.
+        to: the region to which groups go.
+        groups: the groups that move.
+        records: how far to set back in each partition, in offsets.
+        lag_s: seconds before a move for which its groups are slowed down, so that they leave records behind.
+        narrow: the route from ``region`` to ``to`` is held back as well meanwhile, so that it falls behind the others.
+        down_s: seconds from the kill to the start, where both are one act.
+        pause_s: seconds of calm before the act.
+    """
+
+    kind: Kind
+    part: str = ""
+    group: str = ""
+    region: str = ""
+    to: str = ""
+    groups: tuple[str, ...] = ()
+    records: int = 0
+    lag_s: float = 0.0
+    narrow: bool = False
+    down_s: float = 0.0
+    pause_s: float = 0.0
+
+    def told(self) -> str:
+        """The act in words."""
+        lag = f" after {self.lag_s} s of lag"
+        if self.narrow:
+            lag += f", the route {self.region}->{self.to} held back"
+        region_wide = f"failover --region {self.region} --to {self.to} --disaster ({_listed(self.groups)})"
+        words = {
+            Kind.PLANNED: f"failover {self.group} --to {self.to}{lag}",
+            Kind.FAILBACK: f"failback --region {self.to} ({_listed(self.groups)}){lag}",
+            Kind.ALARM: f"failover {self.group} --to {self.to} --disaster, though all lives,{lag}",
+            Kind.CLUSTER_LOST: f"{self.part} is killed{lag}; {region_wide}",
+            Kind.REGION_LOST: f"{self.part} is killed{lag}; {region_wide}",
+            Kind.AGGREGATE_KILLED: f"{self.part} is killed, and started {self.down_s} s later",
+            Kind.REGIONAL_KILLED: f"{self.part} is killed",
+            Kind.SPARK_KILLED: f"{self.part} is killed",
+            Kind.SERVICE_KILLED: f"{self.part} is killed",
+            Kind.RESTART: f"{self.part or f'a member of {self.group}'} is stopped and started",
+            Kind.REWIND: f"{self.group} is set back by {self.records} offsets",
+            Kind.START: f"{self.part} is started",
+        }
+        return words[self.kind]
+
+
+def _listed(groups: Sequence[str]) -> str:
+    return ", ".join(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What a seed means.
+
+    Attributes:
+        homes: by group, the region where it begins.
+    """
+
+    seed: int
+    homes: Mapping[str, str]
+    acts: tuple[Act, ...]
+
+    @property
+    def faults(self) -> tuple[Act, ...]:
+        """The acts that do harm."""
+        return tuple(act for act in self.acts if act.kind is not Kind.START)
+
+    def lines(self) -> Iterator[str]:
+        """The schedule for people."""
+        for number, act in enumerate(self.acts, start=1):
+            yield f"{number:>3}  {act.pause_s:3.1f} s later  {act.kind:<16}  {act.told()}"
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The processes and clusters that a part consists of: a region has several."""
+    region = name.removeprefix("region-")
+    return (f"regional-{region}", f"aggregate-{region}", f"offsetsvc-{region}") if region != name else (name,)
+
+
+CLUSTERS = tuple(f"{kind}-{region}" for region in REGIONS for kind in ("regional", "aggregate"))
+SERVICES = tuple(f"offsetsvc-{region}" for region in REGIONS)
+_AGGREGATES = tuple(f"aggregate-{region}" for region in REGIONS)
+_REGIONALS = tuple(f"regional-{region}" for region in REGIONS)
+
+_KILLED_ALONE: Mapping[Kind, tuple[str, ...]] = {
+    Kind.REGIONAL_KILLED: _REGIONALS,
+    Kind.SPARK_KILLED: (SPARK,),
+    Kind.SERVICE_KILLED: SERVICES,
+}
+
+
+def needs(act: Act) -> tuple[str, ...]:
+    """What must be up when the act begins.
+
+    One offset service is always up: a schedule never has both down. Moves on purpose and rewinds wait for all that was
+    consumed to arrive elsewhere. Spark starts when every cluster answers, so nothing that it needs is killed with it.
+    """
+    if act.kind is Kind.RESTART:
+        return _needed_to_restart(act.part)
+    disaster = (
+        *_AGGREGATES,
+        SPARK,
+        f"offsetsvc-{act.to}",
+        *((f"regional-{act.region}",) if act.narrow else ()),
+    )
+    found: Mapping[Kind, tuple[str, ...]] = {
+        Kind.PLANNED: (*CLUSTERS, SPARK),
+        Kind.FAILBACK: (*CLUSTERS, SPARK),
+        Kind.REWIND: (*CLUSTERS, SPARK),
+        Kind.ALARM: disaster,
+        Kind.CLUSTER_LOST: disaster,
+        Kind.REGION_LOST: (*CLUSTERS, SPARK, *SERVICES),
+        Kind.AGGREGATE_KILLED: _AGGREGATES,
+        Kind.REGIONAL_KILLED: (*_REGIONALS, SPARK),
+        Kind.SPARK_KILLED: (*CLUSTERS, SPARK),
+        Kind.SERVICE_KILLED: SERVICES,
+    }
+    return found.get(act.kind, ())
+
+
+def _needed_to_restart(part: str) -> tuple[str, ...]:
+    if part in SERVICES:
+        return SERVICES
+    return (*CLUSTERS, SPARK)
+
+
+def draw_schedule(seed: int, homes: Mapping[str, str], faults: int) -> Schedule:
+    """The schedule of a seed: the same one each time.
+
+    Args:
+        seed: any number.
+        homes: by group, the region where it begins.
+        faults: how many; one of each kind at least.
+
+    Raises:
+        ValueError: too few faults for one of each kind.
+    """
+    if faults < len(FAULTS):
+        raise ValueError(f"a storm has {len(FAULTS)} faults at least, one of each kind, not {faults}")
+    return Schedule(seed, dict(homes), tuple(_Drawing(Random(seed), homes).acts(faults)))  # noqa: S311 - chance, not secrets
+
+
+class _Drawing:
+    """The world as it is after the acts drawn so far."""
+
+    def __init__(self, draw: Random, homes: Mapping[str, str]) -> None:
+        self._draw = draw
+        self._places = dict(homes)
+        self._left: dict[str, str] = {}  # by group, the region that its last move left
+        self._down: dict[str, int] = {}  # by part, how many faults ago it was killed
+
+    def acts(self, faults: int) -> Iterator[Act]:
+        for kind in self._deck(faults):
+            act = self._details(kind)
+            yield from self._start([name for name in self._down if set(parts_of(name)) & set(needs(act))])
+            yield act
+            self._happened(act)
+            chance = {name: self._draw.random() for name in self._down}
+            yield from self._start(
+                [
+                    name
+                    for name, age in self._down.items()
+                    if age >= _LONGEST_DOWN or chance[name] < _START_CHANCE
+                ]
+            )
+        yield from self._start(list(self._down))
+
+    def _deck(self, faults: int) -> list[Kind]:
+        """Kinds in order; a failback comes after a move that it can undo."""
+        deck: list[Kind] = [*FAULTS, *self._draw.choices(FAULTS, k=faults - len(FAULTS))]
+        self._draw.shuffle(deck)
+        first_move = next(index for index, kind in enumerate(deck) if kind in _MOVES)
+        early = [index for index, kind in enumerate(deck[:first_move]) if kind is Kind.FAILBACK]
+        for index in reversed(early):
+            deck.insert(first_move, deck.pop(index))
+        return deck
+
+    def _details(self, kind: Kind) -> Act:
+        draw, pause_s = self._draw, round(self._draw.uniform(1.0, 4.0), 1)
+        group = draw.choice(sorted(self._places))
+        here = self._places[group]
+        act = Act(kind, pause_s=pause_s)
+        match kind:
+            case Kind.PLANNED | Kind.ALARM:
+                act = self._behind(replace(act, group=group, region=here, to=_OTHER[here], groups=(group,)))
+            case Kind.FAILBACK:
+                to = draw.choice(sorted(set(self._left.values())))
+                back = tuple(sorted(name for name, left in self._left.items() if left == to))
+                act = self._behind(replace(act, region=_OTHER[to], to=to, groups=back))
+            case Kind.CLUSTER_LOST | Kind.REGION_LOST:
+                part = f"{'aggregate' if kind is Kind.CLUSTER_LOST else 'region'}-{here}"
+                moved = tuple(sorted(name for name, place in self._places.items() if place == here))
+                act = self._behind(replace(act, part=part, region=here, to=_OTHER[here], groups=moved))
+            case Kind.REWIND:
+                act = replace(act, group=group, region=here, records=draw.randrange(200, 2_001, 100))
+            case Kind.RESTART:
+                part = draw.choice([*CLUSTERS, *SERVICES, SPARK, "", "", ""])
+                act = replace(act, part=part) if part else replace(act, group=group)
+            case Kind.AGGREGATE_KILLED:
+                act = replace(act, part=f"aggregate-{here}", down_s=round(draw.uniform(2.0, 8.0), 1))
+            case _:
+                act = replace(act, part=draw.choice(_KILLED_ALONE[kind]))
+        return act
+
+    def _behind(self, act: Act) -> Act:
+        lag_s = round(self._draw.uniform(2.0, 5.0), 1)
+        return replace(act, lag_s=lag_s, narrow=self._draw.random() < _NARROW_CHANCE)
+
+    def _happened(self, act: Act) -> None:
+        for group in act.groups:
+            self._left[group], self._places[group] = self._places[group], act.to
+        for name in self._down:
+            self._down[name] += 1
+        if act.kind in {Kind.CLUSTER_LOST, Kind.REGION_LOST, *_KILLED_ALONE}:
+            self._down[act.part] = 0
+
+    def _start(self, names: Sequence[str]) -> Iterator[Act]:
+        """Start parts: services and Spark only when every cluster is up."""
+        wanted = list(names)
+        if any(not _is_cluster(name) for name in wanted):
+            wanted += [name for name in self._down if _is_cluster(name) and name not in wanted]
+        for name in sorted(wanted, key=_rank):
+            del self._down[name]
+            yield Act(Kind.START, part=name, pause_s=round(self._draw.uniform(1.0, 4.0), 1))
+
+
+def _is_cluster(name: str) -> bool:
+    return bool(set(parts_of(name)) & set(CLUSTERS))
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (0 if _is_cluster(name) else 2 if name == SPARK else 1), name

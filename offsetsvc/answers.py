@@ -1,0 +1,300 @@
+"""What the use cases answer with, before any transport: plain values, no messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    ClusterName,
+    GroupName,
+    Lineage,
+    Route,
+    SourceId,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.outcome import Outcome, gravest
+from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.resume import LogRange, SourceAnswer, Via
+from parallax.domain.runs import LostRange, Run
+from parallax.domain.skips import SkipRange
+
+
+class Basis(Enum):
+    """Whose word the group's next offset at the origin is."""
+
+    CALLER = "caller"
+    COMMITTED = "committed"
+    OBSERVED = "observed"
+    """The cluster is away: what was seen or reported last."""
+    POLICY = "policy"
+    """The group never committed on the partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampPolicy:
+    """Where a source has no usable row, go by record timestamps instead of the log start.
+
+    Attributes:
+        margin_ms: how much older than the group's position an unconsumed record may be; None: as configured.
+        timestamp_ms: the time to go by instead of that of the group's position, milliseconds since the Unix epoch.
+    """
+
+    margin_ms: int | None = None
+    timestamp_ms: int | None = None
+
+
+class TimeBasis(Enum):
+    """Where the time came from by which a resume offset was looked for."""
+
+    CALLER = "caller"
+    POSITION = "position"
+    """The record at the group's position in the origin, or the first of its batch."""
+    BELOW = "below"
+    """The last record below the position: the origin holds nothing at or above it."""
+    NONE = "none"
+    """No time could be had, or none can be gone by: the log start holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByTimestamp:
+    """What became of a caller's wish for record timestamps where no row proves anything.
+
+    Attributes:
+        timestamp_ms: the time that was found, milliseconds since the Unix epoch; None with `TimeBasis.NONE`.
+        problem: with `TimeBasis.NONE`, why; empty otherwise.
+        redelivery_at_most_offsets: what of the records that the destination holds now can be read again at most: all from
+            the resume offset to its end. How many it will be can't be known. None with `TimeBasis.NONE`.
+    """
+
+    basis: TimeBasis
+    margin_ms: int
+    timestamp_ms: int | None = None
+    problem: str = ""
+    redelivery_at_most_offsets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Where a group stands at the origin.
+
+    Attributes:
+        next_offset: None only with `Basis.POLICY`.
+        observed_at_ms: when it was seen, milliseconds since the Unix epoch; None: for this call.
+    """
+
+    next_offset: TargetOffset | None
+    basis: Basis
+    observed_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One cluster's side of an answer.
+
+    Attributes:
+        topic_id: empty when neither the cluster nor the index knows the topic there.
+        log: None when the cluster could not be asked, or has no such partition.
+        indexed_to: the index tells of every record of every source below; None: some source has no row.
+    """
+
+    cluster: ClusterName
+    topic_id: TopicId
+    next_offset: TargetOffset | None
+    log: LogRange | None
+    indexed_to: TargetOffset | None
+    basis: Basis | None = None
+    observed_at_ms: int | None = None
+
+    @property
+    def lag_offsets(self) -> int | None:
+        """High watermark less next offset, never negative; None when either is unknown."""
+        if self.log is None or self.next_offset is None:
+            return None
+        return max(0, self.log.high_watermark - self.next_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """One source's part of an answer.
+
+    Attributes:
+        proof: the origin's row that proves what was consumed; None: an earlier move, or nothing does.
+        place: the destination's row that proves the position; None: none does, or it holds nothing back.
+        redelivery_records: consumed records above the resume offset, those still to arrive included; None: timestamps
+            decided, so that it can't be known.
+        freshness_ms: age of the source's newest row at the destination; None without one.
+    """
+
+    answer: SourceAnswer
+    proof: Run | None
+    place: Run | None
+    redelivery_records: int | None
+    freshness_ms: int | None
+
+    @property
+    def pending_records(self) -> int:
+        """Source offsets consumed but not at the destination yet."""
+        pending = self.answer.pending
+        return 0 if pending is None else pending[1] - pending[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverAnswer:
+    """Where one partition of a group resumes, and why.
+
+    Attributes:
+        notes: all that applies, the gravest first.
+        skip_ranges: consumed target offsets above the resume offset, merged and in order.
+        complete_to: they are known below this offset; None: nothing is pending, whatever follows is new.
+        skip_ranges_continue_at: set when a limit cut them short.
+        progress: the vector that the move leaves behind.
+        nearest_checkpoint_offset: what the nearest-checkpoint rule would have said; None without rows.
+        by_timestamp: set where the caller asked for timestamps and a source has no usable row.
+    """
+
+    group: GroupName
+    topic_partition: TopicPartition
+    origin: Side
+    destination: Side
+    resume_offset: TargetOffset
+    notes: tuple[Outcome, ...]
+    explanation: str
+    sources: tuple[SourceView, ...]
+    skip_ranges: tuple[SkipRange, ...]
+    complete_to: TargetOffset | None
+    skip_ranges_continue_at: TargetOffset | None
+    progress: Mapping[SourceId, SourcePosition]
+    nearest_checkpoint_offset: TargetOffset | None
+    by_timestamp: ByTimestamp | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """The gravest of the notes."""
+        return gravest(self.notes)
+
+    @property
+    def redelivery_records(self) -> int | None:
+        """Over all sources; None if that of one can't be known."""
+        counts = [view.redelivery_records for view in self.sources]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    @property
+    def pending_records(self) -> int:
+        """Over all sources."""
+        return sum(view.pending_records for view in self.sources)
+
+    @property
+    def freshness_ms(self) -> int | None:
+        """The age of the oldest newest row of any source; None if one has none."""
+        ages = [view.freshness_ms for view in self.sources]
+        known = [age for age in ages if age is not None]
+        return max(known) if known and len(known) == len(ages) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SkipPage:
+    """Consumed target offsets of one stretch.
+
+    Attributes:
+        complete_to: the end of the stretch; None: nothing is pending, whatever follows is new.
+        cut: a limit made the stretch end here: the next one is known already.
+    """
+
+    skip_ranges: tuple[SkipRange, ...]
+    complete_to: TargetOffset | None
+    pending_records: int
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One next offset on both sides of a route."""
+
+    source_next: SourceOffset
+    target_next: TargetOffset
+    via: Via
+    lineage: Lineage
+    rows: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which source record lies at a target offset.
+
+    Attributes:
+        complete: every source is indexed beyond the offset, so that "not found" is final.
+    """
+
+    route: Route | None
+    source: SourceId | None
+    source_record_offset: int | None
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTopicView:
+    """A topic of a route.
+
+    Attributes:
+        freshness_ms: age of the oldest newest row over its partitions.
+    """
+
+    topic: TopicName
+    partitions: int
+    freshness_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    """A configured route and the topics that it has copied."""
+
+    route: Route
+    topics: tuple[RouteTopicView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LineageRuns:
+    """Rows of one lineage, void ones left out."""
+
+    lineage: Lineage
+    rows: tuple[Run, ...]
+    lost: tuple[LostRange, ...]
+    closed_at: SourceOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunsPage:
+    """Rows of a partition of a route.
+
+    Attributes:
+        continue_at: go on from this target offset; None: that was all.
+    """
+
+    lineages: tuple[LineageRuns, ...]
+    continue_at: TargetOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedPosition:
+    """A next offset that a group has delivered."""
+
+    topic_partition: TopicPartition
+    next_offset: TargetOffset
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedMove:
+    """A move as its answer told it."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    progress: Progress

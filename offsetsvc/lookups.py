@@ -1,0 +1,153 @@
+"""What the mapping holds: routes with their topics, runs and newest rows of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from offsetsvc.answers import LineageRuns, RouteTopicView, RouteView, RunsPage
+from offsetsvc.parallel import Concurrently
+from parallax.config.config import Config
+from parallax.domain.ids import Lineage, Route, RoutePartition, TargetOffset, TopicName, TopicPartition
+from parallax.domain.runs import Run
+from parallax.errors import LimitError, UnknownPartitionError, UnknownTopicError
+from parallax.ports.index import LineageRecord, MappingIndexReader, StampedRow
+from parallax.runtime.deadline import Deadline
+
+DEFAULT_ROWS = 1_000
+MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkView:
+    """How far one lineage of a partition has come.
+
+    Attributes:
+        row: its newest row; the end of a run is a watermark too.
+        age_ms: since it was committed.
+    """
+
+    lineage: Lineage
+    row: Run
+    committed_at_ms: int
+    age_ms: int
+    closed: bool
+
+
+class MappingViews:
+    """Reads the index for people and tools."""
+
+    def __init__(
+        self, config: Config, index: MappingIndexReader, executor: Executor, now_ms: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._index = index
+        self._executor = executor
+        self._now_ms = now_ms
+
+    def routes(self, deadline: Deadline) -> list[RouteView]:
+        """Every configured route with the topics that it has copied."""
+        together = Concurrently(self._executor, deadline)
+        routes = self._config.all_routes()
+        topics = together.map(self._index.topics, routes, "listing topics")
+        pairs = [(route, topic) for route, names in zip(routes, topics, strict=True) for topic in names]
+        views = together.map(lambda pair: (pair[0], self._topic_view(*pair)), pairs, "reading newest rows")
+        return [
+            RouteView(route, tuple(view for of_route, view in views if of_route == route)) for route in routes
+        ]
+
+    def runs(self, route: Route, partition: TopicPartition, start: TargetOffset, limit: int) -> RunsPage:
+        """Rows of a partition of a route from a target offset on, every lineage by itself.
+
+        Args:
+            route: the route.
+            partition: the partition.
+            start: a target offset.
+            limit: rows of each lineage at most, about; 0: `DEFAULT_ROWS`.
+
+        Raises:
+            UnknownTopicError: the route never copied the topic.
+            UnknownPartitionError: nor the partition.
+            LimitError: more than `MOST_ROWS`.
+        """
+        if not 0 <= limit <= MOST_ROWS:
+            raise LimitError(f"limit {limit} is not between 0 and {MOST_ROWS}")
+        records = self._records(route, partition)
+        newest = self._index.newest(route, partition.topic)
+        item = RoutePartition(route, partition)
+        pages = [
+            self._index.rows_from_target(item, record.lineage, start, limit or DEFAULT_ROWS)
+            for record in records
+        ]
+        cut_off = [
+            page.complete_to
+            for record, page in zip(records, pages, strict=True)
+            if (last := newest.get((partition.partition, record.lineage))) is not None
+            and start < page.complete_to < last.row.target_end
+        ]
+        continue_at = min(cut_off, default=None)
+        return RunsPage(
+            tuple(
+                LineageRuns(
+                    record.lineage,
+                    tuple(row for row in page.rows if continue_at is None or row.target_start < continue_at),
+                    tuple(self._index.lost_ranges(item, record.lineage)),
+                    record.closed_at,
+                )
+                for record, page in zip(records, pages, strict=True)
+            ),
+            continue_at,
+        )
+
+    def watermarks(self, route: Route, partition: TopicPartition) -> list[WatermarkView]:
+        """The newest row of each lineage of a partition, older lineages first.
+
+        Raises:
+            UnknownTopicError: the route never copied the topic.
+            UnknownPartitionError: nor the partition.
+        """
+        newest = self._index.newest(route, partition.topic)
+        now_ms = self._now_ms()
+        return [
+            WatermarkView(
+                record.lineage,
+                stamped.row,
+                stamped.committed_at_ms,
+                max(0, now_ms - stamped.committed_at_ms),
+                record.closed_at is not None,
+            )
+            for record in self._records(route, partition)
+            if (stamped := newest.get((partition.partition, record.lineage))) is not None
+        ]
+
+    def _records(self, route: Route, partition: TopicPartition) -> list[LineageRecord]:
+        records = self._index.lineages(route, partition.topic)
+        if not records:
+            known = ", ".join(self._index.topics(route)) or "none"
+            raise UnknownTopicError(
+                f"route '{route}' never copied topic {partition.topic!r}; topics: {known}"
+            )
+        ours = [item for item in records if item.partition.topic_partition == partition]
+        if not ours:
+            count = max(item.partition.topic_partition.partition for item in records) + 1
+            raise UnknownPartitionError(
+                f"route '{route}' knows no partition {partition.partition} of topic {partition.topic!r}; "
+                f"it has {count}"
+            )
+        return ours
+
+    def _topic_view(self, route: Route, topic: TopicName) -> RouteTopicView:
+        records = self._index.lineages(route, topic)
+        newest: dict[int, StampedRow] = {}
+        for (partition, _), row in self._index.newest(route, topic).items():
+            before = newest.get(partition)
+            if before is None or before.committed_at_ms < row.committed_at_ms:
+                newest[partition] = row
+        partitions = {item.partition.topic_partition.partition for item in records}
+        oldest_ms = min((row.committed_at_ms for row in newest.values()), default=None)
+        return RouteTopicView(
+            topic,
+            max(partitions, default=-1) + 1,
+            None if oldest_ms is None or partitions - set(newest) else max(0, self._now_ms() - oldest_ms),
+        )

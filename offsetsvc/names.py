@@ -1,0 +1,89 @@
+"""Names in requests as names that are configured, or an error that says which are."""
+
+from __future__ import annotations
+
+from parallax.config.config import Config
+from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, aggregate_cluster
+from parallax.errors import InvalidNameError, UnknownRouteError
+
+
+class Places:
+    """The regions, clusters and routes of one configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def aggregate_clusters(self) -> list[ClusterName]:
+        """Every aggregate cluster."""
+        return [name for name, _ in self._config.clusters() if name.startswith("aggregate-")]
+
+    def cluster(self, *, region: str = "", cluster: str = "", what: str) -> ClusterName:
+        """The aggregate cluster of a region, or the one of that name.
+
+        Raises:
+            InvalidNameError: neither is named, or the cluster is not an aggregate cluster.
+            UnknownRegionError: it is not configured.
+        """
+        if bool(region) == bool(cluster):
+            raise InvalidNameError(f"{what}: name a region or a cluster; clusters: {self._listed()}")
+        name = aggregate_cluster(RegionName(region)) if region else ClusterName(cluster)
+        self._config.cluster(name)
+        if not name.startswith("aggregate-"):
+            raise InvalidNameError(
+                f"{what}: {name} is a regional cluster; groups move between aggregate clusters: {self._listed()}"
+            )
+        return name
+
+    def origin_of(self, destination: ClusterName) -> ClusterName:
+        """The only other aggregate cluster.
+
+        Raises:
+            InvalidNameError: there is none, or more than one.
+        """
+        others = [name for name in self.aggregate_clusters() if name != destination]
+        if len(others) != 1:
+            raise InvalidNameError(
+                f"from: name where the group comes from; {len(others)} clusters are possible: "
+                f"{', '.join(others) or 'none'}"
+            )
+        return others[0]
+
+    def require_distinct(self, origin: ClusterName, destination: ClusterName) -> None:
+        """Refuse a move from a cluster to itself.
+
+        Raises:
+            InvalidNameError: it is one.
+        """
+        if origin == destination:
+            raise InvalidNameError(
+                f"from and to are the same cluster, {origin}: nothing has to be translated"
+            )
+
+    def route(self, text: str) -> Route:
+        """The configured route written ``a->b``.
+
+        Raises:
+            InvalidNameError: it is not written so.
+            UnknownRouteError: it is not configured.
+        """
+        route = Route.parse(text)
+        routes = self._config.all_routes()
+        if route not in routes:
+            raise UnknownRouteError(
+                f"unknown route '{route}'; configured: {', '.join(str(known) for known in routes) or 'none'}"
+            )
+        return route
+
+    def _listed(self) -> str:
+        return ", ".join(self.aggregate_clusters()) or "none"
+
+
+def group_named(text: str) -> GroupName:
+    """A group name.
+
+    Raises:
+        InvalidNameError: it is empty.
+    """
+    if not text:
+        raise InvalidNameError("group: the name is empty")
+    return GroupName(text)

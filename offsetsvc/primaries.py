@@ -1,0 +1,144 @@
+"""Where groups are primary: reading, deciding and watching, over a store that several regions share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from offsetsvc.names import group_named
+from parallax.config.config import Config
+from parallax.domain.ids import GroupName, RegionName
+from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, assignment_of, decide
+from parallax.errors import DeadlineError, InvariantError, StoreUnavailableError
+from parallax.ports.decisions import PrimaryStore, Reach
+from parallax.runtime.deadline import Deadline
+
+_MEMORY_S = 0.2
+"""Watches of one group share a read: a thousand consumers of a group cost the store five reads a second."""
+
+_MOST_REMEMBERED = 10_000
+_WATCH_EVERY_S = 0.25
+
+
+class Primaries:
+    """Decisions about primaries. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        config: Config,
+        region: RegionName,
+        store: PrimaryStore,
+        now_ms: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        clusters = frozenset(name for name, _ in config.clusters() if name.startswith("aggregate-"))
+        self.site = Site(frozenset(RegionName(name) for name in config.regions), clusters, region)
+        self._store = store
+        self._now_ms = now_ms
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._memory: dict[GroupName, tuple[float, Assignment | None]] = {}
+
+    def get(self, group: GroupName) -> Assignment | None:
+        """What holds for the group; None if nothing was ever decided.
+
+        Raises:
+            InvalidNameError: the name is empty.
+            InvariantError: what was decided can't be read.
+            StoreUnavailableError: the store did not answer.
+        """
+        group_named(group)
+        return assignment_of(self._store.decisions([group]).get(group, ()))
+
+    def all(self) -> dict[GroupName, Assignment | InvariantError]:
+        """What holds for every group with a decision, by name; or why that can't be told."""
+        groups = self._store.assigned_groups()
+        found = self._store.decisions(groups)
+        assignments: dict[GroupName, Assignment | InvariantError] = {}
+        for group in groups:
+            try:
+                assignment = assignment_of(found.get(group, ()))
+            except InvariantError as error:
+                assignments[group] = error
+            else:
+                if assignment is not None:
+                    assignments[group] = assignment
+        return assignments
+
+    def set(self, change: Change, deadline: Deadline, *, dry_run: bool = False) -> Assignment:
+        """Carry a change out; what holds then. With ``dry_run``, what would hold.
+
+        Raises:
+            ParallaxError: see `parallax.domain.primary.decide`.
+            StoreUnavailableError: too few regions answer; whether it was carried out is not known. Asking for
+                the same again is safe.
+            DeadlineError: others decided all the time.
+        """
+        group_named(change.group)
+        reach = Reach.HERE if change.disaster else Reach.EVERYWHERE
+        try:
+            return self._set(change, reach, deadline, dry_run=dry_run)
+        except StoreUnavailableError as error:
+            if change.disaster:
+                raise
+            raise StoreUnavailableError(
+                f"{error}; a planned change needs a majority of the store over all regions: if a region is gone, "
+                "make it a disaster decision"
+            ) from error
+
+    def _set(self, change: Change, reach: Reach, deadline: Deadline, *, dry_run: bool) -> Assignment:
+        while not deadline.passed:
+            log = self._store.read_log(change.group, reach)
+            decision = decide(change, log.decisions, self.site, self._now_ms())
+            done = any(item.fencing_number == decision.fencing_number for item in log.decisions)
+            if done or dry_run or self._store.append(decision, after=log.latest, reach=reach):
+                with self._lock:
+                    self._memory.pop(change.group, None)
+                return _with(log.decisions, decision)
+        raise DeadlineError(
+            f"group {change.group!r}: the deadline passed while others decided about it; ask again"
+        )
+
+    def watch(
+        self, group: GroupName, deadline: Deadline, wait: Callable[[float], bool]
+    ) -> Iterator[Assignment | None]:
+        """What holds now, then every change, until the deadline.
+
+        Args:
+            group: the group.
+            deadline: when to end.
+            wait: waits so many seconds; true: end at once.
+
+        Raises:
+            InvalidNameError: the name is empty.
+            StoreUnavailableError: the store did not answer.
+        """
+        group_named(group)
+        told: list[Assignment | None] = []
+        while True:
+            found = self._remembered(group)
+            if told != [found]:
+                told = [found]
+                yield found
+            if deadline.passed or wait(min(_WATCH_EVERY_S, deadline.remaining_s)):
+                return
+
+    def _remembered(self, group: GroupName) -> Assignment | None:
+        now_s = self._clock()
+        with self._lock:
+            at_s, found = self._memory.get(group, (-_MEMORY_S, None))
+        if now_s - at_s < _MEMORY_S:
+            return found
+        found = self.get(group)
+        with self._lock:
+            if len(self._memory) >= _MOST_REMEMBERED:
+                self._memory.clear()
+            self._memory[group] = (now_s, found)
+        return found
+
+
+def _with(known: tuple[PrimaryDecision, ...], decision: PrimaryDecision) -> Assignment:
+    found = assignment_of({*known, decision})
+    assert found is not None  # noqa: S101 - there is at least the decision
+    return found

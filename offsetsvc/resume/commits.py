@@ -1,0 +1,140 @@
+"""Where a group stands: its own word, its commits, or what was seen of it when the cluster is away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsetsvc.answers import Basis, Commit
+from offsetsvc.clusters import ClusterView
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
+from parallax.errors import ClusterUnavailableError, UnknownGroupError
+from parallax.ports.clusters import GroupCommit, GroupStore
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    next_offset: TargetOffset
+    topic_id: TopicId | None
+    at_ms: int
+
+
+class Commits:
+    """One group's positions at the origin.
+
+    Args:
+        group: the group.
+        origin: its cluster, as this call sees it.
+        destination: where it goes: what was published there tells of the origin too.
+        store: what is remembered of groups.
+        own: the caller's positions, which outweigh everything.
+    """
+
+    def __init__(
+        self,
+        group: GroupName,
+        origin: ClusterView,
+        destination: ClusterName,
+        store: GroupStore,
+        own: Mapping[TopicPartition, TargetOffset],
+    ) -> None:
+        self._group = group
+        self._origin = origin
+        self._destination = destination
+        self._store = store
+        self._own = own
+        self._committed: Mapping[TopicPartition, GroupCommit] | None = None
+        self._seen: dict[TopicPartition, _Seen] | None = None
+
+    def partitions(self) -> set[TopicPartition]:
+        """Every partition with a position.
+
+        Raises:
+            UnknownGroupError: there is none, and no table knows the group.
+            ClusterUnavailableError: there is none, and the cluster could not be asked.
+        """
+        found = {*self._own, *self.read()}
+        if not self._origin.reachable:
+            found |= set(self._remembered())
+        if not found:
+            self._require_known()
+        return found
+
+    def of(self, partition: TopicPartition, topic_id: TopicId | None) -> Commit:
+        """The position on one partition.
+
+        Args:
+            partition: the partition.
+            topic_id: the topic's incarnation at the origin; what was seen under another one is void.
+        """
+        if partition in self._own:
+            return Commit(self._own[partition], Basis.CALLER)
+        committed = self.read().get(partition)
+        if committed is not None:
+            return Commit(committed.next_offset, Basis.COMMITTED)
+        if not self._origin.reachable:
+            seen = self._remembered().get(partition)
+            if seen is not None and (seen.topic_id is None or topic_id is None or seen.topic_id == topic_id):
+                return Commit(seen.next_offset, Basis.OBSERVED, seen.at_ms)
+        return Commit(None, Basis.POLICY)
+
+    def require_position(self, partition: TopicPartition) -> None:
+        """Refuse a group that nobody knows, unless the caller brought a position.
+
+        Raises:
+            UnknownGroupError: the group never committed, and no table knows it.
+            ClusterUnavailableError: the cluster could not be asked, and no table knows the group.
+        """
+        if partition not in self._own:
+            self.partitions()
+
+    def read(self) -> Mapping[TopicPartition, GroupCommit]:
+        """What the group committed at the origin; asked once."""
+        if self._committed is None:
+            self._committed = self._origin.committed(self._group)
+        return self._committed
+
+    def _remembered(self) -> Mapping[TopicPartition, _Seen]:
+        """What was seen or reported last, or what the last publication was computed from; the later counts."""
+        if self._seen is None:
+            self._seen = {}
+            observed = self._store.observed(self._group, self._origin.cluster)
+            for seen in observed:
+                self._remember(
+                    seen.topic_partition, _Seen(seen.next_offset, seen.topic_id, seen.observed_at_ms)
+                )
+            # The job that publishes goes by commits; a member's report is ahead of them.
+            reported = {seen.topic_partition: seen for seen in observed}
+            for published in self._store.published(self._group, self._destination):
+                item = reported.get(published.topic_partition)
+                outweighed = item is not None and item.counts_at(published.published_at_ms)
+                position = published.origin_next_offset
+                if (
+                    published.origin_cluster == self._origin.cluster
+                    and position is not None
+                    and not outweighed
+                ):
+                    # The job remembers what it has seen before it publishes: of the same incarnation of the topic.
+                    topic_id = None if item is None else item.topic_id
+                    basis = _Seen(position, topic_id, published.published_at_ms)
+                    self._remember(published.topic_partition, basis)
+        return self._seen
+
+    def _remember(self, partition: TopicPartition, seen: _Seen) -> None:
+        assert self._seen is not None  # noqa: S101 - set by the only caller
+        before = self._seen.get(partition)
+        if before is None or before.at_ms < seen.at_ms:
+            self._seen[partition] = seen
+
+    def _require_known(self) -> None:
+        if self._group in set(self._store.groups()):
+            return
+        if not self._origin.reachable:
+            raise ClusterUnavailableError(
+                f"{self._origin.failure}; nothing was ever seen of group {self._group!r} there, "
+                "so its position must come with the request (next_offset)"
+            )
+        raise UnknownGroupError(
+            f"group {self._group!r} has no committed offset in {self._origin.cluster}, and no table knows it; "
+            "name next_offset to ask for a position of your own"
+        )

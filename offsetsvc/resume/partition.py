@@ -1,0 +1,331 @@
+"""One partition's answer: fetch the few rows that the resume rule needs, apply it, tell all that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from offsetsvc.answers import Basis, FailoverAnswer, Side, SourceView
+from offsetsvc.index.lineage_memory import LineageView
+from offsetsvc.index.rows import LineageRows, fetch_common_epochs, read_together, rows_of
+from offsetsvc.index.tails import Tail
+from offsetsvc.resume.explain import explain
+from offsetsvc.resume.question import Question
+from offsetsvc.resume.skips import Skips, collect_skips
+from parallax.domain.ids import Lineage, RegionName, RoutePartition, SourceId, SourceOffset, TargetOffset
+from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
+from parallax.domain.outcome import Outcome
+from parallax.domain.progress import (
+    START,
+    Progress,
+    SourceHistory,
+    SourcePosition,
+    agreed,
+    consumed_position,
+    records_below,
+    settled_commit,
+)
+from parallax.domain.resume import LogRange, Resume, SourceAnswer, Via, position_of, resume
+from parallax.domain.runs import Run
+from parallax.ports.index import MappingIndexReader
+
+
+def answer_partition(
+    index: MappingIndexReader,
+    tails: Mapping[tuple[RoutePartition, Lineage], Tail],
+    question: Question,
+    now_ms: int,
+) -> FailoverAnswer:
+    """Where the group resumes on the partition.
+
+    Args:
+        index: what is asked for rows that no tail holds.
+        tails: what the lineages ended with.
+        question: the partition.
+        now_ms: the wall clock.
+
+    Raises:
+        StoreUnavailableError: the index did not answer in time.
+        InvariantError: stored rows contradict each other.
+    """
+    return _Answering(index, tails, question, now_ms).answer()
+
+
+class _Answering:
+    def __init__(
+        self,
+        index: MappingIndexReader,
+        tails: Mapping[tuple[RoutePartition, Lineage], Tail],
+        question: Question,
+        now_ms: int,
+    ) -> None:
+        self._index = index
+        self._question = question
+        self._now_ms = now_ms
+        partition = question.topic_partition.partition
+        self._origin_views = question.origin.lineages.of(partition)
+        self._destination_views = question.destination.lineages.of(partition)
+        self._origin = [rows_of(index, view, tails) for view in self._origin_views]
+        self._destination = [rows_of(index, view, tails) for view in self._destination_views]
+        self._notes = set(question.notes)
+
+    def answer(self) -> FailoverAnswer:
+        question = self._question
+        commit = self._effective_commit()
+        consumed = self._fetch(commit)
+        destination_log = self._destination_log()
+        found = resume(
+            commit=commit,
+            regions=question.regions,
+            origin=[rows.history() for rows in self._origin if self._leads_on(rows.view)],
+            destination=[rows.history() for rows in self._destination],
+            destination_log=destination_log,
+            progress=self._progress(),
+        )
+        nothing_consumed = question.commit.next_offset is None and not question.starts_at_end
+        self._notes |= set(found.notes) - {Outcome.OK}
+        positions = {**found.positions, **consumed}
+        if nothing_consumed:
+            # The policy is the log start itself, whatever the first rows say.
+            self._notes -= {Outcome.EARLIEST_FALLBACK, Outcome.TRIMMED, Outcome.NEVER_DELIVERED}
+            skips = Skips((), destination_log.low_watermark, {}, None)
+        else:
+            skips = collect_skips(
+                positions=positions,
+                origin=[rows.history() for rows in self._origin],
+                destination=self._destination,
+                start=found.resume_offset,
+                limits=question.limits,
+            )
+        return self._put_together(commit, found, positions, skips)
+
+    def _effective_commit(self) -> TargetOffset:
+        """The next offset that the rule takes: within the log, settled where the origin lost its tail."""
+        question = self._question
+        log = question.origin.log
+        if question.commit.next_offset is None:
+            self._notes.add(Outcome.NO_COMMIT)
+            if not question.starts_at_end:
+                return TargetOffset(0)
+            ends = [view.newest.row.target_end for view in self._origin_views if view.newest is not None]
+            return log.high_watermark if log is not None else max(ends, default=TargetOffset(0))
+        commit = question.commit.next_offset
+        if log is not None and commit > log.high_watermark:
+            self._notes.add(Outcome.CLAMPED_TO_END)
+            commit = log.high_watermark
+        lost = question.origin.lineages.truncations(question.topic_partition.partition)
+        settled = settled_commit(commit, lost)
+        if settled < commit:
+            self._notes.add(Outcome.LINEAGE_CHANGED)
+        return settled
+
+    def _progress(self) -> Progress | None:
+        return self._question.progress if self._question.commit.next_offset is not None else None
+
+    def _leads_on(self, view: LineageView) -> bool:
+        """Whether the source is replicated to the destination too."""
+        return view.source.region in self._question.regions
+
+    def _moved(self, commit: TargetOffset) -> Mapping[SourceId, SourcePosition]:
+        progress = self._progress()
+        return progress.positions if progress is not None and commit >= progress.resume_offset else {}
+
+    def _fetch(self, commit: TargetOffset) -> dict[SourceId, SourcePosition]:
+        """Fetch the rows; how far each source was consumed, sources without a route onwards included."""
+        read_together(self._index, ((rows, rows.place_at_target(commit)) for rows in self._origin))
+        for rows in self._origin:
+            rows.at_target(commit)
+        moved = self._moved(commit)
+        views = [*self._origin_views, *self._destination_views]
+        sources = dict.fromkeys([*(view.source for view in views), *moved])
+        consumed = {source: self._consumed(source, commit, moved.get(source, START)) for source in sources}
+        read_together(
+            self._index,
+            (
+                (rows, rows.place_at_source(consumed[rows.view.source].source_next))
+                for rows in self._destination
+                if rows.view.cut is None
+            ),
+        )
+        return {
+            source: self._fetch_source(source, commit, moved.get(source, START), position)
+            for source, position in consumed.items()
+        }
+
+    def _consumed(self, source: SourceId, commit: TargetOffset, moved: SourcePosition) -> SourcePosition:
+        at_origin = [rows.history() for rows in self._origin if rows.view.source == source]
+        return consumed_position(commit, at_origin, moved)[0]
+
+    def _fetch_source(
+        self, source: SourceId, commit: TargetOffset, moved: SourcePosition, consumed: SourcePosition
+    ) -> SourcePosition:
+        at_origin = [rows for rows in self._origin if rows.view.source == source]
+        for rows in self._destination:
+            if rows.view.source != source:
+                continue
+            rows.at_source(consumed.source_next)
+            if fetch_common_epochs(consumed, at_origin, rows):
+                consumed = self._consumed(source, commit, moved)
+            here = agreed(consumed, rows.history().history)
+            if here != consumed.source_next:
+                rows.at_source(here)
+            self._fetch_low(rows, here)
+        return consumed
+
+    def _fetch_low(self, rows: LineageRows, here: SourceOffset) -> None:
+        """Where the place may lie below the log start, fetch what tells which records retention took there."""
+        log = self._question.destination.log
+        if log is None or log.low_watermark == 0:
+            return
+        place, _, _ = position_of(here, rows.history().history)
+        if place is None or place < log.low_watermark:
+            rows.at_target(log.low_watermark)
+            trimmed = records_below(log.low_watermark, rows.history().history)
+            if trimmed is not None:
+                rows.at_source(trimmed[0])
+
+    def _destination_log(self) -> LogRange:
+        """The destination's log; while it can't be asked, all that the index knows of it."""
+        state = self._question.destination
+        if state.log is not None:
+            return state.log
+        if state.reachable:
+            return LogRange(TargetOffset(0), TargetOffset(0))
+        ends = [view.newest.row.target_end for view in self._destination_views if view.newest is not None]
+        return LogRange(TargetOffset(0), max(ends, default=TargetOffset(0)))
+
+    def _put_together(
+        self,
+        commit: TargetOffset,
+        found: Resume,
+        positions: Mapping[SourceId, SourcePosition],
+        skips: Skips,
+    ) -> FailoverAnswer:
+        question = self._question
+        resume_offset = skips.first_new
+        complete_to = found.complete_to
+        if skips.cut_at is not None:
+            complete_to = skips.cut_at if complete_to is None else min(complete_to, skips.cut_at)
+        if complete_to is not None:
+            complete_to = max(complete_to, resume_offset)
+        views = self._source_views(found, skips)
+        self._note_age(commit, views)
+        notes = tuple(sorted(self._notes or {Outcome.OK}, key=lambda note: note.value, reverse=True))
+        draft = FailoverAnswer(
+            group=question.group,
+            topic_partition=question.topic_partition,
+            origin=self._origin_side(found),
+            destination=Side(
+                question.destination.cluster,
+                question.destination.topic_id,
+                resume_offset,
+                question.destination.log,
+                _indexed_to(question.regions, [rows.history() for rows in self._destination]),
+            ),
+            resume_offset=resume_offset,
+            notes=notes,
+            explanation="",
+            sources=views,
+            skip_ranges=tuple(item for item in skips.ranges if item.end > resume_offset),
+            complete_to=complete_to,
+            skip_ranges_continue_at=complete_to if skips.cut_at is not None else None,
+            progress={
+                source: position.bounded() for source, position in positions.items() if source.topic_id
+            },
+            nearest_checkpoint_offset=self._nearest_checkpoint(commit),
+        )
+        return explain(draft)
+
+    def _nearest_checkpoint(self, commit: TargetOffset) -> TargetOffset | None:
+        """For comparison: where the nearest-checkpoint rule would resume."""
+        regions = self._question.regions
+        if not self._destination:
+            return None
+        for rows in self._origin:
+            rows.run_before_target(commit)
+        for rows in self._destination:
+            region = rows.view.source.region
+            starts = [
+                run.source_start
+                for origin in self._origin
+                if origin.view.source.region == region
+                for run in origin.history().history.rows
+                if run.count and run.target_start < commit
+            ]
+            if starts:
+                rows.run_at_source(max(starts))
+        return nearest_checkpoint_minimum(
+            commit=commit,
+            regions=regions,
+            origin=[rows.history() for rows in self._origin],
+            destination=[rows.history() for rows in self._destination],
+            log_start=self._destination_log().low_watermark,
+        )
+
+    def _origin_side(self, found: Resume) -> Side:
+        question = self._question
+        return Side(
+            question.origin.cluster,
+            question.origin.topic_id,
+            question.commit.next_offset,
+            question.origin.log,
+            found.origin_known_to,
+            question.commit.basis,
+            question.commit.observed_at_ms,
+        )
+
+    def _source_views(self, found: Resume, skips: Skips) -> tuple[SourceView, ...]:
+        views = []
+        for item in found.sources:
+            stamps = [
+                view.newest.committed_at_ms
+                for view in self._destination_views
+                if view.newest is not None and view.source.region == item.source.region
+            ]
+            pending = 0 if item.pending is None else item.pending[1] - item.pending[0]
+            views.append(
+                SourceView(
+                    item,
+                    *self._proofs(item),
+                    redelivery_records=skips.by_source.get(item.source, 0) + pending,
+                    freshness_ms=max(0, self._now_ms - max(stamps)) if stamps else None,
+                )
+            )
+        return tuple(views)
+
+    def _proofs(self, item: SourceAnswer) -> tuple[Run | None, Run | None]:
+        """The rows of a source's answer by side: the origin's comes first, and either may be missing."""
+        if len(item.rows) != 1:
+            return (item.rows[0], item.rows[1]) if item.rows else (None, None)
+        only = item.rows[0]
+        at_destination = any(
+            only in rows.history().history.rows
+            for rows in self._destination
+            if rows.view.source == item.source
+        )
+        return (None, only) if at_destination and item.via is not Via.CONSUMED else (only, None)
+
+    def _note_age(self, commit: TargetOffset, views: Sequence[SourceView]) -> None:
+        """STALE: rows that would matter are missing for longer than a healthy replicator takes."""
+        bound = self._question.stale_after_ms
+        if any(view.freshness_ms is not None and view.freshness_ms > bound for view in views):
+            self._notes.add(Outcome.STALE)
+        newest = [view.newest for view in self._origin_views if view.newest is not None]
+        behind = [row for row in newest if row.row.target_end < commit]
+        if self._question.commit.basis is not Basis.POLICY and any(
+            self._now_ms - row.committed_at_ms > bound for row in behind
+        ):
+            self._notes.add(Outcome.STALE)
+        observed_at_ms = self._question.commit.observed_at_ms
+        if observed_at_ms is not None and self._now_ms - observed_at_ms > bound:
+            self._notes.add(Outcome.STALE)
+
+
+def _indexed_to(regions: Collection[RegionName], items: Sequence[SourceHistory]) -> TargetOffset | None:
+    """Below this offset the rows tell of every record of every source; None: some source has no row."""
+    ends: dict[RegionName, TargetOffset] = {}
+    for item in items:
+        newest = item.history.newest
+        if newest is not None:
+            region = item.source.region
+            ends[region] = max(newest.target_end, ends.get(region, newest.target_end))
+    return min(ends.values()) if ends and set(regions) <= set(ends) else None

@@ -1,0 +1,177 @@
+"""Skip ranges after a move, as the rows of what was pending arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offsetsvc.answers import SkipPage
+from offsetsvc.clusters import Clusters
+from offsetsvc.index.lineage_memory import topic_lineages
+from offsetsvc.index.rows import LineageRows, fetch_common_epochs, rows_of
+from offsetsvc.index.tails import Tails
+from offsetsvc.resume.skips import Limits, collect_skips
+from parallax.config.config import Config
+from parallax.domain.ids import ClusterName, Route, SourceId, TargetOffset, TopicId, TopicPartition, region_of
+from parallax.domain.progress import Progress, SourcePosition, agreed, made_for
+from parallax.domain.resume import LogRange, Resume, resume
+from parallax.domain.skips import SkipRange
+from parallax.errors import InvalidOffsetError, UnknownTopicError
+from parallax.ports.index import MappingIndexReader
+from parallax.runtime.deadline import Deadline
+
+POLL_MS = 200.0
+"""How often the index is asked while something is pending: the default interval of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """A partition whose group has moved.
+
+    Attributes:
+        cluster: where the group is now.
+        topic_id: the topic's incarnation there that ``progress`` and ``start`` speak of; empty: it was not there yet.
+        origin: where it came from, for its leader epochs; None: unknown.
+    """
+
+    topic_partition: TopicPartition
+    cluster: ClusterName
+    topic_id: TopicId
+    progress: Mapping[SourceId, SourcePosition]
+    start: TargetOffset
+    origin: ClusterName | None = None
+
+
+class Watching:
+    """Answers `WatchSkips`."""
+
+    def __init__(self, config: Config, index: MappingIndexReader, tails: Tails, clusters: Clusters) -> None:
+        self._config = config
+        self._index = index
+        self._tails = tails
+        self._clusters = clusters
+
+    def updates(
+        self, request: WatchRequest, deadline: Deadline, wait: Callable[[float], bool]
+    ) -> Iterator[SkipPage]:
+        """Pages that adjoin, the first at once, until one is final or the deadline passes.
+
+        Args:
+            request: the partition.
+            deadline: the iteration ends by then; the caller may ask again from the last ``complete_to``.
+            wait: waits that many seconds; returns True to end the iteration.
+
+        Raises:
+            UnknownTopicError: the topic was created anew: the caller's progress is void.
+            InvalidOffsetError: ``start`` is negative.
+            StoreUnavailableError: the index did not answer in time.
+        """
+        if request.start < 0:
+            raise InvalidOffsetError(f"start {request.start} is negative")
+        self._require_same_topic(request)
+        start, first = request.start, True
+        while True:
+            if not request.topic_id:
+                request = replace(request, topic_id=self._topic_id(request) or TopicId(""))
+            page = self._page(request, start)
+            if first or page.complete_to is None or page.complete_to > start:
+                yield page
+            if page.complete_to is None:
+                return
+            more = page.cut and page.complete_to > start
+            start, first = page.complete_to, False
+            # New rows come at their interval; what they told of this time is told.
+            if deadline.passed or (not more and wait(POLL_MS / 1_000)):
+                return
+
+    def _require_same_topic(self, request: WatchRequest) -> None:
+        present = self._topic_id(request)
+        if present is not None and not made_for(request.topic_id, TargetOffset(0), present):
+            raise UnknownTopicError(
+                f"topic {request.topic_partition.topic!r} in {request.cluster} has id {present or 'none'}, not "
+                f"{request.topic_id!r}: it was created anew, and skip ranges of the former one are void"
+            )
+
+    def _topic_id(self, request: WatchRequest) -> TopicId | None:
+        """Empty if the cluster has no such topic now, None if it could not be asked."""
+        return self._clusters.view(request.cluster).topic_id(request.topic_partition.topic)
+
+    def _page(self, request: WatchRequest, start: TargetOffset) -> SkipPage:
+        routes = self._config.routes_into(region_of(request.cluster))
+        destination = self._rows(routes, request.topic_partition, request.topic_id)
+        origin = self._origin_rows(request)
+        for source, consumed in request.progress.items():
+            _fetch(source, consumed, origin, destination)
+        found = self._pending(request, routes, origin, destination)
+        pending_records = sum(
+            answer.pending[1] - answer.pending[0] for answer in found.sources if answer.pending is not None
+        )
+        service = self._config.service
+        skips = collect_skips(
+            positions=request.progress,
+            origin=[rows.history() for rows in origin],
+            destination=destination,
+            start=start,
+            limits=Limits(service.max_skip_ranges, service.max_rows),
+        )
+        ends = [end for end in (found.complete_to, skips.cut_at) if end is not None]
+        complete_to = max(min(ends), start) if ends else None
+        ranges = [item for item in skips.ranges if complete_to is None or item.start < complete_to]
+        if complete_to is not None and ranges and ranges[-1].end > complete_to:
+            ranges[-1] = SkipRange(ranges[-1].start, complete_to)
+        cut = skips.cut_at is not None and complete_to == skips.cut_at
+        return SkipPage(tuple(ranges), complete_to, pending_records, cut)
+
+    @staticmethod
+    def _pending(
+        request: WatchRequest,
+        routes: Sequence[Route],
+        origin: Sequence[LineageRows],
+        destination: Sequence[LineageRows],
+    ) -> Resume:
+        """The resume rule from the progress alone: nothing was consumed at the origin but what it tells."""
+        return resume(
+            commit=TargetOffset(0),
+            regions=[route.source for route in routes],
+            origin=[rows.history() for rows in origin],
+            destination=[rows.history() for rows in destination],
+            destination_log=LogRange(TargetOffset(0), TargetOffset(0)),
+            progress=Progress(request.cluster, request.topic_id, TargetOffset(0), request.progress),
+        )
+
+    def _origin_rows(self, request: WatchRequest) -> list[LineageRows]:
+        if request.origin is None:
+            return []
+        routes = self._config.routes_into(region_of(request.origin))
+        topic_id = self._clusters.view(request.origin).topic_id(request.topic_partition.topic)
+        return [
+            rows
+            for rows in self._rows(routes, request.topic_partition, topic_id)
+            if rows.view.source in request.progress
+        ]
+
+    def _rows(
+        self, routes: Sequence[Route], partition: TopicPartition, topic_id: TopicId | None
+    ) -> list[LineageRows]:
+        lineages = topic_lineages(self._index, routes, partition.topic, topic_id)
+        views = lineages.of(partition.partition)
+        tails = self._tails.read(views)
+        return [rows_of(self._index, view, tails) for view in views]
+
+
+def _fetch(
+    source: SourceId,
+    consumed: SourcePosition,
+    origin: Sequence[LineageRows],
+    destination: Sequence[LineageRows],
+) -> None:
+    at_origin = [rows for rows in origin if rows.view.source == source]
+    for rows in at_origin:
+        rows.at_source(consumed.source_next)
+    for rows in destination:
+        if rows.view.source == source:
+            rows.at_source(consumed.source_next)
+            fetch_common_epochs(consumed, at_origin, rows)
+            here = agreed(consumed, rows.history().history)
+            if here != consumed.source_next:
+                rows.at_source(here)

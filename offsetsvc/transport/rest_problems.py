@@ -1,0 +1,112 @@
+"""Errors of REST as problems (RFC 9457), and what OpenAPI says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from parallax.client.status import status_of
+from parallax.errors import InvalidNameError, NotFoundError, ParallaxError
+
+PROBLEM = "application/problem+json"
+
+_log = structlog.get_logger(__name__)
+
+_SCHEMA: dict[str, Any] = {
+    "title": "Problem",
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "The same word in gRPC, logs and metrics."},
+        "detail": {"type": "string"},
+    },
+    "required": ["type", "title", "status", "code", "detail"],
+}
+
+_TEXTS = {
+    400: "Something in the request can't be.",
+    404: "Something named in the request does not exist.",
+    409: "It would do harm, or somebody else has decided meanwhile.",
+    429: "More than a configured bound.",
+    500: "An error of the server, or stored data that contradicts itself.",
+    503: "The store, or a cluster that is needed, did not answer.",
+    504: "The deadline passed first.",
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What a route says of its errors, by HTTP status."""
+    return {
+        status: {"description": _TEXTS[status], "content": {PROBLEM: {"schema": _SCHEMA}}}
+        for status in statuses
+    }
+
+
+class ProblemApp(FastAPI):
+    """An application all of whose errors are problems."""
+
+    def __init__(self, **described: Any) -> None:
+        super().__init__(**described)
+        _Handlers().attach(self)
+
+    def openapi(self) -> dict[str, Any]:
+        """The description, without FastAPI's own answer to a request that can't be: ours is 400."""
+        found = super().openapi()
+        for methods in found["paths"].values():
+            for operation in methods.values():
+                operation["responses"].pop("422", None)
+        schemas = found.get("components", {}).get("schemas", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        return found
+
+
+class _Handlers:
+    """Every error as a problem."""
+
+    def attach(self, app: FastAPI) -> None:
+        app.add_exception_handler(ParallaxError, self._ours)
+        app.add_exception_handler(RequestValidationError, self._invalid)
+        app.add_exception_handler(HTTPException, self._http)
+        app.add_exception_handler(Exception, self._unexpected)
+
+    @staticmethod
+    def _ours(_: Request, error: Exception) -> Response:
+        status = status_of(error).http if isinstance(error, ParallaxError) else 500
+        code = error.code if isinstance(error, ParallaxError) else ParallaxError.code
+        return _problem(status, code, str(error))
+
+    @staticmethod
+    def _invalid(_: Request, error: Exception) -> Response:
+        found = error.errors() if isinstance(error, RequestValidationError) else []
+        details = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in found)
+        return _problem(400, InvalidNameError.code, details or str(error))
+
+    @staticmethod
+    def _http(_: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        code = NotFoundError.code if status == 404 else "HTTP"  # noqa: PLR2004 - HTTP's own number
+        return _problem(status, code, str(getattr(error, "detail", error)))
+
+    @staticmethod
+    def _unexpected(request: Request, error: Exception) -> Response:
+        _log.error("offsetsvc.internal_error", path=request.url.path, exc_info=error)
+        return _problem(500, ParallaxError.code, "internal error; the server's log has it")
+
+
+def _problem(status: int, code: str, detail: str) -> Response:
+    body = {
+        "type": f"urn:parallax:problem:{code.lower().replace('_', '-')}",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "code": code,
+        "detail": detail,
+    }
+    return JSONResponse(body, status_code=status, media_type=PROBLEM)

@@ -1,0 +1,317 @@
+"""Connections that carry Kafka's own messages.
+
+kafka-python's public clients open every batch. Its network layer (bootstrap, TLS, SASL, version negotiation) and
+its generated messages do not, but they are no public front door: the version is pinned, and this module, `event_loop`
+and `transport` alone know its inner parts. Everything runs in the caller's thread, inside `EventLoop.turn`. The batch path
+speaks through it (docs/decisions/0007-copy-paths.md), and what the services ask brokers
+(docs/decisions/0010-admin-client.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import kafka.errors
+from kafka.net.inet import KafkaNetSocket
+from kafka.net.manager import KafkaConnectionManager
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.structs import TopicPartition as KafkaPartition
+
+from parallax.adapters.kafka.event_loop import EventLoop, Timers
+from parallax.adapters.kafka.transport import Messages, Transport
+from parallax.config.config import Cluster
+from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
+from parallax.errors import ClusterUnavailableError, ConfigError
+from parallax.runtime.deadline import Deadline
+
+# What goes wrong is raised here; kafka-python's own lines would say it a second time, on stderr.
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+MOST_IN_FLIGHT = 64
+"""Per connection; the paths keep their own, smaller bounds. kafka-python fails a request beyond it."""
+_TURN_MS = 20
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
+    """Builds connections on `Transport`, but where TLS has one of its own, and has them speak `Messages`."""
+
+    def __init__(self, net: Any, **config: Any) -> None:
+        super().__init__(net, **config)
+        self.refusals: dict[Any, bool] = {}
+        """By node: whether it refused the last connection, instead of being silent."""
+
+    async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
+        made = conn.connection_made
+
+        def connection_made(transport: Any) -> None:
+            made(transport)
+            conn.parser = Messages(
+                joins=not isinstance(transport, Transport),
+                client_id=self.config["client_id"],
+                receive_message_max_bytes=self.config["receive_message_max_bytes"],
+                ident=str(conn.node_id),
+            )
+
+        conn.connection_made = connection_made
+        conn.net = Timers(self._net)
+        await super()._connect(node, conn, **how)
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        try:
+            transport = await self._transport(node, timeout_at)
+        except BaseException as error:
+            self.refusals[node.node_id] = isinstance(error, kafka.errors.KafkaConnectionError | OSError)
+            raise
+        self.refusals[node.node_id] = False
+        return transport
+
+    async def _transport(self, node: Any, timeout_at: float | None) -> Any:
+        if self.ssl_enabled:
+            return await super()._build_transport(node, timeout_at=timeout_at)
+        sock = await self._connected(node, timeout_at)
+        transport = Transport(self._net, sock, host=node.host)
+        await transport.handshake()
+        return transport
+
+    async def _connected(self, node: Any, timeout_at: float | None) -> Any:
+        """A connected socket; kafka-python's own way forgets to close one that could not connect."""
+        network = KafkaNetSocket()
+        problem: Exception = kafka.errors.KafkaConnectionError(f"{node.host} has no address")
+        for family, kind, protocol, _, address in network.dns_lookup(node.host, node.port):
+            sock = network.socket(family, kind, protocol)
+            try:
+                sock.setblocking(False)  # noqa: FBT003 - the socket's own method
+                for option in self.config["socket_options"]:
+                    sock.setsockopt(*option)
+                return await network.sock_connect(self._net, sock, address, timeout_at=timeout_at)
+            except (kafka.errors.KafkaError, OSError) as error:
+                sock.close()
+                problem = error
+            except BaseException:
+                sock.close()
+                raise
+        raise problem
+
+
+def topic_uuid(topic_id: TopicId) -> uuid.UUID:
+    """The id as messages carry it."""
+    return uuid.UUID(bytes=urlsafe_b64decode(topic_id + "=" * (-len(topic_id) % 4)))
+
+
+class Connections:
+    """Connections to the brokers of one cluster.
+
+    Args:
+        loop: turns them.
+        cluster: its name, for messages.
+        settings: address and security.
+        client_id: as brokers log it.
+        largest_answer_bytes: a longer answer closes the connection.
+        timeout_ms: bound of `connect` and of each request.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        cluster: ClusterName,
+        settings: Cluster,
+        *,
+        client_id: str,
+        largest_answer_bytes: int,
+        timeout_ms: int = 10_000,
+    ) -> None:
+        self._loop = loop
+        self.cluster = cluster
+        self._timeout_ms = timeout_ms
+        security = settings.security
+        password = security.sasl_password
+        self._manager = _Manager(
+            loop.net,
+            bootstrap_servers=settings.bootstrap_servers.split(","),
+            client_id=client_id,
+            receive_message_max_bytes=largest_answer_bytes,
+            request_timeout_ms=timeout_ms,
+            reconnect_backoff_max_ms=1_000,
+            max_in_flight_requests_per_connection=MOST_IN_FLIGHT,
+            security_protocol=security.protocol,
+            sasl_mechanism=security.sasl_mechanism,
+            sasl_plain_username=security.sasl_username,
+            sasl_plain_password=password.get_secret_value() if password else None,
+            ssl_cafile=security.ssl_ca_location,
+            ssl_certfile=security.ssl_certificate_location,
+            ssl_keyfile=security.ssl_key_location,
+            ssl_password=security.ssl_key_password.get_secret_value() if security.ssl_key_password else None,
+        )
+        self._manager.cluster.config["allow_auto_create_topics"] = False
+        self._bootstrap = self._manager.bootstrap_async(None)
+
+    def connect(self, *, timeout_ms: float | None = None) -> None:
+        """Turn the loop until a broker has told of the cluster. Without it, that happens in later turns.
+
+        Args:
+            timeout_ms: how long; may be called again after that. None: the bound of each request.
+
+        Raises:
+            ClusterUnavailableError: no broker answered in time.
+            ConfigError: a broker refused the credentials.
+        """
+        try:
+            self._wait(self._bootstrap, timeout_ms or self._timeout_ms, "connecting")
+        except ClusterUnavailableError as error:
+            raise self._refused() or error from error
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is known of the cluster yet; empty once something is."""
+        if self._bootstrap.is_done and self._bootstrap.exception is None:
+            return ""
+        return str(self._refused() or self._bootstrap.exception or "no broker has answered yet")
+
+    @property
+    def refused(self) -> bool:
+        """Whether every node that was tried refused the last connection to it."""
+        return bool(self._manager.refusals) and all(self._manager.refusals.values())
+
+    def _refused(self) -> Exception | None:
+        """The error of brokers that refused the credentials."""
+        found = (
+            self._manager.auth_failure(broker.node_id) for broker in self._manager.cluster.bootstrap_brokers()
+        )
+        return next((self._translated(error, "connecting") for error in found if error is not None), None)
+
+    def close(self) -> None:
+        """Close all connections at once; what was still to be sent is not."""
+        for connection in list(self._manager._conns.values()):  # noqa: SLF001 - its own close() waits for the loop
+            if connection.transport is not None:
+                connection.transport.abort()
+        self._manager.close()
+
+    # --- requests ----------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        node: Any,
+        request: Any,
+        answered: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Send now; one of the two is called from inside a turn (``failed`` perhaps at once)."""
+        try:
+            future = self._manager.send(request, node_id=node)
+        except kafka.errors.KafkaError as error:
+            failed(error)
+            return
+        future.add_callback(self._loop.guarded(answered))
+        future.add_errback(self._loop.guarded(failed))
+
+    def ask(self, node: Any, request: Any, doing: str, *, timeout_ms: float | None = None) -> Any:
+        """Send and turn the loop until the answer is there.
+
+        Raises:
+            ClusterUnavailableError: it did not come in time, or the connection was lost.
+            ConfigError: a broker refused the credentials.
+        """
+        try:
+            future = self._manager.send(request, node_id=node)
+        except kafka.errors.KafkaError as error:
+            raise self._translated(error, doing) from error
+        return self._wait(future, timeout_ms or self._timeout_ms, doing)
+
+    def _wait(self, future: Any, timeout_ms: float, doing: str) -> Any:
+        deadline = Deadline.after_ms(timeout_ms)
+        while not future.is_done:
+            if deadline.passed:
+                raise ClusterUnavailableError(
+                    f"{self.cluster}: {doing}: no answer within {timeout_ms:.0f} ms"
+                )
+            self._loop.turn(_TURN_MS)
+        if future.exception is not None:
+            raise self._translated(future.exception, doing) from future.exception
+        return future.value
+
+    def _translated(self, error: BaseException, doing: str) -> Exception:
+        kind = (
+            ConfigError
+            if isinstance(error, kafka.errors.AuthorizationError | kafka.errors.SaslAuthenticationFailedError)
+            else ClusterUnavailableError
+        )
+        return kind(f"{self.cluster}: {doing}: {error} ({type(error).__name__})")
+
+    # --- metadata ----------------------------------------------------------------------------------------------
+
+    @property
+    def any_node(self) -> Any:
+        """Some broker."""
+        return self._manager.least_loaded_node()
+
+    def leader(self, item: TopicPartition) -> int | None:
+        """The partition's leader as last heard; None: not known, or none."""
+        node = self._manager.cluster.leader_for_partition(KafkaPartition(str(item.topic), item.partition))
+        return None if node is None or node < 0 else int(node)
+
+    def topic_id(self, topic: TopicName) -> uuid.UUID | None:
+        """The topic's id as last heard."""
+        found: uuid.UUID | None = self._manager.cluster.topic_id(str(topic))
+        return found
+
+    def watch(self, topics: Iterable[TopicName]) -> None:
+        """Hear of these topics too, from now on."""
+        for topic in topics:
+            self._manager.cluster.add_topic(str(topic))
+
+    def refresh(self) -> Any:
+        """Ask for metadata anew; the result has ``is_done``."""
+        return self._manager.cluster.request_update()
+
+    def learn_leaders(
+        self, items: Collection[TopicPartition], *, timeout_ms: float
+    ) -> Collection[TopicPartition]:
+        """Turn the loop until the leaders are known, or the time is over: those that are not.
+
+        Metadata are asked for anew in any case, so that a later call knows more.
+        """
+        self.watch({item.topic for item in items})
+        deadline = Deadline.after_ms(timeout_ms)
+        asked: Any = None
+        while True:
+            missing = [item for item in items if self.leader(item) is None]
+            if missing and (asked is None or asked.is_done):
+                asked = self.refresh()
+            if not missing or deadline.passed:
+                return missing
+            self._loop.turn(_TURN_MS)
+
+    def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions by their leaders; those without a known one are left out."""
+        found: dict[int, list[TopicPartition]] = {}
+        for item in items:
+            leader = self.leader(item)
+            if leader is not None:
+                found.setdefault(leader, []).append(item)
+        return found
+
+    def coordinator(self, host: str, port: int, node: int) -> Any:
+        """The node by which `send` reaches this coordinator, over a connection of its own."""
+        answer = _Coordinator(node, host, port)
+        return self._manager.cluster.add_coordinator(answer, 1, f"{host}:{port}")
+
+    def features(self) -> Mapping[str, int]:
+        """Finalised feature levels, such as ``transaction.version``."""
+        request = ApiVersionsRequest(
+            client_software_name="parallax", client_software_version="0", max_version=4, min_version=3
+        )
+        answer = self.ask(self.any_node, request, "asking for its features")
+        return {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
+
+
+class _Coordinator:
+    """What `ClusterMetadata.add_coordinator` reads of an answer."""
+
+    error_code = 0
+
+    def __init__(self, node_id: int, host: str, port: int) -> None:
+        self.node_id, self.host, self.port = node_id, host, port

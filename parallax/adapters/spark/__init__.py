@@ -1,0 +1,1 @@
+"""Long-lived leases on Structured Streaming."""

@@ -1,0 +1,210 @@
+"""One Spark session for long-lived leases: small, quiet, on the loopback interface unless it is a cluster's."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from parallax.adapters.spark.daemon import PRELOAD_VARIABLE, TASK_PRELOAD_VARIABLE
+from parallax.adapters.spark.java import find_java_home, java_home_for_spark
+from parallax.adapters.spark.spark_home import unpacked_spark_home
+from parallax.errors import PreflightError
+from parallax.runtime.deadline import Deadline
+
+LOOPBACK = "127.0.0.1"
+SPARE_SLOTS = 2
+"""Task slots beyond the leases, so that a lease that Spark starts again needs not wait for another to end."""
+
+MAX_TASK_FAILURES = 8
+"""How often Spark starts one lease again within an epoch before it gives the query up."""
+
+_LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The JVM only schedules: thorough compilation and parallel collection would cost more than they gain."""
+
+_POLL_EVERY_S = 0.2
+_LOCAL_MASTER = re.compile(r"local(\[.*\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What a session is made of.
+
+    Attributes:
+        application: its name, as Spark's own pages show it.
+        leases: how many leases run at once, over all queries.
+        master: Spark's master; None: this process, with slots for all leases.
+        heap_mb: the driver's heap. The payload never crosses the JVM, so that it needs no more.
+        preload: modules that planners and holders need, imported once for each kind of Python worker.
+        task_preload: modules that only tasks need.
+    """
+
+    application: str
+    leases: int
+    master: str | None = None
+    heap_mb: int = 512
+    preload: tuple[str, ...] = ()
+    task_preload: tuple[str, ...] = ()
+
+
+def master_of(settings: SessionSettings) -> str:
+    """The master to use: ``local[leases + 2, 8]`` unless one was chosen."""
+    return settings.master or f"local[{settings.leases + SPARE_SLOTS}, {MAX_TASK_FAILURES}]"
+
+
+def session_options(settings: SessionSettings) -> dict[str, str]:
+    """Spark's options for a session; a pure function of the settings."""
+    options = {
+        "spark.master": master_of(settings),
+        "spark.app.name": settings.application,
+        "spark.driver.memory": f"{settings.heap_mb}m",
+        "spark.executor.memory": f"{settings.heap_mb}m",
+        "spark.driver.extraJavaOptions": _LIGHT_JVM,
+        "spark.executor.extraJavaOptions": _LIGHT_JVM,
+        # One row per task is not worth generated code.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # A second copy of a running lease would fence the first.
+        "spark.speculation": "false",
+        "spark.task.maxFailures": str(MAX_TASK_FAILURES),
+        # A worker that vanished without closing its connections is given up after this time, not after minutes.
+        "spark.executor.heartbeatInterval": "5s",
+        "spark.network.timeout": "40s",
+        "spark.network.timeoutInterval": "10s",
+        # A lease that must end gets this long before its Python process is killed.
+        "spark.python.task.killTimeout": "2s",
+        "spark.python.worker.reuse": "true",
+        # A task has a second worker, which only reads its row. Where there is one lease alone the next task would run in
+        # that one, and the process that copies could not go on with the next lease; so it is let go.
+        "spark.python.factory.idleWorkerMaxPoolSize": str(settings.leases),
+        "spark.python.daemon.module": "parallax.adapters.spark.daemon",
+        "spark.sql.adaptive.enabled": "false",  # Spark warns of it at every streaming query
+        "spark.sql.streaming.stopTimeout": "20s",
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "4",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    }
+    options |= {f"spark.executorEnv.{name}": value for name, value in _preloads(settings).items()}
+    if is_local(master_of(settings)):
+        options |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+    return options
+
+
+def _preloads(settings: SessionSettings) -> dict[str, str]:
+    return {
+        PRELOAD_VARIABLE: ",".join(settings.preload),
+        TASK_PRELOAD_VARIABLE: ",".join(settings.task_preload),
+    }
+
+
+def is_local(master: str) -> bool:
+    """Whether the master is the driver's own process."""
+    return _LOCAL_MASTER.fullmatch(master) is not None
+
+
+def start_session(settings: SessionSettings, environ: MutableMapping[str, str] | None = None) -> SparkSession:
+    """Start Spark.
+
+    Args:
+        settings: what to start.
+        environ: variables that Spark's own launcher reads, set where they are missing; None: the process's.
+
+    Raises:
+        ConfigError: there is no Java.
+    """
+    environ = os.environ if environ is None else environ
+    java_home = find_java_home(environ)
+    # The same interpreter on both sides; another one would lack this package.
+    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    environ.update(_preloads(settings))
+    if is_local(master_of(settings)):
+        environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        if "SPARK_HOME" not in environ:
+            environ["SPARK_HOME"] = str(unpacked_spark_home())
+    builder = SparkSession.builder
+    for name, value in session_options(settings).items():
+        builder = builder.config(name, value)
+    with java_home_for_spark(java_home) as launched:
+        environ["JAVA_HOME"] = str(launched)
+        try:
+            session = builder.getOrCreate()
+        finally:
+            environ["JAVA_HOME"] = str(java_home)
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def stop_session(session: SparkSession, within_s: float = 10.0) -> None:
+    """Stop Spark and its JVM, and with it every Python process that it started.
+
+    Without this the JVM ends by itself some time after this process, which whoever looks for leftovers would find.
+
+    Raises:
+        Py4JError, ConnectionError: the JVM has gone before; nothing is left of it either way.
+    """
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - there is no public door to the JVM's process
+    jvm = getattr(gateway, "proc", None)  # absent where another program started the JVM
+    try:
+        session.stop()
+    finally:
+        if jvm is not None:
+            jvm.stdin.close()  # the JVM ends when its input does
+            try:
+                jvm.wait(within_s)
+            except subprocess.TimeoutExpired:
+                jvm.kill()
+                jvm.wait()
+
+
+def check_slots(
+    slots: Callable[[], int], leases: int, deadline: Deadline, sleep: Callable[[float], None] = time.sleep
+) -> int:
+    """Wait until Spark has a task slot for every lease: executors of a cluster register one by one.
+
+    Returns:
+        The number of slots.
+
+    Raises:
+        PreflightError: there are still too few at the deadline. Leases without a slot would wait for an epoch's
+            end, their partitions with them.
+    """
+    while (found := slots()) < leases:
+        if deadline.passed:
+            raise PreflightError(
+                f"{leases} leases need as many task slots, but Spark has {found}: give it more cores, or lower "
+                "replicator.shards_per_route"
+            )
+        sleep(min(_POLL_EVERY_S, deadline.remaining_s))
+    return found
+
+
+def task_slots(session: SparkSession) -> int:
+    """How many tasks the session's executors can run at once, as of now."""
+    context = session.sparkContext
+    if is_local(context.master):
+        return int(context.defaultParallelism)
+    # Spark's own defaultParallelism never says less than two: count what each registered executor really has.
+    executors = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - no public Python door
+    scheduler = context._jsc.sc().schedulerBackend()  # noqa: SLF001 - as above
+    if len(executors) <= 1:  # the driver lists itself
+        return 0
+    return int(scheduler.defaultParallelism())
+
+
+def local_slots(master: str) -> int | None:
+    """How many tasks a local master runs at once; None for a cluster, which only Spark itself can tell."""
+    if not is_local(master):
+        return None
+    inside = master.removeprefix("local").strip("[]").split(",")[0].strip()
+    if not inside:
+        return 1
+    return (os.cpu_count() or 1) if inside == "*" else int(inside)

@@ -1,0 +1,244 @@
+"""`parallax drill`: a synthetic group goes to another region and back, once or on a schedule, with a report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from parallax.cli.failover_options import ConfigOption, JsonOption
+from parallax.cli.offset_tables import console
+from parallax.cli.signals import stopping
+from parallax.cli.verify import verify_within
+from parallax.config.config import Config, load
+from parallax.domain.ids import GroupName, RegionName, aggregate_cluster
+from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
+from parallax.failover.drill.canary import KafkaCanary
+from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, values_of
+from parallax.failover.drill.report import html, markdown
+from parallax.failover.drill.run import Drill, DrillPlan
+from parallax.failover.opening import open_client, open_outside, open_verifier
+from parallax.failover.outside import Outside
+from parallax.failover.verify.verdict import Consumers
+from parallax.failover.waiting import Tell
+from parallax.runtime.logs import configure_logging
+
+_PROOF_WAIT_S = 15.0
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def drill(
+    config: ConfigOption,
+    origin: Annotated[str | None, typer.Option("--from", help="Where the drill's group is at home.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Where it goes, and comes back from.")] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help="Again after so long, from beginning to beginning: 30m, 24h."),
+    ] = None,
+    times: Annotated[
+        int | None, typer.Option("--times", min=1, help="With --every: how often. Default: until stopped.")
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Only write the report on the drills so far.")
+    ] = False,
+    directory: Annotated[
+        Path, typer.Option("--directory", help="Where parallax-drill.md and parallax-drill.html are written.")
+    ] = Path(),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and do nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Practise a planned failover and the way back with canary records; exit code 1 if a drill did not pass.
+
+    Only the drill's own group moves. The report is written after each drill too.
+    """
+    configure_logging(json=as_json or None)
+    settings = load(config)
+    if times is not None and every is None:
+        raise InvalidNameError("--times goes with --every")
+    every_s = None if every is None else seconds_of(every)
+    if report:
+        _check_directory(directory)
+        with open_outside(settings) as outside:
+            records = kept(outside.journal)
+        _write(directory, records)
+        if as_json:
+            _print_json([values_of(record) for record in records], indent=2)
+        return
+    plan = plan_of(settings, origin, to)
+    if dry_run:
+        steps = steps_of(settings, plan)
+        if as_json:
+            _print_json({"steps": steps}, indent=2)
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in steps)
+        return
+    _check_directory(directory)
+    if not _run_all(settings, plan, every_s, times, directory, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def plan_of(config: Config, origin: str | None, to: str | None) -> DrillPlan:
+    """What a drill would do.
+
+    Raises:
+        ConfigError: no two regions have aggregate clusters, nothing is replicated to both, or topic or group is left out.
+        InvalidNameError: one of the regions has to be named, or both are the same.
+        UnknownRegionError: a region does not exist, or has no aggregate cluster.
+    """
+    able = [name for name, region in config.regions.items() if region.aggregate is not None]
+    named = [name for name in (origin, to) if name is not None]
+    for name in named:
+        config.cluster(aggregate_cluster(RegionName(name)))
+    others = [name for name in able if name not in named]
+    left_open = 2 - len(named)
+    if len(others) < left_open:
+        raise ConfigError("a drill needs two regions with aggregate clusters")
+    if left_open and len(others) > left_open:
+        raise InvalidNameError(f"--from and --to: say which of {', '.join(able)}")
+    home = origin if origin is not None else others.pop(0)
+    away = to if to is not None else others.pop(0)
+    if home == away:
+        raise InvalidNameError(f"--from and --to are the same region, {home!r}")
+    into = [{route.source for route in config.routes_into(RegionName(name))} for name in (home, away)]
+    producing = tuple(sorted(into[0] & into[1]))
+    if not producing:
+        raise ConfigError(f"no region is replicated to both {home} and {away}")
+    topic, group = config.drill.topic, GroupName(config.drill.group)
+    if not config.topics.chosen(topic):
+        raise ConfigError(f"drill.topic {topic!r} is not replicated: 'topics' leaves it out")
+    if not config.groups.chosen(group):
+        raise ConfigError(f"drill.group {group!r} is not served: 'groups' leaves it out")
+    return DrillPlan(group, topic, RegionName(home), RegionName(away), producing)
+
+
+def steps_of(config: Config, plan: DrillPlan) -> list[str]:
+    """What a drill does, in sentences."""
+    regional = ", ".join(f"regional-{region}" for region in plan.regions)
+    per_s = config.drill.records_per_s
+    return [
+        f"take group {plan.group} home to {plan.home} if an earlier drill left it elsewhere",
+        f"create topic {plan.topic} where it is missing, and produce {per_s:g} records a second to each of {regional}",
+        f"consume aggregate-{plan.origin} as group {plan.group}, with a FailoverConsumer",
+        f"move the group to aggregate-{plan.to} (planned), wait for {plan.records} records of each region there",
+        f"move it back to {plan.home}, wait for {plan.records} records of each region there",
+        "stop producing, wait until every acknowledged record was delivered, leave, verify both moves",
+        "nothing was done: leave --dry-run out to do it",
+    ]
+
+
+def seconds_of(text: str) -> float:
+    """The seconds in a duration such as 90s, 30m, 24h or 7d.
+
+    Raises:
+        InvalidNameError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if found is None or float(found[1]) <= 0:
+        raise InvalidNameError(f"--every {text!r}: a duration is a number and s, m, h or d, such as 24h")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def _run_all(
+    config: Config,
+    plan: DrillPlan,
+    every_s: float | None,
+    times: int | None,
+    directory: Path,
+    *,
+    as_json: bool,
+) -> bool:
+    """Run drills until enough or stopped; whether all passed."""
+    stop = threading.Event()
+    passed = True
+    done = 0
+    with stopping(stop):
+        while not stop.is_set():
+            began_s = time.monotonic()
+            try:
+                record, before = _run_once(config, plan, stop, as_json=as_json)
+            except ParallaxError as error:
+                if every_s is None:
+                    raise
+                # The next one may find what is away now.
+                sys.stderr.write(f"no drill [{error.code}]: {error}\n")
+                passed = False
+            else:
+                passed = passed and record.ending is DrillEnding.PASSED
+                if as_json:
+                    _print_json(values_of(record), indent=2 if every_s is None else None)
+                else:
+                    console().print(escape(markdown([record])), highlight=False)
+                _write(directory, [record, *before])
+            done += 1
+            if every_s is None or done == times:
+                break
+            stop.wait(max(0.0, began_s + every_s - time.monotonic()))
+    return passed
+
+
+def _run_once(
+    config: Config, plan: DrillPlan, stop: threading.Event, *, as_json: bool
+) -> tuple[DrillRecord, list[DrillRecord]]:
+    """The drill, and those before it as far as the store tells."""
+    with open_outside(config, target=plan.to) as outside:
+        outside.stop = stop
+        with Console(stderr=True, quiet=as_json).status("drill") as status:
+            record = run_drill(config, outside, plan, lambda words: status.update(f"drill: {words}"))
+        try:
+            records = kept(outside.journal)
+        except StoreUnavailableError as error:
+            sys.stderr.write(f"the report lacks the drills before [{error.code}]: {error}\n")
+            records = []
+    return record, [item for item in records if item.drill_id != record.drill_id]
+
+
+def run_drill(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> DrillRecord:
+    """One drill on live clusters.
+
+    Raises:
+        StoreUnavailableError: the drill could not be noted before it began; nothing was done.
+    """
+
+    def prove() -> str:
+        with open_verifier(config) as verifier:
+            return verify_within(verifier, plan.group, 2, Consumers.FAILOVER, _PROOF_WAIT_S).verdict.value
+
+    canary = KafkaCanary(
+        config, plan, services=lambda: open_client(config, first=plan.origin), pause=outside.pause
+    )
+    return Drill(outside, canary, plan, prove=prove, tell=tell).run()
+
+
+def _check_directory(directory: Path) -> None:
+    """Before a drill, not after it.
+
+    Raises:
+        ConfigError: the report can't be written there.
+    """
+    if not (directory.is_dir() and os.access(directory, os.W_OK)):
+        raise ConfigError(f"--directory {directory}: no directory that can be written to")
+
+
+def _print_json(values: Any, *, indent: int | None) -> None:
+    sys.stdout.write(json.dumps(values, indent=indent) + "\n")
+    sys.stdout.flush()
+
+
+def _write(directory: Path, records: Sequence[DrillRecord]) -> None:
+    for suffix, text in (("md", markdown(records)), ("html", html(records))):
+        path = directory / f"parallax-drill.{suffix}"
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path}: can't be written: {error.strerror}") from error
+        sys.stderr.write(f"wrote {path}\n")

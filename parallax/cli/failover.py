@@ -1,0 +1,348 @@
+"""`parallax failover`, `failback` and `failover rollback`: groups move, go back, and are put back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from parallax.cli.failover_options import (
+    AT_ONCE,
+    WAIT_S,
+    AtOnceOption,
+    CatchUpOption,
+    ConfigOption,
+    DisasterOption,
+    DrainOption,
+    DryRunOption,
+    ExecuteOption,
+    FirstOption,
+    GapsOption,
+    GroupArgument,
+    JsonOption,
+)
+from parallax.cli.failover_tables import (
+    plan_values,
+    progress_bar,
+    result_values,
+    rollback_values,
+    show_plan,
+    show_plans,
+    show_results,
+    show_rollback,
+)
+from parallax.cli.offset_tables import console
+from parallax.cli.options import ByTimestampOption, MarginOption, TimestampOption, timestamp_policy
+from parallax.cli.signals import stopping
+from parallax.config.config import load
+from parallax.domain.ids import GroupName, RegionName
+from parallax.errors import InvalidNameError
+from parallax.failover.execute import Mover
+from parallax.failover.facts import Kind, Move
+from parallax.failover.many import in_order, side_by_side
+from parallax.failover.opening import lost_regions, open_outside, without
+from parallax.failover.outside import Outside
+from parallax.failover.plan import MovePlan, make_plan
+from parallax.failover.results import Ending, Limits, Result
+from parallax.failover.rollback import plan_rollback, roll_back
+from parallax.failover.selection import one_move, region_moves, way_back, ways_back
+from parallax.runtime.logs import configure_logging
+from parallax.v1 import offsets_pb2 as pb
+
+
+class _MoveByDefault(TyperGroup):
+    """``failover GROUP ...`` means ``failover move GROUP ...``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = ["move", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_MoveByDefault, no_args_is_help=True, help="Move groups to another region or cluster, and back."
+)
+
+
+@app.command("move")
+def move(
+    config: ConfigOption,
+    group: GroupArgument = None,
+    to: Annotated[str | None, typer.Option("--to", help="The region that shall be primary.")] = None,
+    to_cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--to-cluster", help="Another aggregate cluster for the same region: only its own is down."
+        ),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option("--from", help="Where the group consumes. Default: its recorded primary."),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", help="Move every group that consumes this region's cluster.")
+    ] = None,
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    disaster: DisasterOption = False,
+    accept_gaps: GapsOption = False,
+    first: FirstOption = None,
+    at_once: AtOnceOption = AT_ONCE,
+    drain_timeout_s: DrainOption = WAIT_S,
+    catch_up_timeout_s: CatchUpOption = WAIT_S,
+    by_timestamp: ByTimestampOption = False,
+    margin_ms: MarginOption = None,
+    timestamp_ms: TimestampOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how a group (or a region's groups) would move; with --execute move it. The default command.
+
+    An interrupted command is simply run again: it goes on where it was.
+    """
+    kind = Kind.DISASTER if disaster else Kind.PLANNED
+    _require_one(group, region)
+    if region is not None and (to is None or to_cluster is not None or origin is not None):
+        raise InvalidNameError("--region goes with --to REGION, and without --to-cluster and --from")
+
+    def moves(outside: Outside, chosen: Callable[[GroupName], bool]) -> dict[GroupName, Move]:
+        if region is not None:
+            return region_moves(outside, region, to or "", chosen, kind)
+        name = GroupName(group or "")
+        found = one_move(outside, name, to_region=to, to_cluster=to_cluster, origin=origin, kind=kind)
+        return {name: found}
+
+    command = _Command(
+        config,
+        execute,
+        dry_run,
+        accept_gaps,
+        first or [],
+        at_once,
+        drain_timeout_s,
+        catch_up_timeout_s,
+        as_json,
+        timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms),
+    )
+    target = to if to is not None else region_of_name(to_cluster)
+    command.run(moves, first=target, last=region, lost=region if disaster else None, many=region is not None)
+
+
+def failback(
+    config: ConfigOption,
+    group: GroupArgument = None,
+    region: Annotated[
+        str | None,
+        typer.Option("--region", help="Take back every group whose last move left this region's cluster."),
+    ] = None,
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    disaster: DisasterOption = False,
+    accept_gaps: GapsOption = False,
+    first: FirstOption = None,
+    at_once: AtOnceOption = AT_ONCE,
+    drain_timeout_s: DrainOption = WAIT_S,
+    catch_up_timeout_s: CatchUpOption = WAIT_S,
+    as_json: JsonOption = False,
+) -> None:
+    """Move a group back to where its last move came from: the same rule the other way."""
+    kind = Kind.DISASTER if disaster else Kind.PLANNED
+    _require_one(group, region)
+
+    def moves(outside: Outside, chosen: Callable[[GroupName], bool]) -> dict[GroupName, Move]:
+        if region is not None:
+            return ways_back(outside, region, chosen, kind)
+        name = GroupName(group or "")
+        return {name: way_back(outside, name, kind)}
+
+    command = _Command(
+        config,
+        execute,
+        dry_run,
+        accept_gaps,
+        first or [],
+        at_once,
+        drain_timeout_s,
+        catch_up_timeout_s,
+        as_json,
+    )
+    # The store of a region that was away may answer from before: its service is asked when no other answers.
+    command.run(
+        moves,
+        first=region if disaster else None,
+        last=None if disaster else region,
+        lost=None,
+        many=region is not None,
+    )
+
+
+@app.command("rollback")
+def rollback(
+    group: Annotated[str, typer.Argument(help="A consumer group.")],
+    config: ConfigOption,
+    execute: ExecuteOption = False,
+    disaster: Annotated[
+        bool, typer.Option("--disaster", help="Decide without regions of the store that are gone.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a group back as it was before its last move, as long as it has not committed since."""
+    configure_logging(json=as_json or None)
+    with open_outside(load(config)) as outside:
+        plan = plan_rollback(outside, GroupName(group), disaster=disaster)
+        record = roll_back(outside, plan) if execute else None
+    if as_json:
+        values = rollback_values(plan)
+        values["done"] = record is not None
+        values["fencing_number"] = None if record is None else record.fencing_number
+        _print_json(values)
+    else:
+        out = console()
+        show_rollback(plan, out)
+        out.print(
+            "nothing was changed: --execute puts it back"
+            if record is None
+            else f"put back; fencing number {record.fencing_number}"
+        )
+    if record is None and plan.obstacles:
+        raise typer.Exit(1)
+
+
+def region_of_name(cluster: str | None) -> str | None:
+    """The region in a cluster's name, if one is named."""
+    return None if cluster is None else cluster.partition("-")[2]
+
+
+def _require_one(group: str | None, region: str | None) -> None:
+    if (group is None) == (region is None):
+        raise InvalidNameError("name one group, or a region's groups with --region")
+
+
+class _Command:
+    """Plans moves, shows them, carries them out."""
+
+    def __init__(
+        self,
+        config: Path,
+        execute: bool,
+        dry_run: bool,
+        accept_gaps: bool,
+        first: list[str],
+        at_once: int,
+        drain_s: float,
+        catch_up_s: float,
+        as_json: bool,
+        by_timestamp: pb.TimestampPolicy | None = None,
+    ) -> None:
+        if execute and dry_run:
+            raise InvalidNameError("--execute and --dry-run contradict each other")
+        configure_logging(json=as_json or None)
+        self._config = load(config)
+        self._execute = execute
+        self._limits = Limits(
+            drain_ms=drain_s * 1_000, catch_up_ms=catch_up_s * 1_000, accept_gaps=accept_gaps
+        )
+        self._first = [GroupName(name) for name in first]
+        self._at_once = at_once
+        self._as_json = as_json
+        self._by_timestamp = by_timestamp
+
+    def run(
+        self,
+        moves: Callable[[Outside, Callable[[GroupName], bool]], dict[GroupName, Move]],
+        *,
+        first: str | None,
+        last: str | None,
+        lost: str | None,
+        many: bool,
+    ) -> None:
+        """Find the moves, then plan or execute them; exit code 1 if one was refused or did not end well.
+
+        Args:
+            moves: finds them.
+            first: the region whose service is asked first.
+            last: the region whose service is asked last.
+            lost: a region whose service is not asked.
+            many: whether a region's groups move.
+        """
+        near = None if first is None else RegionName(first)
+        with open_outside(
+            self._config,
+            target=near,
+            origin=None if last is None else RegionName(last),
+            lost=frozenset() if lost is None else frozenset({RegionName(lost)}),
+            by_timestamp=self._by_timestamp,
+        ) as everything:
+            found = moves(everything, self._config.groups.chosen)
+            groups = in_order(found, self._first)
+            with without(self._config, everything, lost_regions(found.values()), first=near) as outside:
+                if self._execute:
+                    self._carry_out(outside, found, groups, many=many)
+                else:
+                    self._plan(outside, found, groups, many=many)
+
+    def _plan(
+        self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
+    ) -> None:
+        plans = list(
+            side_by_side(
+                groups, lambda group: make_plan(outside.facts(moves[group])), at_once=self._at_once
+            ).values()
+        )
+        accept = self._limits.accept_gaps
+        if self._as_json:
+            values: Any = [plan_values(plan, accept_gaps=accept) for plan in plans]
+            _print_json(values if many else values[0])
+        else:
+            self._show_plans(plans, many=many)
+        if any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans):
+            raise typer.Exit(1)
+
+    def _show_plans(self, plans: list[MovePlan], *, many: bool) -> None:
+        out = console()
+        accept = self._limits.accept_gaps
+        if not plans:
+            out.print("no group has to move")
+            return
+        if many:
+            show_plans(plans, out, accept_gaps=accept)
+        else:
+            show_plan(plans[0], out, accept_gaps=accept)
+        out.print("nothing was changed: --execute carries this out")
+
+    def _carry_out(
+        self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
+    ) -> None:
+        mover = Mover(outside, self._limits)
+        with stopping(outside.stop), progress_bar(shown=not self._as_json) as bar:
+            task = bar.add_task("moving", total=len(groups))
+
+            def one(group: GroupName) -> Result:
+                return mover.move(
+                    moves[group], lambda words: bar.update(task, description=f"{group}: {words}")
+                )
+
+            ahead = [group for group in groups if many and moves[group].kind is Kind.DISASTER]
+            side_by_side(ahead, lambda group: mover.fence_ahead(moves[group]), at_once=self._at_once)
+            results = list(
+                side_by_side(
+                    groups, one, at_once=self._at_once, done=lambda _group, _result: bar.advance(task)
+                ).values()
+            )
+        if self._as_json:
+            values: Any = [result_values(item, accept_gaps=self._limits.accept_gaps) for item in results]
+            _print_json(values if many else values[0])
+        elif results:
+            show_results(results, console())
+        else:
+            console().print("no group has to move")
+        if any(item.ending not in {Ending.MOVED, Ending.ALREADY_THERE} for item in results):
+            raise typer.Exit(1)
+
+
+def _print_json(values: Any) -> None:
+    sys.stdout.write(json.dumps(values, indent=2) + "\n")

@@ -1,0 +1,125 @@
+"""``parallax``: every command of the product."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+try:
+    import typer
+    from typer.core import TyperGroup
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        f"parallax: {error.name} is not installed: install the command's extra, for example "
+        "pip install 'parallax-kafka[services]' (replicator, server and lab bring more commands)"
+    ) from None
+
+from parallax.errors import ConfigError, ParallaxError
+
+OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "lab"}
+
+
+class Entry(NamedTuple):
+    """Where a command stands, and which extra of the distribution brings its libraries."""
+
+    module: str
+    extra: str
+    attribute: str = "app"
+
+
+COMMANDS = {
+    "stack": Entry("lab.stack.command", "lab"),
+    "schema": Entry("parallax.cli.schema", "services"),
+    "replicate": Entry("replicator.command", "replicator", "replicate"),
+    "serve": Entry("offsetsvc.command", "server", "serve"),
+    "sync": Entry("syncjob.command", "replicator", "sync"),
+    "offsets": Entry("parallax.cli.offsets", "services", "offsets"),
+    "explain": Entry("parallax.cli.offsets", "services", "explain"),
+    "routes": Entry("parallax.cli.offsets", "services", "routes"),
+    "runs": Entry("parallax.cli.offsets", "services", "runs"),
+    "primary": Entry("parallax.cli.primary", "services", "primary"),
+    "regions": Entry("parallax.cli.primary", "services", "regions"),
+    "failover": Entry("parallax.cli.failover", "services"),
+    "failback": Entry("parallax.cli.failover", "services", "failback"),
+    "verify": Entry("parallax.cli.verify", "services", "verify"),
+    "drill": Entry("parallax.cli.drill", "services", "drill"),
+}
+
+
+class _Commands(TyperGroup):
+    """Imports a command's module when it is named: all of them together take longer than most commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the library's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            self.commands[cmd_name] = _command(cmd_name, COMMANDS[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in COMMANDS:
+            for name in COMMANDS:  # the library names the nearest of those that it has
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+
+def _command(name: str, entry: Entry) -> Any:
+    """The command, or, without the libraries of its extra, one that says what to install."""
+    try:
+        found = getattr(import_module(entry.module), entry.attribute)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] in OUR_PACKAGES:
+            raise
+        return _single(name, _not_installed(missing, entry.extra), loose=True)
+    if not isinstance(found, typer.Typer):
+        return _single(name, found)
+    group = typer.main.get_group(found)
+    group.name = name
+    return group
+
+
+def _single(name: str, function: Callable[..., None], *, loose: bool = False) -> Any:
+    # A command that is not installed takes any arguments, so that it gets to say so.
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    holder = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    holder.command(name, context_settings=anything if loose else None)(function)
+    return typer.main.get_command(holder)
+
+
+def _not_installed(missing: str, extra: str) -> Callable[[typer.Context], None]:
+    def command(_context: typer.Context) -> None:
+        raise ConfigError(f"this command needs {missing!r}: pip install 'parallax-kafka[{extra}]'")
+
+    command.__doc__ = f"(Not installed: parallax-kafka[{extra}].)"
+    return command
+
+
+app = typer.Typer(
+    name="parallax",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+@app.callback()
+def parallax() -> None:
+    """Exact offsets across aggregate Kafka clusters: replicate, map, answer, publish."""
+
+
+def run() -> None:
+    """The console entry: a `ParallaxError` becomes one clear line and exit code 1, never a traceback."""
+    try:
+        app()
+    except ParallaxError as error:
+        sys.stderr.write(f"error [{error.code}]: {error}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run()

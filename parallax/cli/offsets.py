@@ -1,0 +1,247 @@
+"""`parallax offsets`, `explain`, `routes`, `runs`: what the offset services know, for people and scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from parallax.cli.offset_tables import console, number, outcome_text, tell
+from parallax.cli.options import (
+    AuthorityOption,
+    ByTimestampOption,
+    ConfigOption,
+    JsonOption,
+    MarginOption,
+    ServiceOption,
+    TimeoutOption,
+    TimestampOption,
+    connect,
+    place,
+    timestamp_policy,
+)
+from parallax.client.client import OffsetClient, at_cluster
+from parallax.client.json import to_json
+from parallax.errors import UnknownGroupError
+from parallax.v1 import offsets_pb2 as pb
+
+_TIMEOUT_MS = 10_000
+
+Group = Annotated[str, typer.Argument(help="A consumer group.")]
+Topic = Annotated[str, typer.Argument(help="A topic.")]
+Partition = Annotated[int, typer.Argument(help="A partition.", min=0)]
+RouteText = Annotated[str, typer.Argument(help="A route, written 'a->b'.")]
+To = Annotated[str, typer.Option("--to", help="Where the group goes: a region or a cluster.")]
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="Where it comes from. Default: the only other aggregate cluster."),
+]
+
+
+def offsets(
+    group: Group,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="Where the group goes: a region or a cluster. Default: every move."),
+    ] = None,
+    origin: From = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only these topics.")] = None,
+    by_timestamp: ByTimestampOption = False,
+    margin_ms: MarginOption = None,
+    timestamp_ms: TimestampOption = None,
+    config: ConfigOption = None,
+    service: ServiceOption = None,
+    tls_ca: AuthorityOption = None,
+    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where every partition of a group would resume."""
+    policy = timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms)
+    with connect(config, service, tls_ca, timeout_ms) as client:
+        answers = list(_answers(client, group, to, origin, topic or [], policy))
+    if as_json:
+        _print_json([to_json(answer) for answer in answers] if to is None else to_json(answers[0]))
+        return
+    if not any(answer.offsets for answer in answers):
+        sys.stdout.write(f"group {group!r} has no position to move\n")
+    for answer in answers:
+        if answer.offsets:
+            _print_offsets(answer)
+
+
+def _answers(
+    client: OffsetClient,
+    group: str,
+    to: str | None,
+    origin: str | None,
+    topics: list[str],
+    policy: pb.TimestampPolicy | None,
+) -> Iterator[pb.GetGroupFailoverOffsetsResponse]:
+    """The answer for the move named, or for every move between aggregate clusters that the group can make."""
+    ask = partial(client.get_group_failover_offsets, group, topics=topics, by_timestamp=policy)
+    destination = place(to)
+    if destination is not None:
+        yield ask(to=destination, origin=place(origin))
+        return
+    clusters = list(dict.fromkeys(route.target_cluster for route in client.list_routes().routes))
+    origins = [place(origin)] if origin is not None else [at_cluster(name) for name in clusters]
+    unknown: list[UnknownGroupError] = []
+    found = 0
+    for source in origins:
+        for name in clusters:
+            if source is None or name in {source.cluster, f"aggregate-{source.region}"}:
+                continue
+            try:
+                yield ask(to=at_cluster(name), origin=source)
+                found += 1
+            except UnknownGroupError as error:  # it may be known where it consumes
+                unknown.append(error)
+    if unknown and not found:
+        raise unknown[0]
+
+
+def explain(
+    group: Group,
+    topic: Topic,
+    partition: Partition,
+    to: To,
+    origin: From = None,
+    next_offset: Annotated[
+        int | None, typer.Option("--next-offset", help="Go by this position. Default: the group's commit.")
+    ] = None,
+    by_timestamp: ByTimestampOption = False,
+    margin_ms: MarginOption = None,
+    timestamp_ms: TimestampOption = None,
+    config: ConfigOption = None,
+    service: ServiceOption = None,
+    tls_ca: AuthorityOption = None,
+    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell why one partition of a group resumes where it does, source by source."""
+    with connect(config, service, tls_ca, timeout_ms) as client:
+        answer = client.get_failover_offset(
+            group,
+            topic,
+            partition,
+            to=place(to) or pb.Place(),
+            origin=place(origin),
+            next_offset=next_offset,
+            by_timestamp=timestamp_policy(
+                by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms
+            ),
+        )
+    if as_json:
+        _print_json(to_json(answer))
+    else:
+        tell(answer, console())
+
+
+def routes(
+    config: ConfigOption = None,
+    service: ServiceOption = None,
+    tls_ca: AuthorityOption = None,
+    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """List the routes, the topics that they have copied, and how fresh each is."""
+    with connect(config, service, tls_ca, timeout_ms) as client:
+        answer = client.list_routes()
+    if as_json:
+        _print_json(to_json(answer))
+        return
+    table = Table("route", "from", "to", "topic", title="routes")
+    for heading in ("partitions", "freshness ms"):
+        table.add_column(heading, justify="right")
+    for route in answer.routes:
+        ends = (route.route, route.source_cluster, route.target_cluster)
+        for item in route.topics:
+            table.add_row(*ends, item.topic, str(item.partitions), number(item, "freshness_ms"))
+        if not route.topics:
+            table.add_row(*ends, "(none yet)", "", "")
+    console().print(table)
+
+
+def runs(
+    route: RouteText,
+    topic: Topic,
+    partition: Partition,
+    start: Annotated[int, typer.Option("--start", min=0, help="From this target offset on.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows of each lineage, about.")] = 100,
+    config: ConfigOption = None,
+    service: ServiceOption = None,
+    tls_ca: AuthorityOption = None,
+    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs and watermarks of a partition of a route."""
+    with connect(config, service, tls_ca, timeout_ms) as client:
+        answer = client.list_runs(route, topic, partition, start=start, limit=limit)
+    if as_json:
+        _print_json(to_json(answer))
+        return
+    for lineage in answer.lineages:
+        closed = f", closed at source offset {lineage.closed_at}" if lineage.HasField("closed_at") else ""
+        table = Table("kind", title=f"{route} {topic}-{partition}, lineage {lineage.lineage}{closed}")
+        for heading in ("source", "target", "records", "previous source end", "leader epoch"):
+            table.add_column(heading, justify="right")
+        for run in lineage.runs:
+            table.add_row(
+                "run" if run.count_records else "watermark",
+                _range(run.source_start, run.count_records),
+                _range(run.target_start, run.count_records),
+                str(run.count_records),
+                str(run.previous_source_end) if run.previous_source_end != run.source_start else "",
+                str(run.source_leader_epoch),
+            )
+        for gap in lineage.lost:
+            table.add_row(
+                "lost", f"[{gap.start}, {gap.end})", "", str(gap.end - gap.start), "", "", style="red"
+            )
+        console().print(table)
+    if answer.HasField("continue_at"):
+        sys.stdout.write(
+            f"more rows from target offset {answer.continue_at} on: --start {answer.continue_at}\n"
+        )
+
+
+def _range(start: int, count: int) -> str:
+    return f"[{start}, {start + count})" if count else str(start)
+
+
+def _print_offsets(answer: pb.GetGroupFailoverOffsetsResponse) -> None:
+    first = answer.offsets[0]
+    origin = getattr(first, "from")
+    table = Table("topic", title=f"{first.group}: {origin.cluster} to {first.to.cluster}")
+    for heading in ("partition", "next offset", "resume"):
+        table.add_column(heading, justify="right")
+    table.add_column("outcome")
+    for heading in ("pending", "skip records", "redelivery", "freshness ms", "lag at target"):
+        table.add_column(heading, justify="right")
+    for item in answer.offsets:
+        table.add_row(
+            item.topic,
+            str(item.partition),
+            number(getattr(item, "from"), "next_offset"),
+            str(item.resume_offset),
+            outcome_text(item),
+            str(item.pending_records),
+            str(sum(skip.end - skip.start for skip in item.skip_ranges)),
+            number(item, "redelivery_records"),
+            number(item, "freshness_ms"),
+            number(item.to, "lag_offsets"),
+        )
+    out = console()
+    out.print(table)
+    grave = [item for item in answer.offsets if item.outcome == answer.outcome and item.outcome != pb.OK]
+    for item in grave[:1]:
+        out.print(f"{item.topic}-{item.partition}: {item.explanation}", highlight=False)
+
+
+def _print_json(values: Any) -> None:
+    sys.stdout.write(json.dumps(values, indent=2) + "\n")

@@ -1,0 +1,122 @@
+"""How the commands that ask the offset services find them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import typer
+
+from parallax.client.client import OffsetClient, at_cluster, at_region
+from parallax.config.config import Config, OffsetService, load
+from parallax.errors import ConfigError, InvalidNameError
+from parallax.v1 import offsets_pb2 as pb
+from parallax.wiring import client_credentials
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file: its services are asked."
+    ),
+]
+ServiceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--service", "-s", help="host:port of an offset service; may be repeated. Outweighs --config."
+    ),
+]
+AuthorityOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca",
+        help="PEM file of the authority that signed the services' certificates. Default: service.tls.",
+    ),
+]
+TimeoutOption = Annotated[
+    int, typer.Option("--timeout-ms", min=1, help="For each question, with its retries.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+ByTimestampOption = Annotated[
+    bool,
+    typer.Option(
+        "--by-timestamp",
+        help="Where no row proves anything, go by record timestamps instead of the log start (docs/failover.md).",
+    ),
+]
+MarginOption = Annotated[
+    int | None,
+    typer.Option(
+        "--margin-ms",
+        min=0,
+        help="With --by-timestamp: how much older than the group's position an unconsumed record may be. "
+        "Default: service.by_timestamp_margin_ms.",
+    ),
+]
+TimestampOption = Annotated[
+    int | None,
+    typer.Option(
+        "--timestamp-ms",
+        min=0,
+        help="With --by-timestamp: go by this time (Unix epoch) instead of that of the group's position.",
+    ),
+]
+
+
+def timestamp_policy(
+    *, by_timestamp: bool, margin_ms: int | None, timestamp_ms: int | None
+) -> pb.TimestampPolicy | None:
+    """The operator's choice of record timestamps; None: it was not made.
+
+    Raises:
+        InvalidNameError: it was not made, but a margin or a time is named.
+    """
+    if by_timestamp:
+        return pb.TimestampPolicy(margin_ms=margin_ms, timestamp_ms=timestamp_ms)
+    if margin_ms is not None or timestamp_ms is not None:
+        raise InvalidNameError("--margin-ms and --timestamp-ms go with --by-timestamp")
+    return None
+
+
+def connect(
+    config: Path | None, services: list[str] | None, authority: Path | None, timeout_ms: int
+) -> OffsetClient:
+    """A client for the services named, or for all that the configuration has.
+
+    Raises:
+        ConfigError: neither says where a service is, or a file can't be read.
+    """
+    settings = None if config is None else load(config)
+    targets = services or ([] if settings is None else targets_of(settings))
+    if not targets:
+        raise ConfigError(
+            "no offset service is known: name one with --service host:port, or a configuration with --config "
+            "(or PARALLAX_CONFIG)"
+        )
+    credentials = _credentials(authority)
+    if credentials is None and settings is not None:
+        credentials = client_credentials(settings.service.tls)
+    return OffsetClient(targets, timeout_ms=timeout_ms, credentials=credentials)
+
+
+def targets_of(config: Config) -> list[str]:
+    """The gRPC addresses of the configured services; the default address if no region names one."""
+    named = [region.offsetsvc.grpc for region in config.regions.values() if region.offsetsvc is not None]
+    return named or [OffsetService().grpc]
+
+
+def place(text: str | None) -> pb.Place | None:
+    """A region's aggregate cluster, or a cluster by its own name."""
+    if text is None:
+        return None
+    return at_cluster(text) if text.startswith(("aggregate-", "regional-")) else at_region(text)
+
+
+def _credentials(authority: Path | None) -> grpc.ChannelCredentials | None:
+    if authority is None:
+        return None
+    try:
+        return grpc.ssl_channel_credentials(authority.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"--tls-ca {authority}: cannot be read: {error.strerror}") from error

@@ -1,0 +1,188 @@
+"""`parallax primary` and `parallax regions`: where groups are primary, and what regions there are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from parallax.cli.offset_tables import console
+from parallax.cli.options import (
+    AuthorityOption,
+    ConfigOption,
+    JsonOption,
+    ServiceOption,
+    TimeoutOption,
+    connect,
+)
+from parallax.client.json import to_json
+from parallax.domain.ids import ClusterName, GroupName, RegionName
+from parallax.domain.primary import Change, Mode
+from parallax.errors import InvalidNameError
+from parallax.v1 import primaries_pb2 as pb
+
+_TIMEOUT_MS = 10_000
+
+
+def primary(
+    group: Annotated[
+        str | None, typer.Argument(help="A consumer group. Default: every group with a recorded primary.")
+    ] = None,
+    set_to: Annotated[
+        str | None, typer.Option("--set", help="The region that shall be primary. Moves no offsets.")
+    ] = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            "--mode",
+            help="active_passive: the primary consumes; active_active: every region consumes, the primary "
+            "publishes. Default: as before.",
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="The aggregate cluster to consume. Default: the region's own."),
+    ] = None,
+    disaster: Annotated[
+        bool,
+        typer.Option("--disaster", help="Decide where the service lives, without the regions that are gone."),
+    ] = False,
+    expect: Annotated[
+        int | None,
+        typer.Option("--expect", help="Refuse unless this is the group's fencing number (0: none yet)."),
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Kept with the decision.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be decided, decide nothing.")
+    ] = False,
+    config: ConfigOption = None,
+    service: ServiceOption = None,
+    tls_ca: AuthorityOption = None,
+    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where a group is primary, or set it.
+
+    Setting it moves no offsets: `parallax failover` moves a group with its offsets and sets the primary itself.
+    """
+    if group is None and set_to is not None:
+        raise InvalidNameError("--set: name the group whose primary shall be set")
+    if set_to is None and (
+        mode is not None or cluster is not None or disaster or dry_run or expect is not None
+    ):
+        raise InvalidNameError("--mode, --cluster, --disaster, --expect and --dry-run go with --set REGION")
+    with connect(config, service, tls_ca, timeout_ms) as client:
+        if group is None:
+            found = list(client.list_primaries().primaries)
+        elif set_to is None:
+            found = [client.get_primary(group)]
+        else:
+            change = Change(
+                group=GroupName(group),
+                primary=RegionName(set_to),
+                mode=mode,
+                cluster=None if cluster is None else ClusterName(cluster),
+                expected_number=expect,
+                disaster=disaster,
+                reason=reason,
+            )
+            found = [client.set_primary(change, dry_run=dry_run)]
+    if as_json:
+        values: Any = [to_json(item) for item in found] if group is None else to_json(found[0])
+        sys.stdout.write(json.dumps(values, indent=2) + "\n")
+        return
+    _show(found, console(), dry_run=dry_run)
+    if set_to is not None and found[0].decision.mode == pb.ACTIVE_PASSIVE:
+        console().print(
+            f"no offsets were moved: if group {group} goes on consuming another cluster than "
+            f"{found[0].decision.cluster}, nothing is synced for it any more (`parallax sync` says active "
+            "elsewhere) until it is moved (parallax failover) or recorded where it is (--set)",
+            style="yellow",
+            markup=False,
+        )
+
+
+def _show(found: list[pb.Primary], out: Console, *, dry_run: bool) -> None:
+    if not any(item.HasField("decision") or item.problem for item in found):
+        out.print("no primary is recorded: offsets follow where the group makes progress")
+        return
+    table = Table("group", title="would be decided; nothing was" if dry_run else None)
+    for heading in ("mode", "primary", "consumes", "stage"):
+        table.add_column(heading)
+    table.add_column("fencing number", justify="right")
+    for heading in ("decided", "in", "reason"):
+        table.add_column(heading, overflow="fold")
+    for item in found:
+        if item.HasField("decision"):
+            table.add_row(item.group, *_cells(item.decision))
+        for rival in item.rivals:
+            table.add_row(f"{item.group} [bold red]DUAL_ACTIVE[/]", *_cells(rival), style="red")
+    out.print(table)
+    for item in found:
+        if item.problem:
+            out.print(f"group {item.group}: {item.problem}", style="bold red", markup=False)
+        if item.dual_active:
+            out.print(
+                f"group {item.group}: regions that could not see each other decided differently; the highest "
+                "fencing number wins, and nothing is synced until the primary is set again "
+                f"(parallax primary {item.group} --set REGION)",
+                style="red",
+                markup=False,
+            )
+
+
+def _cells(decision: pb.PrimaryDecision) -> tuple[str, ...]:
+    at = datetime.fromtimestamp(decision.decided_at_ms / 1_000, UTC)
+    moving = f" from {decision.moving_from}" if decision.HasField("moving_from") else ""
+    return (
+        pb.PrimaryMode.Name(decision.mode).lower().replace("_", "/"),
+        decision.region,
+        decision.cluster if decision.HasField("cluster") else "every region",
+        f"{pb.PrimaryStage.Name(decision.stage).lower()}{moving}",
+        str(decision.fencing_number),
+        f"{at:%Y-%m-%d %H:%M:%S}Z{' (disaster)' if decision.disaster else ''}",
+        decision.decided_in,
+        decision.reason,
+    )
+
+
+def regions(
+    config: ConfigOption = None,
+    service: ServiceOption = None,
+    tls_ca: AuthorityOption = None,
+    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    as_json: JsonOption = False,
+) -> None:
+    """List the regions with their clusters and services, and which aggregate clusters answer the service asked."""
+    with connect(config, service, tls_ca, timeout_ms) as client:
+        answer = client.describe_regions()
+    if as_json:
+        sys.stdout.write(json.dumps(to_json(answer), indent=2) + "\n")
+        return
+    table = Table("region", "cluster", "bootstrap servers", "security", "health", "offset service")
+    for region in answer.regions:
+        for kind in ("aggregate", "regional"):
+            if region.HasField(kind):
+                item: pb.ClusterDescription = getattr(region, kind)
+                table.add_row(
+                    region.region,
+                    item.cluster,
+                    item.bootstrap_servers,
+                    f"{item.security_protocol} {item.sasl_mechanism}".strip(),
+                    _health(item),
+                    region.service_grpc if region.HasField("service_grpc") else "-",
+                )
+    out = console()
+    out.print(table)
+    out.print(f"answered by the service of region {answer.answered_in}")
+
+
+def _health(item: pb.ClusterDescription) -> str:
+    if item.health == pb.AWAY:
+        return f"[red]away[/]: {item.problem}"
+    return "[green]up[/]" if item.health == pb.UP else "not asked"

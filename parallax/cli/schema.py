@@ -1,0 +1,70 @@
+"""`parallax schema`: creates and upgrades the keyspace in Cassandra."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parallax.adapters.cassandra.migrations import LATEST_VERSION
+from parallax.adapters.cassandra.schema import Schema
+from parallax.config.config import load
+
+app = typer.Typer(help="Create and upgrade the keyspace in Cassandra.", no_args_is_help=True)
+
+_Config = Annotated[
+    Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
+]
+
+
+@app.command()
+def apply(
+    config: _Config,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the statements, change nothing.")] = False,
+) -> None:
+    """Bring the keyspace to the version that this program needs; may be run again at any time."""
+    with closing(Schema(load(config).cassandra)) as schema:
+        if dry_run:
+            statements = schema.planned()
+            _say("".join(f"{statement};\n" for statement in statements) or "nothing to do\n")
+            return
+        taken = schema.apply()
+        for step in taken:
+            _say(f"applied {step.version}: {step.description}\n")
+        status = schema.status()
+        _say(f"keyspace {status.keyspace}: schema version {status.version}, up to date\n")
+
+
+@app.command()
+def status(
+    config: _Config,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show which version the keyspace has; exit code 1 if it lacks a step."""
+    with closing(Schema(load(config).cassandra)) as schema:
+        found = schema.status()
+    if as_json:
+        missing = [step.version for step in found.missing]
+        values = {
+            "keyspace": found.keyspace,
+            "version": found.version,
+            "needed": LATEST_VERSION,
+            "missing": missing,
+        }
+        _say(json.dumps(values) + "\n")
+    else:
+        _say(
+            f"keyspace {found.keyspace}: schema version {found.version}, this program needs {LATEST_VERSION}\n"
+        )
+        for step in found.missing:
+            _say(f"missing {step.version}: {step.description} (run `parallax schema apply`)\n")
+    if found.missing:
+        raise typer.Exit(1)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)

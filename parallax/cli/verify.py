@@ -1,0 +1,196 @@
+"""`parallax verify`: which records a group consumed once, twice or never over its moves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from parallax.cli.failover_options import ConfigOption, JsonOption
+from parallax.cli.offset_tables import console
+from parallax.config.config import load
+from parallax.domain.consumption import Kind, SourceRange
+from parallax.domain.ids import GroupName
+from parallax.failover.opening import open_verifier
+from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, SourceVerdict, Verdict
+from parallax.failover.verify.verify import Verifier
+from parallax.runtime.deadline import Deadline
+from parallax.runtime.logs import configure_logging
+
+EXIT_CODES = {Verdict.ONCE: 0, Verdict.TWICE: 3, Verdict.NEVER: 4, Verdict.UNKNOWN: 5}
+_WORDS = {
+    Verdict.ONCE: "every record was consumed once",
+    Verdict.TWICE: "some records were consumed twice, none was left out",
+    Verdict.NEVER: "some records were never consumed",
+    Verdict.UNKNOWN: "not everything can be known",
+}
+_STYLES = {
+    Verdict.ONCE: "green",
+    Verdict.TWICE: "yellow",
+    Verdict.NEVER: "bold red",
+    Verdict.UNKNOWN: "yellow",
+}
+_POLL_S = 0.5
+_MOST_RANGES = 10
+"""Printed of one kind; JSON has all."""
+
+
+def verify(
+    group: Annotated[str, typer.Argument(help="A consumer group.")],
+    config: ConfigOption,
+    moves: Annotated[int, typer.Option("--moves", min=1, help="Over how many of its last moves.")] = 1,
+    consumers: Annotated[
+        Consumers, typer.Option("--consumers", help="What its members are. Default: what the store tells.")
+    ] = Consumers.AUTO,
+    wait_s: Annotated[
+        float,
+        typer.Option("--wait-s", min=0, help="How long to wait for an index that lags behind the group."),
+    ] = 5.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell which source records the group consumed once, twice or never over its last move.
+
+    Exit code 0: every record once; 3: some twice; 4: some never; 5: not everything can be known.
+    """
+    configure_logging(json=as_json or None)
+    with open_verifier(load(config)) as verifier:
+        found = verify_within(verifier, GroupName(group), moves, consumers, wait_s)
+    if as_json:
+        sys.stdout.write(json.dumps(verdict_values(found), indent=2) + "\n")
+    else:
+        show_verdict(found, console())
+    code = EXIT_CODES[found.verdict]
+    if code:
+        raise typer.Exit(code)
+
+
+def verify_within(
+    verifier: Verifier, group: GroupName, moves: int, consumers: Consumers, wait_s: float
+) -> GroupVerdict:
+    """The verdict, once the index has what the group has consumed, or the time is up."""
+    deadline = Deadline.after_ms(wait_s * 1_000)
+    while True:
+        found = verifier.verify(group, moves=moves, consumers=consumers)
+        if not found.behind or deadline.passed:
+            return found
+        verifier.pause(_POLL_S)
+
+
+# --- for scripts ---------------------------------------------------------------------------------------------------
+
+
+def verdict_values(found: GroupVerdict) -> dict[str, Any]:
+    """A verdict as JSON types."""
+    return {
+        "group": found.group,
+        "verdict": found.verdict.value,
+        "consumers": found.consumers.value,
+        "moves": [
+            {
+                "from": record.move.origin,
+                "to": record.move.target,
+                "kind": record.move.kind.value,
+                "started_at_ms": record.started_at_ms,
+            }
+            for record in found.moves
+        ],
+        "records": {kind.value: found.records(kind) for kind in Kind},
+        "notes": list(found.notes),
+        "partitions": [_partition_values(item) for item in found.partitions],
+    }
+
+
+def _partition_values(item: PartitionVerdict) -> dict[str, Any]:
+    return {
+        "topic": item.topic_partition.topic,
+        "partition": item.topic_partition.partition,
+        "verdict": item.verdict.value,
+        "visits": [
+            {"cluster": visit.cluster, "start": visit.start, "end": visit.end} for visit in item.visits
+        ],
+        "unknown": list(item.unknown),
+        "notes": list(item.notes),
+        "sources": [_source_values(source) for source in item.sources],
+    }
+
+
+def _source_values(source: SourceVerdict) -> dict[str, Any]:
+    tally = source.tally
+    return {
+        "region": source.source.region,
+        "source_topic_id": source.source.topic_id,
+        "verdict": source.verdict.value,
+        "examined": None if tally is None else {"start": tally.examined[0], "end": tally.examined[1]},
+        "records": {kind.value: source.records(kind) for kind in Kind},
+        "ranges": {}
+        if tally is None
+        else {kind.value: _ranges_values(ranges) for kind, ranges in tally.ranges.items()},
+        "comes_again": [] if tally is None else _ranges_values(tally.ahead),
+        "unknown": list(source.unknown),
+    }
+
+
+def _ranges_values(ranges: Iterable[SourceRange]) -> list[dict[str, Any]]:
+    return [{"start": item.start, "end": item.end, "records": item.records} for item in ranges]
+
+
+# --- for people ----------------------------------------------------------------------------------------------------
+
+
+def show_verdict(found: GroupVerdict, out: Console) -> None:
+    """The counts of every partition and source, then the ranges that matter."""
+    way = " to ".join([found.moves[0].move.origin, *(record.move.target for record in found.moves)])
+    table = Table("partition", "source", title=f"{escape(found.group)}: {way}")
+    for heading in ("examined", "once", "twice", "never", "lost", "unknown", "comes again"):
+        table.add_column(heading, justify="right")
+    for item in found.partitions:
+        for source in item.sources:
+            table.add_row(escape(str(item.topic_partition)), *_cells(source), style=_STYLES[source.verdict])
+    out.print(table)
+    for item in found.partitions:
+        for source in item.sources:
+            _tell_ranges(f"{item.topic_partition} of {source.source.region}", source, out)
+        for text in (*item.unknown, *item.notes):
+            out.print(f"{escape(str(item.topic_partition))}: {escape(text)}")
+    for text in found.notes:
+        out.print(escape(text))
+    verdict = found.verdict
+    out.print(f"[{_STYLES[verdict]}]{found.group}: {_WORDS[verdict]}[/]")
+
+
+def _cells(source: SourceVerdict) -> list[str]:
+    tally = source.tally
+    if tally is None:
+        return [source.source.region, "-", "-", "-", "-", "-", "all", "-"]
+    doubtful = tally.ranges.get(Kind.UNKNOWN, ())
+    open_end = "+" if any(item.end is None for item in doubtful) else ""
+    return [
+        source.source.region,
+        f"[{tally.examined[0]}, {tally.examined[1]})",
+        *(str(source.records(kind)) for kind in (Kind.ONCE, Kind.TWICE, Kind.NEVER, Kind.LOST)),
+        f"{source.records(Kind.UNKNOWN)}{open_end}",
+        str(source.ahead_records),
+    ]
+
+
+def _tell_ranges(name: str, source: SourceVerdict, out: Console) -> None:
+    for text in source.unknown:
+        out.print(f"{escape(name)}: {escape(text)}")
+    if source.tally is None:
+        return
+    for kind in (Kind.TWICE, Kind.NEVER, Kind.LOST, Kind.UNKNOWN):
+        ranges = source.tally.ranges.get(kind, ())
+        if ranges:
+            out.print(f"{escape(name)}: {kind.value}: {_listed(ranges)}", markup=False)
+
+
+def _listed(ranges: Sequence[SourceRange]) -> str:
+    shown = [f"[{item.start}, {'...' if item.end is None else item.end})" for item in ranges[:_MOST_RANGES]]
+    more = len(ranges) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -1,0 +1,299 @@
+"""The offset service's client: typed errors, one deadline, retries over several targets.
+
+It needs the base install only. A client is safe to share between threads; make it after a fork, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from parallax.client.primary_calls import PrimaryCalls
+from parallax.client.skip_watch import SkipWatch
+from parallax.client.targets import Targets
+from parallax.errors import InvalidNameError
+from parallax.runtime.retry import RetryPolicy
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
+
+DEFAULT_TIMEOUT_MS = 10_000
+"""A call with its retries; the servers' own default (`service.deadline_ms`) is the same."""
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+def at_region(name: str) -> pb.Place:
+    """The aggregate cluster of a region, as an origin or destination."""
+    return pb.Place(region=name)
+
+
+def at_cluster(name: str) -> pb.Place:
+    """An aggregate cluster by its own name (``aggregate-b``)."""
+    return pb.Place(cluster=name)
+
+
+class OffsetClient(PrimaryCalls):
+    """Asks the offset services, the last good one first.
+
+    A call that finds a service away, busy or silent goes to the next target, and round again with growing
+    waits, all inside one deadline. Every other error is final and raised at once.
+
+    Args:
+        targets: ``host:port`` of each service, the preferred first.
+        timeout_ms: budget of a call with its retries, where the call names none.
+        retry: waits between the rounds.
+        credentials: TLS; None: plain text.
+
+    Every method raises, besides what its own docstring names:
+
+    Raises:
+        ServiceUnavailableError: no target answered.
+        DeadlineError: the budget was used up first.
+        StoreUnavailableError: the services answered that their store is away.
+        ParallaxError: the class that the server raised (`parallax.client.status.CLASSES`).
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[str],
+        *,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        retry: RetryPolicy | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        self._timeout_ms = timeout_ms
+        self._retry = retry if retry is not None else RetryPolicy()
+        self._targets = Targets(targets, self._retry, credentials)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the channels; calls under way end, later ones fail."""
+        self._targets.close()
+
+    def get_failover_offset(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        *,
+        to: pb.Place,
+        origin: pb.Place | None = None,
+        next_offset: int | None = None,
+        leader_epoch: int | None = None,
+        by_timestamp: pb.TimestampPolicy | None = None,
+        timeout_ms: float | None = None,
+    ) -> pb.FailoverOffset:
+        """Where one partition of a group resumes.
+
+        Args:
+            group: the consumer group.
+            topic: the topic.
+            partition: the partition.
+            to: where the group goes.
+            origin: where it comes from; None: the only other aggregate cluster.
+            next_offset: the caller's own position there; None: the group's committed offset.
+            leader_epoch: what goes with ``next_offset``, where known.
+            by_timestamp: go by record timestamps instead of the log start where no row proves anything; None: never.
+            timeout_ms: budget of the call with its retries.
+        """
+        request = pb.GetFailoverOffsetRequest(
+            group=group,
+            topic=topic,
+            partition=partition,
+            to=to,
+            next_offset=next_offset,
+            leader_epoch=leader_epoch,
+            by_timestamp=by_timestamp,
+            **_from(origin),
+        )
+        return self._call("GetFailoverOffset", request, pb.FailoverOffset, timeout_ms)
+
+    def get_group_failover_offsets(
+        self,
+        group: str,
+        *,
+        to: pb.Place,
+        origin: pb.Place | None = None,
+        positions: Iterable[pb.PartitionPosition] = (),
+        topics: Iterable[str] = (),
+        record_move: bool = False,
+        by_timestamp: pb.TimestampPolicy | None = None,
+        timeout_ms: float | None = None,
+    ) -> pb.GetGroupFailoverOffsetsResponse:
+        """Where every partition of a group resumes.
+
+        Args:
+            group: the consumer group.
+            to: where the group goes.
+            origin: where it comes from; None: the only other aggregate cluster.
+            positions: the caller's own positions there; other partitions use the group's committed offsets.
+            topics: only these; none: all that the group committed on or that ``positions`` name.
+            record_move: remember the answers as the group's progress at ``to``: it moves now.
+            by_timestamp: as in `get_failover_offset`.
+            timeout_ms: budget of the call with its retries.
+        """
+        request = pb.GetGroupFailoverOffsetsRequest(
+            group=group,
+            to=to,
+            positions=positions,
+            topics=topics,
+            record_move=record_move,
+            by_timestamp=by_timestamp,
+            **_from(origin),
+        )
+        return self._call("GetGroupFailoverOffsets", request, pb.GetGroupFailoverOffsetsResponse, timeout_ms)
+
+    def watch_skips(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        at: pb.Place,
+        target_topic_id: str,
+        progress: Iterable[pb.SourceProgress],
+        start: int,
+        origin: pb.Place | None = None,
+    ) -> SkipWatch:
+        """Skip ranges as they become known after a move; an iterator of `SkipUpdate`, to be closed.
+
+        The updates adjoin: each tells of the target offsets from the previous update's ``complete_to`` (the
+        first: from ``start``) to its own ``complete_to``. The last one has none: nothing is pending any more,
+        and whatever lies beyond its ranges is new. The iterator connects again by itself, without a deadline.
+
+        Args:
+            topic: the topic.
+            partition: the partition.
+            at: where the group is now.
+            target_topic_id: the topic's id there (``FailoverOffset.to.topic_id``); empty: it was not there yet.
+            progress: the vector of the move (``FailoverOffset.progress``).
+            start: skip ranges from here on (``complete_to``, or the resume offset).
+            origin: where the group came from.
+        """
+        request = pb.WatchSkipsRequest(
+            topic=topic,
+            partition=partition,
+            at=at,
+            target_topic_id=target_topic_id,
+            progress=progress,
+            start=start,
+            **_from(origin),
+        )
+        return SkipWatch(request, self._targets.open_watch, self._retry)
+
+    def translate_offset(
+        self,
+        route: str,
+        topic: str,
+        partition: int,
+        *,
+        source_next_offset: int | None = None,
+        target_next_offset: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> pb.TranslateOffsetResponse:
+        """A next offset of one side of a route, on the other side.
+
+        Args:
+            route: ``a->b``.
+            topic: the topic.
+            partition: the partition.
+            source_next_offset: a next offset of the regional cluster; or
+            target_next_offset: a next offset of the aggregate cluster. Exactly one of the two.
+            timeout_ms: budget of the call with its retries.
+        """
+        if (source_next_offset is None) == (target_next_offset is None):
+            raise InvalidNameError("name either source_next_offset or target_next_offset")
+        request = pb.TranslateOffsetRequest(
+            route=route,
+            topic=topic,
+            partition=partition,
+            source_next_offset=source_next_offset,
+            target_next_offset=target_next_offset,
+        )
+        return self._call("TranslateOffset", request, pb.TranslateOffsetResponse, timeout_ms)
+
+    def lookup_origin(
+        self,
+        topic: str,
+        partition: int,
+        record_offset: int,
+        *,
+        at: pb.Place,
+        timeout_ms: float | None = None,
+    ) -> pb.LookupOriginResponse:
+        """Which source record is the record at ``record_offset`` of an aggregate partition?"""
+        request = pb.LookupOriginRequest(at=at, topic=topic, partition=partition, record_offset=record_offset)
+        return self._call("LookupOrigin", request, pb.LookupOriginResponse, timeout_ms)
+
+    def list_routes(self, *, timeout_ms: float | None = None) -> pb.ListRoutesResponse:
+        """Every configured route with the topics that it has copied."""
+        return self._call("ListRoutes", pb.ListRoutesRequest(), pb.ListRoutesResponse, timeout_ms)
+
+    def list_runs(
+        self,
+        route: str,
+        topic: str,
+        partition: int,
+        *,
+        start: int = 0,
+        limit: int = 0,
+        timeout_ms: float | None = None,
+    ) -> pb.ListRunsResponse:
+        """Runs and watermarks of a partition of a route, from the target offset ``start`` on.
+
+        Args:
+            route: ``a->b``.
+            topic: the topic.
+            partition: the partition.
+            start: a target offset.
+            limit: rows at most; 0: the server's choice.
+            timeout_ms: budget of the call with its retries.
+        """
+        request = pb.ListRunsRequest(route=route, topic=topic, partition=partition, start=start, limit=limit)
+        return self._call("ListRuns", request, pb.ListRunsResponse, timeout_ms)
+
+    def report_positions(
+        self,
+        group: str,
+        *,
+        at: pb.Place,
+        positions: Iterable[pb.PartitionPosition] = (),
+        moves: Iterable[pb.PartitionMove] = (),
+        timeout_ms: float | None = None,
+    ) -> pb.ReportPositionsResponse:
+        """Tell what the group did, for answers to come. Telling the same again changes nothing.
+
+        Args:
+            group: the consumer group.
+            at: the cluster.
+            positions: next offsets that the group has delivered at ``at``, for when it can't be asked.
+            moves: moves to ``at`` that the group has made, as their answers told them.
+            timeout_ms: budget of the call with its retries.
+        """
+        request = pb.ReportPositionsRequest(group=group, at=at, positions=positions, moves=moves)
+        return self._call("ReportPositions", request, pb.ReportPositionsResponse, timeout_ms)
+
+    def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:
+        return self._targets.call(
+            method, request, answer, self._timeout_ms if timeout_ms is None else timeout_ms
+        )
+
+    def _open_primary_watch(
+        self, request: primaries_pb2.WatchPrimaryRequest, attempt: int, timeout_ms: float
+    ) -> Any:
+        return self._targets.open_stream("WatchPrimary", request, primaries_pb2.Primary, attempt, timeout_ms)
+
+
+def _from(origin: pb.Place | None) -> dict[str, Any]:
+    """The field ``from``, which Python can't name."""
+    return {} if origin is None else {"from": origin}

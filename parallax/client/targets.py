@@ -1,0 +1,204 @@
+"""Calls over several targets: the last good one first, round again with growing waits, inside one deadline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from parallax.client.status import code_of, to_domain
+from parallax.errors import (
+    DeadlineError,
+    InvalidNameError,
+    LimitError,
+    ParallaxError,
+    ServiceUnavailableError,
+)
+from parallax.runtime.deadline import Deadline
+from parallax.runtime.retry import RetryPolicy, retry
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
+
+SERVICE = "parallax.v1.OffsetService"
+PRIMARY_SERVICE = "parallax.v1.PrimaryService"
+
+_PATHS = {
+    method.name: f"/{service.full_name}/{method.name}"
+    for file in (pb.DESCRIPTOR, primaries_pb2.DESCRIPTOR)
+    for service in file.services_by_name.values()
+    for method in service.methods
+}
+"""Of every method of both services; their names are distinct."""
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Largest answer taken: a group of 10,000 partitions with a few hundred skip ranges each."""
+
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
+"""Largest question taken: positions of 10,000 partitions take less than 1 MiB, progress with epochs a few."""
+
+_SHORTEST_ATTEMPT_MS = 250.0
+"""Less than this and a healthy but distant target would be given up."""
+
+_CHANNEL_OPTIONS: Sequence[tuple[str, Any]] = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A service that comes back is found within a second, not after gRPC's two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+_TRY_ELSEWHERE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class Targets:
+    """The offset services that a client knows. Safe to share between threads."""
+
+    def __init__(
+        self, targets: Sequence[str], policy: RetryPolicy, credentials: grpc.ChannelCredentials | None
+    ) -> None:
+        if isinstance(targets, str) or not targets:
+            raise InvalidNameError("an offset client needs a list of targets, each 'host:port'")
+        self._targets = tuple(targets)
+        self._policy = policy
+        self._credentials = credentials
+        self._channels: dict[str, grpc.Channel] = {}
+        self._lock = threading.Lock()
+        self._preferred = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Close the channels; calls under way end, later ones fail."""
+        with self._lock:
+            self._closed = True
+            channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
+
+    def call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float) -> Answer:
+        """Ask until a service answers, or the budget is used up.
+
+        Raises:
+            ParallaxError: what a service answered with, or that none did.
+        """
+        if request.ByteSize() > MAX_REQUEST_BYTES:
+            raise LimitError(
+                f"{method}: a request of {request.ByteSize()} bytes; the limit is {MAX_REQUEST_BYTES}"
+            )
+        deadline = Deadline.after_ms(timeout_ms)
+        told: ParallaxError | None = None
+
+        def attempt() -> Answer:
+            nonlocal told
+            try:
+                return self._round(method, request, answer, deadline)
+            except _AllAwayError as away:
+                told = away.told or told  # says more than that a later attempt came too late
+                raise
+
+        try:
+            return retry(
+                attempt,
+                policy=self._policy,
+                deadline=deadline,
+                retriable=lambda error: isinstance(error, _AllAwayError),
+            )
+        except _AllAwayError as away:
+            raise (told or away.final(method)) from away.__cause__
+
+    def _round(self, method: str, request: Message, answer: type[Answer], deadline: Deadline) -> Answer:
+        """Ask each target once, the last good one first."""
+        failures: dict[str, grpc.RpcError] = {}
+        first = self._preferred
+        for turn in range(len(self._targets)):
+            index = (first + turn) % len(self._targets)
+            target = self._targets[index]
+            share_ms = deadline.remaining_ms / (len(self._targets) - turn)
+            budget_ms = min(deadline.remaining_ms, max(share_ms, _SHORTEST_ATTEMPT_MS))
+            call = self._channel(target).unary_unary(
+                _PATHS[method],
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=answer.FromString,
+            )
+            try:
+                found = cast("Answer", call(request, timeout=budget_ms / 1_000))
+            except grpc.RpcError as error:
+                if not _worth_another_try(error):
+                    raise to_domain(error) from error
+                failures[target] = error
+            except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
+                raise ServiceUnavailableError(f"{method}: the offset client is closed") from error
+            else:
+                self._preferred = index
+                return found
+            if deadline.passed:
+                break
+        raise _AllAwayError(failures) from next(iter(failures.values()))
+
+    def open_watch(self, request: pb.WatchSkipsRequest, attempt: int, timeout_ms: float) -> Any:
+        """A stream of skip updates; see `open_stream`."""
+        return self.open_stream("WatchSkips", request, pb.SkipUpdate, attempt, timeout_ms)
+
+    def open_stream(
+        self, method: str, request: Message, answer: type[Message], attempt: int, timeout_ms: float
+    ) -> Any:
+        """A stream from the preferred target, or from the next one at every later attempt."""
+        target = self._targets[(self._preferred + attempt) % len(self._targets)]
+        call = self._channel(target).unary_stream(
+            _PATHS[method],
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,
+        )
+        return call(request, timeout=timeout_ms / 1_000)
+
+    def _channel(self, target: str) -> grpc.Channel:
+        with self._lock:
+            if self._closed:
+                raise ServiceUnavailableError("the offset client is closed")
+            if target not in self._channels:
+                self._channels[target] = (
+                    grpc.insecure_channel(target, _CHANNEL_OPTIONS)
+                    if self._credentials is None
+                    else grpc.secure_channel(target, self._credentials, _CHANNEL_OPTIONS)
+                )
+            return self._channels[target]
+
+
+_TOO_LARGE = "larger than max"
+"""In gRPC's own words; with the same status it says that a service is busy, which passes."""
+
+
+class _AllAwayError(Exception):
+    """One round found no target that answered."""
+
+    def __init__(self, failures: Mapping[str, grpc.RpcError]) -> None:
+        super().__init__("no target answered")
+        self._failures = failures
+
+    @property
+    def told(self) -> ParallaxError | None:
+        """What a service itself gave as the reason; None: none of them said a word."""
+        told = [error for error in self._failures.values() if code_of(error) is not None]
+        return to_domain(told[0]) if told else None
+
+    def final(self, method: str) -> ParallaxError:
+        """What the caller gets when no further round fits into the deadline, and no service said why."""
+        statuses = {cast("grpc.Call", error).code() for error in self._failures.values()}
+        story = "; ".join(f"{target}: {to_domain(error)}" for target, error in self._failures.items())
+        if statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED} and _TOO_LARGE in story:
+            return LimitError(f"{method}: the answer is too large ({story})")
+        if grpc.StatusCode.DEADLINE_EXCEEDED in statuses:
+            return DeadlineError(f"{method}: the deadline passed before an offset service answered ({story})")
+        return ServiceUnavailableError(f"{method}: no offset service answered ({story})")
+
+
+def _worth_another_try(error: grpc.RpcError) -> bool:
+    """Whether another target, or the same one a little later, may answer."""
+    status = cast("grpc.Call", error).code()
+    busy = status is grpc.StatusCode.RESOURCE_EXHAUSTED and code_of(error) is None
+    return status in _TRY_ELSEWHERE or busy

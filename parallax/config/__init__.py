@@ -1,0 +1,1 @@
+"""The configuration of services and commands."""

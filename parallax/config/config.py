@@ -1,0 +1,333 @@
+"""Configuration: one YAML file (environment variables may override), checked whole before anything starts.
+
+Keys carry their units. A key that does not exist is an error that names the line and the nearest valid key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from parallax.config.environment import override
+from parallax.config.mistakes import describe
+from parallax.config.types import Pattern, RegionKey, SaslMechanism, SecurityProtocol
+from parallax.domain.ids import ClusterName, RegionName, Route, aggregate_cluster, region_of, regional_cluster
+from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Security(_Section):
+    """How to authenticate at a cluster, in Kafka's own words."""
+
+    protocol: SecurityProtocol = "PLAINTEXT"
+    sasl_mechanism: SaslMechanism | None = None
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    ssl_ca_location: str | None = None
+    ssl_certificate_location: str | None = None
+    ssl_key_location: str | None = None
+    ssl_key_password: SecretStr | None = None
+
+
+class Cluster(_Section):
+    """One Kafka cluster."""
+
+    bootstrap_servers: str
+    security: Security = Security()
+    replication_factor: Annotated[int, Field(ge=1)] | None = None
+    """For topics that Parallax creates there; None takes the broker's default."""
+
+
+class OffsetService(_Section):
+    """Where a region's offset service listens and is found."""
+
+    grpc: str = "127.0.0.1:7600"
+    """host:port."""
+    rest: str = "127.0.0.1:7601"
+    """host:port."""
+
+
+class Region(_Section):
+    """A region: either cluster may be missing."""
+
+    regional: Cluster | None = None
+    aggregate: Cluster | None = None
+    offsetsvc: OffsetService | None = None
+
+    @model_validator(mode="after")
+    def _has_a_cluster(self) -> Region:
+        if self.regional is None and self.aggregate is None:
+            raise ValueError("a region needs a 'regional' or an 'aggregate' cluster, or both")
+        return self
+
+
+class Names(_Section):
+    """A choice of names by regular expressions that must match the whole name."""
+
+    include: tuple[Pattern, ...] = (".*",)
+    exclude: tuple[Pattern, ...] = ()
+
+    def chosen(self, name: str) -> bool:
+        """Whether the name is included and not excluded."""
+        return _matches(self.include, name) and not _matches(self.exclude, name)
+
+
+class Cassandra(_Section):
+    """The store."""
+
+    contact_points: tuple[str, ...]
+    """Each host:port, or a host with port 9042."""
+    keyspace: str = "parallax"
+    local_datacenter: str = "datacenter1"
+    replication: Mapping[str, int] = Field(default_factory=lambda: {"datacenter1": 1})
+    """Datacenter name to number of copies (NetworkTopologyStrategy)."""
+    username: str | None = None
+    password: SecretStr | None = None
+    request_timeout_ms: Annotated[int, Field(ge=100)] = 5_000
+
+
+class Index(_Section):
+    """How the mapping is kept in the store (docs/decisions/0005-index.md)."""
+
+    interval_ms: Annotated[int, Field(ge=10)] = 200
+    """Between two writes: a partition's runs since the last one share a row."""
+    max_rows_per_s: Annotated[int, Field(ge=1)] = 600
+    """Budget of one lease, which writes a row for each partition in each interval: from 120 partitions on the interval
+    stretches to fit it, by 1.5 s at most."""
+    fine_retention_s: Annotated[int, Field(ge=3_600)] = 86_400
+    coarse_interval_s: Annotated[int, Field(ge=1)] = 60
+    coarse_retention_s: Annotated[int, Field(ge=3_600)] = 14 * 86_400
+    """At least the retention of the longest replicated topic."""
+
+
+class Replicator(_Section):
+    """Replication into one region's aggregate cluster."""
+
+    shards_per_route: Annotated[int, Field(ge=1, le=1_000)] = 1
+    lease_epoch_s: Annotated[int, Field(ge=5)] = 600
+    copy_path: Literal["batch", "record"] = "batch"
+    """``batch`` passes whole batches on and opens only those that can't pass; ``record`` passes on record by record
+    (docs/decisions/0007-copy-paths.md)."""
+    fetch_ahead_max_bytes: Annotated[int, Field(ge=1_048_576)] = 64 * 1024 * 1024
+    """What one lease holds of the source, fetched and not yet sent, whatever the backlog; a single larger batch
+    still passes."""
+    commit_min_interval_ms: Annotated[int, Field(ge=1)] = 2
+    """After a commit the next one waits so long at least, or a quarter of a millisecond for each partition that it had,
+    unless a bound below is reached (docs/decisions/0012-pace.md)."""
+    commit_max_interval_ms: Annotated[int, Field(ge=5)] = 100
+    commit_max_bytes: Annotated[int, Field(ge=65_536)] = 16 * 1024 * 1024
+    watermark_interval_ms: Annotated[int, Field(ge=100)] = 1_000
+    snapshot_interval_ms: Annotated[int, Field(ge=1_000)] = 10_000
+    snapshot_interval_records: Annotated[int, Field(ge=10)] = 1_000
+    discovery_interval_ms: Annotated[int, Field(ge=500)] = 5_000
+    transaction_timeout_ms: Annotated[int, Field(ge=5_000)] = 15_000
+    run_log_retention_ms: Annotated[int, Field(ge=3_600_000)] = 14 * 86_400_000
+    run_log_topic_prefix: str = "parallax.runs"
+    """The run log of the route a->b is the topic ``<prefix>.a`` on b's aggregate cluster."""
+    status_address: str = "127.0.0.1:7610"
+    """host:port of /metrics, /livez, /readyz and of the progress that leases report."""
+    spark_master: str | None = None
+    """None: ``local[leases+2, 8]``."""
+    checkpoint_directory: str | None = None
+    """Spark's own bookkeeping; it holds no position and may be deleted. None: a temporary directory."""
+
+
+class Tls(_Section):
+    """Certificates of a server, as paths of PEM files."""
+
+    certificate_chain: str
+    private_key: str
+    client_ca: str | None = None
+    """Clients must show a certificate of this authority; None: they need none."""
+
+
+class Service(_Section):
+    """Answers."""
+
+    tls: Tls | None = None
+    """For gRPC and REST; None: plain text."""
+
+    stale_after_ms: Annotated[int, Field(ge=100)] = 10_000
+    """A source whose newest row is older makes the outcome STALE."""
+    by_timestamp_margin_ms: Annotated[int, Field(ge=0)] = 600_000
+    """Where a caller asks for record timestamps: how much older than the group's position an unconsumed record may be.
+    It must cover what clocks differ by and how far any route into the group's cluster was behind."""
+    cluster_timeout_ms: Annotated[int, Field(ge=100)] = 3_000
+    deadline_ms: Annotated[int, Field(ge=100)] = 10_000
+    """For calls that bring none of their own."""
+    max_skip_ranges: Annotated[int, Field(ge=1)] = 10_000
+    """Per partition and answer; beyond it the answer is paged."""
+    max_rows: Annotated[int, Field(ge=100)] = 50_000
+    """Rows read for the skip ranges of one partition and answer."""
+    max_concurrent_calls: Annotated[int, Field(ge=1)] = 32
+    max_partitions_per_call: Annotated[int, Field(ge=1)] = 10_000
+
+
+class Sync(_Section):
+    """Publishing of resume offsets."""
+
+    interval_ms: Annotated[int, Field(ge=100)] = 1_000
+    """From one cycle to the next; the job is ready while its last good cycle is younger than ten of these, or than 30 s."""
+    no_commit: Literal["earliest", "latest"] = "earliest"
+    """Where a group starts on a partition on which it never committed."""
+    on_rewind: Literal["propagate", "refuse"] = "propagate"
+    """What a rewind on the active side does to the passive one."""
+    republish_after_s: Annotated[int, Field(ge=60)] = 86_400
+    """Unchanged offsets are written again after this time, so that they don't expire."""
+    status_address: str = "127.0.0.1:7611"
+    """Where `parallax sync` tells its state; with `parallax replicate --with-sync` the replicator's address does."""
+
+
+class Drill(_Section):
+    """Practising failovers (docs/failover.md)."""
+
+    topic: str = "parallax-drill"
+    """Canary records are produced to it at the regional clusters; created there if it is missing."""
+    group: str = "parallax-drill"
+    records_per_s: Annotated[float, Field(gt=0, le=1_000)] = 20
+    """In each region."""
+
+
+class Config(_Section):
+    """Everything that a Parallax process needs to know."""
+
+    regions: Mapping[RegionKey, Region]
+    cassandra: Cassandra
+    routes: tuple[str, ...] | None = None
+    """Written ``a->b``; None: from every regional to every aggregate cluster."""
+    topics: Names = Names(exclude=(r"__.*", r"parallax\..*"))
+    groups: Names = Names(exclude=(r"console-consumer-.*", r"parallax\..*"))
+    index: Index = Index()
+    replicator: Replicator = Replicator()
+    service: Service = Service()
+    sync: Sync = Sync()
+    drill: Drill = Drill()
+
+    @field_validator("routes")
+    @classmethod
+    def _routes_fit(cls, routes: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        regions: Mapping[str, Region] | None = info.data.get("regions")
+        if regions is None:  # they are wrong themselves, and reported
+            return routes
+        for text in routes or ():
+            try:
+                route = Route.parse(text)
+            except InvalidNameError as error:
+                raise ValueError(str(error)) from error
+            if route.source not in regions or regions[route.source].regional is None:
+                raise ValueError(f"route {text!r}: region {route.source!r} has no regional cluster")
+            if route.target not in regions or regions[route.target].aggregate is None:
+                raise ValueError(f"route {text!r}: region {route.target!r} has no aggregate cluster")
+        return routes
+
+    def all_routes(self) -> tuple[Route, ...]:
+        """Every route, listed or derived."""
+        if self.routes is not None:
+            return tuple(Route.parse(text) for text in self.routes)
+        return tuple(
+            Route(RegionName(source), RegionName(target))
+            for target, to in self.regions.items()
+            if to.aggregate is not None
+            for source, of in self.regions.items()
+            if of.regional is not None
+        )
+
+    def routes_into(self, target: RegionName) -> tuple[Route, ...]:
+        """The routes whose target is the region.
+
+        Raises:
+            UnknownRegionError: there is no such region.
+            UnknownRouteError: nothing is replicated into it.
+        """
+        self.region(target)
+        routes = tuple(route for route in self.all_routes() if route.target == target)
+        if not routes:
+            raise UnknownRouteError(f"no route leads to region {target!r}; routes: {self._route_list()}")
+        return routes
+
+    def region(self, name: RegionName) -> Region:
+        """The region of that name.
+
+        Raises:
+            UnknownRegionError: there is none.
+        """
+        if name not in self.regions:
+            raise UnknownRegionError(f"unknown region {name!r}; configured: {', '.join(self.regions)}")
+        return self.regions[name]
+
+    def cluster(self, name: ClusterName) -> Cluster:
+        """The cluster of that name.
+
+        Raises:
+            InvalidNameError: the name is not of the form ``aggregate-<region>`` or ``regional-<region>``.
+            UnknownRegionError: there is no such region, or it lacks the cluster.
+        """
+        region = self.region(region_of(name))
+        found = region.regional if name.startswith("regional-") else region.aggregate
+        if found is None:
+            raise UnknownRegionError(f"region {region_of(name)!r} has no cluster {name!r}")
+        return found
+
+    def clusters(self) -> Iterator[tuple[ClusterName, Cluster]]:
+        """Every cluster with its name."""
+        for name, region in self.regions.items():
+            if region.regional is not None:
+                yield regional_cluster(RegionName(name)), region.regional
+            if region.aggregate is not None:
+                yield aggregate_cluster(RegionName(name)), region.aggregate
+
+    def _route_list(self) -> str:
+        return ", ".join(str(route) for route in self.all_routes()) or "none"
+
+
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
+    return any(re.fullmatch(pattern, name) is not None for pattern in patterns)
+
+
+def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:
+    """Read a configuration file.
+
+    Args:
+        path: the YAML file.
+        environ: variables such as ``PARALLAX__SERVICE__STALE_AFTER_MS=5000`` override single keys
+            (`parallax.config.environment`); None takes those of the process.
+
+    Raises:
+        ConfigError: the file can't be read, is not YAML, or has a key or value that is wrong; the message names
+            the file and the line, or the environment variable, and the nearest valid key.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected keys such as 'regions' and 'cassandra' at the top")
+    origins = override(values, os.environ if environ is None else environ, Config)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(describe(error, path, node, Config, origins)) from error

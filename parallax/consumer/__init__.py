@@ -1,0 +1,1 @@
+"""The parts of `parallax.consumer.consumer.FailoverConsumer`."""

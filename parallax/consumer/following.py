@@ -1,0 +1,125 @@
+"""Follows where a group is primary, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import structlog
+
+from parallax.consumer.ports import OffsetService, PrimaryChanges
+from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster, region_of
+from parallax.errors import ParallaxError
+from parallax.v1 import primaries_pb2 as pb
+
+_log = structlog.get_logger("parallax.failover_consumer")
+
+_WATCH_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a decision asks of a consumer.
+
+    Attributes:
+        region: whose aggregate cluster to consume; None: leave the group and wait.
+        origin_lives: with None, whether the cluster that is left can still be committed to.
+        carry: what this consumer has delivered counts at the destination. Not so if it has missed decisions, or
+            heard its first: others may have consumed since, and only what is committed there tells how far.
+        fence: the decision that stopped the group for this move. Offsets with that number were put at the
+            destination since then; any other commit there is somebody's progress. None: it was not stopped.
+    """
+
+    region: str | None
+    origin_lives: bool = True
+    carry: bool = False
+    fence: int | None = None
+
+
+class Follower:
+    """Keeps what was decided for the polling thread.
+
+    Args:
+        service: tells of changes.
+        group: the consumer group.
+    """
+
+    def __init__(self, service: OffsetService, group: str) -> None:
+        self._service = service
+        self._group = group
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._watch: PrimaryChanges | None = None
+        self._acted: pb.Primary | None = None
+        self._news: list[pb.Primary] = []
+        self._thread: threading.Thread | None = None
+        self.current: pb.Primary | None = None
+
+    def start(self) -> None:
+        """Begin, if that has not been done."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="parallax-follow", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._closed.set()
+        with self._lock:
+            if self._watch is not None:
+                self._watch.close()
+
+    def take(self, region: str) -> Wish | None:
+        """What the consumer shall do, if a decision has come since the last call; of several the last one counts.
+
+        Args:
+            region: where the consumer is.
+        """
+        with self._lock:
+            news, self._news = self._news, []
+        if not news:
+            return None
+        heard = [item.decision for item in ([] if self._acted is None else [self._acted]) + news[:-1]]
+        self._acted = news[-1]
+        return _wish(news[-1].decision, heard, aggregate_cluster(RegionName(region)))
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            with self._lock:
+                if self._closed.is_set():
+                    return
+                self._watch = watch = self._service.watch_primary(self._group)
+            try:
+                for found in watch:
+                    self._note(found)
+            except (
+                ParallaxError
+            ) as error:  # connecting again does not heal it; a service of another release may
+                if not self._closed.is_set():
+                    _log.warning("following_failed", group=self._group, code=error.code, error=str(error))
+            finally:
+                watch.close()
+            self._closed.wait(_WATCH_AGAIN_S)
+
+    def _note(self, found: pb.Primary) -> None:
+        with self._lock:
+            before = self.current
+            if before is not None and found == before:
+                return  # a watch that is taken up again begins with what holds
+            if before is None or found.decision.fencing_number >= before.decision.fencing_number:
+                self.current = found
+                self._news.append(found)
+
+
+def _wish(newest: pb.PrimaryDecision, heard: list[pb.PrimaryDecision], here: ClusterName) -> Wish | None:
+    """What the newest decision asks, given those heard before, the oldest first."""
+    if newest.mode != pb.ACTIVE_PASSIVE:
+        return None
+    if newest.stage == pb.MOVING:
+        return Wish(None, origin_lives=not newest.disaster)
+    region = region_of(ClusterName(newest.cluster))
+    replaced = [item for item in heard if item.fencing_number in newest.supersedes]
+    fences = [item for item in replaced if item.stage == pb.MOVING]
+    if fences:
+        return Wish(region, carry=fences[-1].moving_from == here, fence=fences[-1].fencing_number)
+    known_nothing_before = bool(heard) and not heard[-1].fencing_number and not newest.supersedes
+    return Wish(region, carry=bool(replaced) or known_nothing_before)

@@ -1,0 +1,226 @@
+"""Chooses where partitions begin that no move has brought along."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
+
+from parallax.consumer.delivery import Delivery, key_of
+from parallax.consumer.errors import NoStartOffsetError, OffsetServiceAwayError
+from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
+from parallax.consumer.marks import decode
+from parallax.consumer.moves import ASK_AGAIN_S, Asker, is_away
+from parallax.consumer.ports import Key
+from parallax.consumer.settings import Policies
+from parallax.consumer.start import Start
+from parallax.errors import ClusterUnavailableError, MetadataError, ParallaxError
+from parallax.runtime.deadline import Deadline
+
+Answer = TypeVar("Answer")
+
+_log = structlog.get_logger("parallax.failover_consumer")
+
+_CLUSTER_TIMEOUT_MS = 30_000.0
+"""How long an assignment waits for the cluster that has just made it."""
+
+_ATTEMPT_S = 5.0
+
+
+class StartChooser:
+    """Where partitions begin: their commit, else the offset service's answer, else the policy.
+
+    Args:
+        group: the consumer group.
+        policies: what to do where neither is there.
+        asker: asks the offset service.
+        events: where choices are told.
+        closed: set when the consumer is closed, which ends every wait.
+    """
+
+    def __init__(
+        self, group: str, policies: Policies, asker: Asker, events: EventQueue, closed: threading.Event
+    ) -> None:
+        self._group = group
+        self._policies = policies
+        self._asker = asker
+        self._events = events
+        self._closed = closed
+
+    def choose(self, delivery: Delivery, partitions: Sequence[TopicPartition]) -> dict[Key, Start]:
+        """Starts of the partitions, in their order.
+
+        Raises:
+            NoStartOffsetError: a partition has none, and the policy is not to guess.
+            OffsetServiceAwayError: no service answered, and the policy is to stop.
+            ClusterUnavailableError: the cluster did not tell its committed offsets.
+        """
+        keys = [key_of(item) for item in partitions]
+        self._drop_outdated(delivery, keys)
+        found = {key: delivery.answers[key] for key in keys if key in delivery.answers}
+        found.update(self._committed(delivery, [key for key in keys if key not in found]))
+        missing = [key for key in keys if key not in found]
+        if missing and delivery.from_region is not None:
+            found.update(self._asked(delivery, delivery.from_region, missing))
+            missing = [key for key in keys if key not in found]
+        found.update({key: self._by_policy(delivery, key) for key in missing})
+        return {key: found[key] for key in keys}
+
+    def explicit(self, delivery: Delivery, partitions: Sequence[TopicPartition]) -> dict[Key, Start]:
+        """Starts of partitions that the application assigns itself.
+
+        Raises:
+            ParallaxError: as `choose`.
+        """
+        open_ones = [item for item in partitions if item.offset < 0]
+        by_name = {OFFSET_BEGINNING: 0, OFFSET_END: 1}
+        chosen = self.choose(delivery, [item for item in open_ones if item.offset not in by_name])
+        for item in partitions:
+            key = key_of(item)
+            if item.offset >= 0:
+                chosen[key] = Start(item.offset)
+            elif item.offset in by_name:
+                chosen[key] = Start(self._log_range(delivery, key)[by_name[item.offset]])
+        return {key_of(item): chosen[key_of(item)] for item in partitions}
+
+    def _drop_outdated(self, delivery: Delivery, keys: Sequence[Key]) -> None:
+        """Drop answers for partitions that another member has consumed here since the group was stopped.
+
+        Whoever moved the group has put offsets here that carry the fence's number. Where one does not stand any
+        more, or tells of more than this consumer has delivered, the commit is the newer truth.
+        """
+        carried = [key for key in keys if key in delivery.answers]
+        if delivery.fence is None or not carried:
+            return
+        asked = [TopicPartition(*key) for key in carried]
+        for item in self._patiently(
+            delivery, lambda: delivery.inner.committed(asked, _ATTEMPT_S), "its commits"
+        ):
+            if item.error is None and item.offset >= 0:
+                answer = delivery.answers[key_of(item)]
+                if not _stands(item, delivery.fence, answer):
+                    del delivery.answers[key_of(item)]
+
+    def _committed(self, delivery: Delivery, keys: Sequence[Key]) -> dict[Key, Start]:
+        if not keys:
+            return {}
+        asked = [TopicPartition(*key) for key in keys]
+        answers = self._patiently(
+            delivery, lambda: delivery.inner.committed(asked, _ATTEMPT_S), "its commits"
+        )
+        starts: dict[Key, Start] = {}
+        for item in answers:
+            if item.error is not None:
+                raise ClusterUnavailableError(
+                    f"{item.topic}-{item.partition}: the committed offset is not to be had: {item.error}"
+                )
+            if item.offset >= 0:
+                starts[key_of(item)] = self._restored(delivery, item)
+        restored = [start.described(key) for key, start in starts.items() if start.skipping is not None]
+        if restored:
+            self._events.put(
+                FailoverEvent(
+                    EventKind.RESTORED,
+                    delivery.region,
+                    partitions=tuple(restored),
+                    message="committed offsets carry skip ranges of an earlier move",
+                )
+            )
+        return starts
+
+    def _restored(self, delivery: Delivery, item: TopicPartition) -> Start:
+        try:
+            return Start(item.offset, decode(item.metadata, item.offset), committed=True)
+        except MetadataError as error:
+            start = Start(item.offset, committed=True)
+            self._events.put(
+                FailoverEvent(
+                    EventKind.METADATA_UNREADABLE,
+                    delivery.region,
+                    partitions=(start.described(key_of(item)),),
+                    message=str(error),
+                )
+            )
+            return start
+
+    def _asked(self, delivery: Delivery, origin: str, keys: Sequence[Key]) -> dict[Key, Start]:
+        told = False
+        while True:
+            try:
+                return self._asker.ask_partitions(self._group, origin, delivery.region, keys)
+            except ParallaxError as error:
+                if not is_away(error):
+                    raise
+                if not told:
+                    told = True
+                    self._events.put(
+                        FailoverEvent(EventKind.SERVICE_AWAY, delivery.region, origin, message=str(error))
+                    )
+                names = ", ".join(f"{topic}-{partition}" for topic, partition in keys)
+                if self._policies.on_service_away == "stop":
+                    raise OffsetServiceAwayError(f"no offset service answers where {names} start") from error
+                if self._policies.on_service_away == "metadata":
+                    raise NoStartOffsetError(
+                        f"{names}: no commit in region {delivery.region!r}, and no offset service answers; any "
+                        "start would be a guess. Wait for a service (on_service_away='wait') or seek"
+                    ) from error
+                if self._closed.wait(ASK_AGAIN_S):
+                    raise
+
+    def _by_policy(self, delivery: Delivery, key: Key) -> Start:
+        policy = self._policies.on_no_offset
+        name = f"{key[0]}-{key[1]}"
+        if policy == "error":
+            raise NoStartOffsetError(
+                f"{name}: group {self._group!r} has no commit in region {delivery.region!r}, and on_no_offset='error'"
+            )
+        low, high = self._log_range(delivery, key)
+        start = Start(low if policy == "earliest" else high)
+        self._events.put(
+            FailoverEvent(
+                EventKind.NO_OFFSET,
+                delivery.region,
+                partitions=(start.described(key),),
+                message=f"{name} was never committed on: on_no_offset={policy!r}",
+            )
+        )
+        return start
+
+    def _log_range(self, delivery: Delivery, key: Key) -> tuple[int, int]:
+        return self._patiently(
+            delivery,
+            lambda: delivery.inner.get_watermark_offsets(TopicPartition(*key), _ATTEMPT_S, cached=False),
+            f"the log range of {key[0]}-{key[1]}",
+        )
+
+    def _patiently(self, delivery: Delivery, ask: Callable[[], Answer], what: str) -> Answer:
+        deadline = Deadline.after_ms(_CLUSTER_TIMEOUT_MS)
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if deadline.passed or self._closed.wait(ASK_AGAIN_S):
+                    raise ClusterUnavailableError(
+                        f"the aggregate cluster of region {delivery.region!r} did not tell {what}: {error}"
+                    ) from error
+                _log.warning("asking_cluster_again", region=delivery.region, what=what, error=str(error))
+
+
+def _stands(commit: TopicPartition, fence: int, answer: Start) -> bool:
+    """Whether a commit is still what was put there after the fence, and the answer knows all that it says."""
+    try:
+        told = decode(commit.metadata, commit.offset)
+    except MetadataError:
+        return False
+    if told is None or told.fencing_number != fence or told.floor != commit.offset:
+        return False
+    if answer.from_log_start and told.floor > answer.offset:
+        return False  # whoever moved the group knew better, or chose record timestamps
+    known = () if answer.skipping is None else answer.skipping.progress
+    own = {(item.region, item.source_topic_id): item.source_next_offset for item in known}
+    return all(
+        own.get((item.region, item.source_topic_id), 0) >= item.source_next_offset for item in told.progress
+    )

@@ -1,0 +1,251 @@
+"""What a group's committed offset says beside the number: progress and skip ranges in Kafka's metadata string.
+
+Kafka keeps a string with each committed offset (``OffsetAndMetadata.metadata``; brokers refuse more than
+``offset.metadata.max.bytes``, 4,096 by default). A client that starts from a committed offset skips by it
+without asking anybody. The text is ``plx<version>.`` and URL-safe base64 of a binary body with a checksum:
+unsigned LEB128 numbers, strings with their length before them, offsets as differences where they ascend.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.progress import SourcePosition
+from parallax.domain.skips import SkipRange
+from parallax.errors import LimitError, MetadataError
+
+VERSION = 1
+MAX_METADATA_BYTES = 4096
+MAX_SKIP_BYTES = 3584
+"""What skip ranges may take of the text, base64 included: 3.5 KB, so that further sources still fit."""
+
+_MARK = "plx"
+_CHECKSUM_BYTES = 4
+_MAX_NUMBER = 2**63 - 1
+_MAX_NUMBER_BYTES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedMetadata:
+    """What a move leaves in the destination's committed offset.
+
+    Attributes:
+        fencing_number: of the decision that made the destination primary; 0 if none was recorded.
+        target_topic_id: the incarnation of the destination's topic; under another one all of this is void. Empty: the
+            topic was not there yet, and whichever one came is meant (`made_for`).
+        resume_offset: the resume offset of the move; a commit below it voids the positions.
+        positions: how far each source was consumed, older incarnations of a region's topic first.
+        skips: target offsets consumed already, merged and ascending.
+        complete_to: below this target offset the skip ranges are complete; None: everywhere.
+    """
+
+    fencing_number: int
+    target_topic_id: TopicId
+    resume_offset: TargetOffset
+    positions: Mapping[SourceId, SourcePosition]
+    skips: Sequence[SkipRange] = ()
+    complete_to: TargetOffset | None = None
+
+    def from_offset(self, commit: TargetOffset) -> CommittedMetadata:
+        """The same without skip ranges below ``commit``, which no longer matter."""
+        left = [SkipRange(max(item.start, commit), item.end) for item in self.skips if item.end > commit]
+        return replace(self, skips=tuple(left))
+
+
+def is_ours(text: str | None) -> bool:
+    """Whether the text was written by Parallax, of whatever version and in whatever state."""
+    return text is not None and text.startswith(_MARK)
+
+
+def encode(metadata: CommittedMetadata) -> str:
+    """The text of ``metadata``: printable ASCII, at most `MAX_METADATA_BYTES`.
+
+    Skip ranges that do not fit are left out from the end, and ``complete_to`` then ends before the first of
+    them. Positions forget their older leader epochs first if that is what it takes.
+
+    Raises:
+        LimitError: the positions alone do not fit.
+        MetadataError: a field that can't be written (negative offsets, skip ranges out of order).
+    """
+    for positions in (metadata.positions, _without_epochs(metadata.positions)):
+        shorter = replace(metadata, positions=positions, skips=())
+        # Reserved: a complete_to that leaving out ranges may add, and the count of the ranges.
+        spare = (
+            _body_bytes(MAX_METADATA_BYTES)
+            - len(_body(replace(shorter, complete_to=None)))
+            - _MAX_NUMBER_BYTES
+        )
+        if spare < _MAX_NUMBER_BYTES:
+            continue
+        kept, complete_to = _fitting(metadata, min(spare - _MAX_NUMBER_BYTES, MAX_SKIP_BYTES * 3 // 4))
+        return _text(_body(replace(shorter, skips=kept, complete_to=complete_to)))
+    raise LimitError(
+        f"the progress of {len(metadata.positions)} sources does not fit into {MAX_METADATA_BYTES} bytes of metadata"
+    )
+
+
+def decode(text: str | None) -> CommittedMetadata:
+    """What the text says.
+
+    Raises:
+        MetadataError: it is not ours (`is_ours` tells), of a version unknown to this release, or damaged.
+    """
+    if text is None or not is_ours(text):
+        raise MetadataError("the committed metadata was not written by Parallax")
+    version, dot, packed = text.removeprefix(_MARK).partition(".")
+    if not dot or version != str(VERSION):
+        raise MetadataError(f"committed metadata of version {version[:10]!r}: this release reads {VERSION}")
+    try:
+        body = base64.b64decode(
+            packed.encode("ascii") + b"=" * (-len(packed) % 4), altchars=b"-_", validate=True
+        )
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise MetadataError(f"committed metadata is damaged: {error}") from error
+    checksum, content = body[:_CHECKSUM_BYTES], body[_CHECKSUM_BYTES:]
+    if checksum != _checksum(content) or text != _text(content):
+        raise MetadataError("committed metadata is damaged: its checksum does not fit")
+    return _read(_Reader(content))
+
+
+def _without_epochs(positions: Mapping[SourceId, SourcePosition]) -> dict[SourceId, SourcePosition]:
+    return {source: replace(position, epoch_ends=()) for source, position in positions.items()}
+
+
+def _body_bytes(text_bytes: int) -> int:
+    """How many body bytes fit into a text of that length."""
+    return (text_bytes - len(f"{_MARK}{VERSION}.")) * 3 // 4 - _CHECKSUM_BYTES
+
+
+def _fitting(
+    metadata: CommittedMetadata, limit_bytes: int
+) -> tuple[tuple[SkipRange, ...], TargetOffset | None]:
+    """The skip ranges that fit into so many bytes, and up to where they are then complete."""
+    place, used = 0, 0
+    for index, item in enumerate(metadata.skips):
+        used += len(_number(item.start - place)) + len(_number(item.end - item.start))
+        if used > limit_bytes:
+            known = item.start if metadata.complete_to is None else min(item.start, metadata.complete_to)
+            return tuple(metadata.skips[:index]), known
+        place = item.end
+    return tuple(metadata.skips), metadata.complete_to
+
+
+def _text(content: bytes) -> str:
+    packed = base64.urlsafe_b64encode(_checksum(content) + content).decode("ascii").rstrip("=")
+    return f"{_MARK}{VERSION}.{packed}"
+
+
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")
+
+
+def _body(metadata: CommittedMetadata) -> bytes:
+    parts = [
+        _number(metadata.fencing_number),
+        _string(metadata.target_topic_id),
+        _number(metadata.resume_offset),
+        _number(0 if metadata.complete_to is None else metadata.complete_to + 1),
+        _number(len(metadata.positions)),
+    ]
+    for source, position in metadata.positions.items():
+        parts += [
+            _string(source.region),
+            _string(source.topic_id),
+            _number(position.leader_epoch + 1),
+            _number(position.source_next),
+            _number(len(position.epoch_ends)),
+        ]
+        for epoch, end in position.epoch_ends:
+            parts += [_number(epoch + 1), _number(end)]
+    parts.append(_number(len(metadata.skips)))
+    place = 0
+    for item in metadata.skips:
+        parts += [_number(item.start - place), _number(item.end - item.start)]
+        place = item.end
+    return b"".join(parts)
+
+
+def _number(value: int) -> bytes:
+    if not 0 <= value <= _MAX_NUMBER:
+        raise MetadataError(f"{value} can't be written into committed metadata: it is negative or too large")
+    out = bytearray()
+    while value > 0x7F:  # noqa: PLR2004 - seven bits to a byte
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _string(value: str) -> bytes:
+    raw = value.encode()
+    return _number(len(raw)) + raw
+
+
+@dataclass(slots=True)
+class _Reader:
+    content: bytes
+    place: int = field(default=0)
+
+    def number(self) -> int:
+        value = 0
+        for index in range(_MAX_NUMBER_BYTES):
+            if self.place >= len(self.content):
+                raise MetadataError("committed metadata is damaged: it ends in the middle")
+            byte = self.content[self.place]
+            self.place += 1
+            value |= (byte & 0x7F) << (7 * index)
+            if byte <= 0x7F:  # noqa: PLR2004 - the high bit tells of a further byte
+                return value
+        raise MetadataError("committed metadata is damaged: a number has no end")
+
+    def count(self) -> int:
+        """A number of things that follow; each takes at least a byte."""
+        count = self.number()
+        if count > len(self.content) - self.place:
+            raise MetadataError("committed metadata is damaged: it names more entries than it holds")
+        return count
+
+    def string(self) -> str:
+        length = self.count()
+        raw = self.content[self.place : self.place + length]
+        self.place += length
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise MetadataError(f"committed metadata is damaged: {error}") from error
+
+
+def _read(reader: _Reader) -> CommittedMetadata:
+    fencing_number = reader.number()
+    target_topic_id = TopicId(reader.string())
+    resume_offset = TargetOffset(reader.number())
+    complete_to = reader.number()
+    positions: dict[SourceId, SourcePosition] = {}
+    for _ in range(reader.count()):
+        source = SourceId(RegionName(reader.string()), TopicId(reader.string()))
+        epoch, source_next = reader.number() - 1, SourceOffset(reader.number())
+        ends = tuple((reader.number() - 1, SourceOffset(reader.number())) for _ in range(reader.count()))
+        positions[source] = SourcePosition(epoch, source_next, ends)
+    skips = []
+    place = 0
+    for _ in range(reader.count()):
+        start = place + reader.number()
+        place = start + reader.number()
+        if place == start or place > _MAX_NUMBER:
+            raise MetadataError("committed metadata is damaged: a skip range that is empty or too large")
+        skips.append(SkipRange(TargetOffset(start), TargetOffset(place)))
+    if reader.place != len(reader.content):
+        raise MetadataError("committed metadata is damaged: something follows its end")
+    return CommittedMetadata(
+        fencing_number,
+        target_topic_id,
+        resume_offset,
+        positions,
+        tuple(skips),
+        TargetOffset(complete_to - 1) if complete_to else None,
+    )

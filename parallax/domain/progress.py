@@ -1,0 +1,222 @@
+"""How far a source was consumed, in terms that hold in every cluster.
+
+A source offset alone does not name a record: after an unclean leader election another record may sit at it. A
+record is named by its offset and the leader epoch that wrote it, and two copies of a log that both hold records
+of one epoch agree on everything below the lower of their ends in that epoch (the reasoning of KIP-101). So a
+position carries, beside its offset, the consumed end of each leader epoch that is known: with these it can be
+laid onto any copy of the log (`agreed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from parallax.domain.history import History
+from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.runs import Run
+
+MAX_EPOCH_ENDS = 8
+"""Leader epochs kept in a position that is stored. Forgetting an older one makes answers earlier, never wrong."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourcePosition:
+    """How far a source was consumed.
+
+    Attributes:
+        leader_epoch: the newest source leader epoch that was read; UNKNOWN_EPOCH where brokers do not tell.
+        source_next: the next offset after the last record consumed. Offsets behind it that hold no record
+            (control records, aborted data) do not count.
+        epoch_ends: pairs (leader epoch, source offset), ascending by epoch: of any log that holds records of
+            that epoch, all records below that offset were consumed.
+    """
+
+    leader_epoch: int
+    source_next: SourceOffset
+    epoch_ends: tuple[tuple[int, SourceOffset], ...] = ()
+
+    @property
+    def ends(self) -> dict[int, SourceOffset]:
+        """The consumed end by leader epoch, ``source_next`` included."""
+        ends = dict(self.epoch_ends)
+        if self.leader_epoch != UNKNOWN_EPOCH:
+            ends[self.leader_epoch] = max(self.source_next, ends.get(self.leader_epoch, self.source_next))
+        return ends
+
+    def bounded(self) -> SourcePosition:
+        """The position with its newest `MAX_EPOCH_ENDS` epochs: what is stored."""
+        return SourcePosition(self.leader_epoch, self.source_next, self.epoch_ends[-MAX_EPOCH_ENDS:])
+
+
+START = SourcePosition(UNKNOWN_EPOCH, SourceOffset(0))
+"""Nothing consumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a group's last move left: written once per move, never touched by later commits.
+
+    It holds in ``cluster`` and for the topic incarnation ``topic_id`` there, and only while the group's commit
+    is at or above ``resume_offset``. ``positions`` names older incarnations of a region's topic before newer ones.
+    An empty ``topic_id``: the topic was not there yet, see `made_for`.
+    """
+
+    cluster: ClusterName
+    topic_id: TopicId
+    resume_offset: TargetOffset
+    positions: Mapping[SourceId, SourcePosition]
+
+    def holds_in(self, cluster: ClusterName, topic_id: TopicId | None) -> bool:
+        """Whether it was left in the cluster, for the topic that is there (None: not known, or none)."""
+        return self.cluster == cluster and made_for(self.topic_id, self.resume_offset, topic_id)
+
+
+def made_for(told: TopicId, resume_offset: TargetOffset, present: TopicId | None) -> bool:
+    """Whether a move to the topic incarnation ``told`` was one to the topic that is there.
+
+    A move may come before the topic does. It told no id and starts at offset 0: whichever topic comes is read from
+    its first record on, and what was consumed elsewhere before is to be skipped in it.
+    """
+    return told == present or (not told and resume_offset == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHistory:
+    """The rows of one source lineage on one aggregate cluster.
+
+    Attributes:
+        closed_at: the source's next offset at which the lineage ended (topic recreated, tail lost); None while
+            it goes on. The history tells of all its records if its newest row ends there.
+    """
+
+    source: SourceId
+    history: History
+    closed_at: SourceOffset | None = None
+
+    @property
+    def record_end(self) -> SourceOffset | None:
+        """The next offset after the lineage's last record; None while it is open or if its last rows are missing."""
+        newest = self.history.newest
+        if self.closed_at is None or newest is None or newest.source_end < self.closed_at:
+            return None
+        return newest.last_record_end
+
+
+def agreed(consumed: SourcePosition, history: History) -> SourceOffset:
+    """The next offset up to which the history's own records were consumed.
+
+    Each leader epoch that both sides know proves it up to the lower of their ends in it. Without a common epoch
+    nothing is proven; where one side knows no epoch at all there is nothing to compare, and offsets alone count.
+    """
+    ends = consumed.ends
+    if not ends or not history.epoch_ends:
+        return consumed.source_next
+    proven = (min(end, ends[epoch]) for epoch, end in history.epoch_ends if epoch in ends)
+    return max(proven, default=SourceOffset(0))
+
+
+def joined(positions: Iterable[SourcePosition]) -> SourcePosition:
+    """What was consumed if each of the positions was."""
+    newest = START
+    ends: dict[int, SourceOffset] = {}
+    for position in positions:
+        read = position.source_next > 0  # a lineage that was only opened says nothing of the newest record
+        if read and (position.leader_epoch, position.source_next) > (newest.leader_epoch, newest.source_next):
+            newest = position
+        for epoch, end in position.ends.items():
+            ends[epoch] = max(end, ends.get(epoch, end))
+    return SourcePosition(newest.leader_epoch, newest.source_next, tuple(sorted(ends.items())))
+
+
+def widened(consumed: SourcePosition, histories: Iterable[SourceHistory]) -> SourcePosition:
+    """The same position with all leader epochs that the histories know of its log.
+
+    What was consumed of a history was consumed of each of its epochs, so a cluster that lacks the position's
+    own epoch can be compared by an older one.
+    """
+    known = [consumed]
+    for item in histories:
+        here = agreed(consumed, item.history)
+        known.append(prefix(START.leader_epoch, here, item.history))
+    return SourcePosition(consumed.leader_epoch, consumed.source_next, joined(known).epoch_ends)
+
+
+def prefix(leader_epoch: int, source_next: SourceOffset, history: History) -> SourcePosition:
+    """The position of a reader that has consumed the history's log below ``source_next``."""
+    ends = tuple((epoch, min(end, source_next)) for epoch, end in history.epoch_ends)
+    return SourcePosition(leader_epoch, source_next, ends)
+
+
+def records_below(target: TargetOffset, history: History) -> tuple[SourceOffset, Run] | None:
+    """The next offset after the last source record that lies below ``target``, and the row that proves it."""
+    row = history.floor_by_target(target)
+    if row is None:
+        return None
+    if target <= row.target_start:
+        return row.previous_source_end, row
+    return row.to_source(min(target, row.target_end)), row
+
+
+def consumed_position(
+    commit: TargetOffset, histories: Iterable[SourceHistory], moved: SourcePosition = START
+) -> tuple[SourcePosition, Run | None]:
+    """What a group with next offset ``commit`` has consumed of one source.
+
+    Args:
+        commit: the group's next offset at the origin.
+        histories: the origin's lineages of the source.
+        moved: how far the group had it when it came to the origin.
+
+    Returns:
+        The position, and the origin's row that proves it (None where only ``moved`` does).
+    """
+    items = list(histories)
+    positions: list[tuple[SourcePosition, Run]] = []
+    for item in items:
+        found = records_below(commit, item.history)
+        if found is not None:
+            source_next, row = found
+            positions.append((prefix(row.source_leader_epoch, source_next, item.history), row))
+    here = joined(position for position, _ in positions)
+    if not here.ends and positions:  # no epochs known: the last place on the target decides
+        here = max(positions, key=lambda found: (found[1].target_start, found[0].source_next))[0]
+    both = joined([here, moved])
+    proof = next((row for position, row in positions if position.source_next == both.source_next), None)
+    return widened(both, items), proof
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTruncation:
+    """An aggregate partition that lost its tail to an unclean leader election.
+
+    Attributes:
+        cut: its end after the loss: all below is as it was.
+        old_end: its end before. Offsets of ``[cut, old_end)`` have been given twice.
+        leader_epoch: the aggregate partition's leader epoch that began with the loss; UNKNOWN_EPOCH if nobody
+            recorded it.
+    """
+
+    cut: TargetOffset
+    old_end: TargetOffset
+    leader_epoch: int
+
+
+def settled_commit(
+    commit: TargetOffset, truncations: Iterable[TargetTruncation], commit_leader_epoch: int = UNKNOWN_EPOCH
+) -> TargetOffset:
+    """The part of a commit that means the same before and after the origin lost its tail.
+
+    A commit above the cut is ambiguous as long as it could have been made before the loss. The leader epoch
+    that Kafka keeps with a commit (KIP-320) settles it; without one, a commit above every offset that existed
+    before was made after. What remains in doubt counts as not consumed.
+    """
+    for loss in truncations:
+        made_before = (
+            commit <= loss.old_end
+            if UNKNOWN_EPOCH in {commit_leader_epoch, loss.leader_epoch}
+            else commit_leader_epoch < loss.leader_epoch
+        )
+        if made_before:
+            commit = min(commit, loss.cut)
+    return commit

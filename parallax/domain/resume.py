@@ -1,0 +1,285 @@
+"""The resume rule: where a group that consumed one aggregate cluster goes on in another.
+
+The *origin* is the aggregate cluster that the group consumed, the *destination* the one that it moves to. For
+each source: what of it was consumed at the origin (`consumed_position`), and where the first record beyond that
+lies at the destination (`place_of`). The smallest of these places is the resume offset. Every step takes the
+largest floor that the rows prove and never a ceiling, so that missing rows make the answer earlier, never later
+than an unconsumed record (docs/decisions/0002-resume-rule.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.incarnations import Incarnations
+from parallax.domain.outcome import Outcome, gravest
+from parallax.domain.place import LogRange, Via, place_of, position_of, rows_end
+from parallax.domain.progress import (
+    START,
+    Progress,
+    SourceHistory,
+    SourcePosition,
+    agreed,
+    consumed_position,
+    records_below,
+)
+from parallax.domain.runs import LostRange, Run
+
+__all__ = [
+    "START",
+    "LogRange",
+    "Progress",
+    "Resume",
+    "SourceAnswer",
+    "SourceHistory",
+    "SourcePosition",
+    "Via",
+    "position_of",
+    "resume",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAnswer:
+    """One source's part of an answer.
+
+    Attributes:
+        consumed: how far the source was consumed.
+        position: the first place at the destination where an unconsumed record of the source can lie;
+            None when the source holds nothing back.
+        reached_next: how far the destination has the source, as the rows tell.
+        pending: consumed source records ``[start, end)`` that the destination does not have yet, or None.
+        lost: ranges that retention took before they were copied: at the destination above what was consumed,
+            or at the origin below it, so that the group never gets them.
+        rows: the rows that were used: the one that proves ``consumed``, then those that prove ``position``.
+        trimmed: unconsumed source records ``[start, end)`` that the destination had and whose retention took
+            them, or None. To the group they count as passed, here and in later moves.
+    """
+
+    source: SourceId
+    consumed: SourcePosition
+    position: TargetOffset | None
+    via: Via
+    reached_next: SourceOffset
+    pending: tuple[SourceOffset, SourceOffset] | None
+    lost: tuple[LostRange, ...] = ()
+    rows: tuple[Run, ...] = ()
+    trimmed: tuple[SourceOffset, SourceOffset] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where to resume, and why.
+
+    Attributes:
+        resume_offset: nothing unconsumed lies below it.
+        sources: what each source contributed, older incarnations of a region's topic first.
+        complete_to: below this target offset the rows tell of every record whether it was consumed; None when
+            nothing is pending, so that whatever follows is unconsumed.
+        notes: all that applies, the gravest first; ``outcome`` is the first of them.
+        origin_known_to: the origin's rows tell of every record below this offset (None: some region has no
+            row). While it is lower than the group's commit, a caller that can wait gets a later answer.
+    """
+
+    resume_offset: TargetOffset
+    sources: tuple[SourceAnswer, ...]
+    complete_to: TargetOffset | None
+    notes: tuple[Outcome, ...]
+    origin_known_to: TargetOffset | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """The gravest of the notes."""
+        return gravest(self.notes)
+
+    @property
+    def positions(self) -> dict[SourceId, SourcePosition]:
+        """The progress vector that a move by this answer leaves behind.
+
+        A configured region of which nothing is known, not even its topic's id, has no part in it.
+        """
+        return {answer.source: answer.consumed.bounded() for answer in self.sources if answer.source.topic_id}
+
+
+@dataclass(slots=True)
+class _Question:
+    """What is asked about one region, and what has been found so far."""
+
+    commit: TargetOffset
+    origin: Sequence[SourceHistory]
+    destination: Sequence[SourceHistory]
+    log: LogRange
+    answers: list[SourceAnswer] = field(default_factory=list)
+    complete_to: list[TargetOffset] = field(default_factory=list)
+    notes: set[Outcome] = field(default_factory=set)
+
+
+def resume(
+    *,
+    commit: TargetOffset,
+    regions: Collection[RegionName],
+    origin: Sequence[SourceHistory],
+    destination: Sequence[SourceHistory],
+    destination_log: LogRange,
+    progress: Progress | None = None,
+) -> Resume:
+    """The minimum-safe resume offset.
+
+    Args:
+        commit: the group's next offset at the origin (`settled_commit` if the origin ever lost its tail).
+        regions: every region that the topic has as a source, by configuration: one without rows counts too.
+        origin: rows of the origin, oldest lineage first, those included of which no row was found.
+        destination: the same of the destination.
+        destination_log: the offsets that the destination's partition holds.
+        progress: what the group's last move to the origin left; the caller has checked its topic id.
+    """
+    rewound = progress is not None and commit < progress.resume_offset
+    moved = progress.positions if progress is not None and not rewound else {}
+    notes = {Outcome.REWOUND} if rewound else set()
+    answers: list[SourceAnswer] = []
+    complete_to: list[TargetOffset] = []
+    known_to: list[TargetOffset] = []
+    named = {item.source.region for item in (*origin, *destination)} | {source.region for source in moved}
+    for region in sorted({*regions, *named}):
+        question = _Question(
+            commit,
+            [item for item in origin if item.source.region == region],
+            [item for item in destination if item.source.region == region],
+            destination_log,
+        )
+        incarnations = Incarnations(
+            [item.source for item in question.destination],
+            [item.source for item in question.origin],
+            [source for source in moved if source.region == region],
+        )
+        for source in incarnations.sources:
+            _add_source(question, source, incarnations, moved.get(source, START))
+        if not incarnations.sources:
+            unknown = SourceId(region, TopicId(""))
+            _add_source(question, unknown, Incarnations([unknown]), START)
+        answers += question.answers
+        complete_to += question.complete_to
+        notes |= question.notes
+        known_to.append(rows_end(question.origin))
+    resume_offset = min((found for answer in answers if (found := answer.position) is not None), default=None)
+    if resume_offset is None:
+        resume_offset = destination_log.high_watermark
+    elif resume_offset > destination_log.high_watermark:
+        resume_offset = destination_log.high_watermark
+        notes.add(Outcome.CLAMPED_TO_END)
+    resume_offset = max(resume_offset, destination_log.low_watermark)
+    return Resume(
+        resume_offset,
+        tuple(answers),
+        max(min(complete_to), resume_offset) if complete_to else None,
+        tuple(sorted(notes or {Outcome.OK}, key=lambda note: note.value, reverse=True)),
+        min(known_to) if known_to and min(known_to) >= 0 else None,
+    )
+
+
+def _precedes_the_topic(question: _Question, source: SourceId, newer: Sequence[SourceHistory]) -> bool:
+    """Whether a lineage stands for the time before the source had the topic, and the destination has copied it since.
+
+    It holds no record, so it asks for no row: often only one of the two clusters saw that time.
+    """
+    known = [
+        item.history.newest for item in (*question.origin, *question.destination) if item.source == source
+    ]
+    return (
+        not source.topic_id
+        and bool(newer)
+        and all(newest is None or newest.source_end == 0 for newest in known)
+    )
+
+
+def _add_source(
+    question: _Question, source: SourceId, incarnations: Incarnations, moved: SourcePosition
+) -> None:
+    newer = [item for item in question.destination if incarnations.is_newer(item.source, source)]
+    older = [item for item in question.destination if incarnations.is_newer(source, item.source)]
+    if _precedes_the_topic(question, source, newer):
+        return
+    at_origin = [item for item in question.origin if item.source == source]
+    at_destination = [item for item in question.destination if item.source == source]
+    consumed, proof = consumed_position(question.commit, at_origin, moved)
+    place = place_of(consumed, at_destination, older, newer, question.log.low_watermark)
+    if place.lineage_matters:
+        question.notes.add(Outcome.LINEAGE_CHANGED)
+    newest = at_destination[-1].history.newest if at_destination else None
+    reached = SourceOffset(0) if newest is None else newest.source_end
+    if place.via is Via.LOG_START:
+        question.notes.add(Outcome.EARLIEST_FALLBACK)
+    pending = None
+    may_still_come = not newer and _may_still_come(consumed, at_destination)
+    if may_still_come and reached < consumed.source_next:
+        pending = (reached, consumed.source_next)
+        question.notes.add(Outcome.PENDING)
+        question.complete_to.append(max(rows_end(question.destination), TargetOffset(0)))
+    lost = _never_delivered(consumed, moved, at_origin, at_destination)
+    if lost:
+        question.notes.add(Outcome.NEVER_DELIVERED)
+    trimmed = _trimmed(question.log.low_watermark, consumed, at_destination)
+    if trimmed is not None:
+        question.notes.add(Outcome.TRIMMED)
+    rows = tuple(used for used in (proof, place.row) if used is not None)
+    question.answers.append(
+        SourceAnswer(source, consumed, place.offset, place.via, reached, pending, lost, rows, trimmed)
+    )
+
+
+def _trimmed(
+    low_watermark: TargetOffset, consumed: SourcePosition, at_destination: Sequence[SourceHistory]
+) -> tuple[SourceOffset, SourceOffset] | None:
+    """Unconsumed source records that lay below the destination's log start."""
+    ranges = [
+        (here, below[0])
+        for item in at_destination
+        if (below := records_below(low_watermark, item.history)) is not None
+        and (here := agreed(consumed, item.history)) < below[0]
+    ]
+    return (min(start for start, _ in ranges), max(end for _, end in ranges)) if ranges else None
+
+
+def _may_still_come(consumed: SourcePosition, at_destination: Sequence[SourceHistory]) -> bool:
+    """Whether consumed records that the destination lacks can still reach it.
+
+    They can't once the lineage has ended, or once the destination has read a later leader epoch.
+    """
+    if not at_destination:
+        return True
+    open_lineage = at_destination[-1]
+    ends = open_lineage.history.epoch_ends
+    if open_lineage.closed_at is not None:
+        return False
+    return consumed.leader_epoch == UNKNOWN_EPOCH or not ends or ends[-1][0] <= consumed.leader_epoch
+
+
+def _never_delivered(
+    consumed: SourcePosition,
+    moved: SourcePosition,
+    at_origin: Sequence[SourceHistory],
+    at_destination: Sequence[SourceHistory],
+) -> tuple[LostRange, ...]:
+    """Lost ranges that this move makes final for the group.
+
+    Those that it met at the origin, and those that it will meet at the destination but not at the origin.
+    """
+    origin_lost = [gap for item in at_origin for gap in item.history.lost]
+    crossed = [
+        gap
+        for item in at_origin
+        for gap in item.history.lost
+        if agreed(moved, item.history) < gap.source_end <= agreed(consumed, item.history)
+    ]
+    ahead = [
+        gap
+        for item in at_destination
+        for gap in item.history.lost_from(agreed(consumed, item.history))
+        if not any(
+            other.source_start <= gap.source_start and gap.source_end <= other.source_end
+            for other in origin_lost
+        )
+    ]
+    return tuple(ahead + crossed)

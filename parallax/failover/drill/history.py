@@ -1,0 +1,106 @@
+"""Drills as they are kept: notes in the journal, under a name that is no group's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from parallax.domain.ids import GroupName
+from parallax.failover.drill.figures import Figures, Leg, LegFigures, Timeline
+from parallax.ports.decisions import OperationJournal, OperationNote
+
+DRILLS = GroupName("parallax.drills")
+"""Groups of this form are Parallax's own (``groups.exclude``), so that no group's moves meet these notes."""
+
+
+class DrillEnding(Enum):
+    """What became of a drill."""
+
+    RUNNING = "running"
+    """It has not ended yet, or ended without a word."""
+    PASSED = "passed"
+    """Both moves were made, no record was lost, none came twice."""
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    """It was stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillRecord:
+    """One drill.
+
+    Attributes:
+        problem: why it did not pass; empty otherwise.
+        left: the state that it left, one sentence; empty while it runs.
+        proof: the verdict of `parallax verify` over both moves; empty where it was not asked for.
+        version: grows with each note.
+    """
+
+    drill_id: str
+    group: GroupName
+    topic: str
+    origin: str
+    to: str
+    started_at_ms: int
+    version: int
+    ending: DrillEnding = DrillEnding.RUNNING
+    problem: str = ""
+    left: str = ""
+    proof: str = ""
+    took_ms: int = 0
+    figures: Figures | None = None
+    timeline: Timeline | None = None
+
+
+def keep(journal: OperationJournal, record: DrillRecord) -> None:
+    """Keep it.
+
+    Raises:
+        StoreUnavailableError: the store did not answer.
+    """
+    body = json.dumps(values_of(record), separators=(",", ":"))
+    journal.save_operation(OperationNote(DRILLS, record.started_at_ms, record.drill_id, record.version, body))
+
+
+def kept(journal: OperationJournal) -> Sequence[DrillRecord]:
+    """The newest drills, the newest first.
+
+    Raises:
+        StoreUnavailableError: the store did not answer.
+    """
+    return [_record_of(json.loads(note.body)) for note in journal.operations(DRILLS)]
+
+
+def values_of(record: DrillRecord) -> dict[str, Any]:
+    """A drill as JSON types."""
+    return {**asdict(record), "ending": record.ending.value}
+
+
+def _record_of(values: dict[str, Any]) -> DrillRecord:
+    measured, line = values["figures"], values["timeline"]
+    return DrillRecord(
+        **{
+            **values,
+            "group": GroupName(values["group"]),
+            "ending": DrillEnding(values["ending"]),
+            "figures": None if measured is None else _figures(measured),
+            "timeline": None if line is None else _timeline(line),
+        }
+    )
+
+
+def _figures(values: dict[str, Any]) -> Figures:
+    legs = tuple(LegFigures(**{**item, "leg": Leg(**item["leg"])}) for item in values["legs"])
+    return Figures(**{**values, "legs": legs})
+
+
+def _timeline(values: dict[str, Any]) -> Timeline:
+    return Timeline(
+        values["slot_ms"],
+        tuple(values["acknowledged"]),
+        {region: tuple(counts) for region, counts in values["delivered"].items()},
+        tuple((at_ms, text) for at_ms, text in values["events"]),
+    )

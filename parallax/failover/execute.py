@@ -1,0 +1,174 @@
+"""Carries moves out: plans each, and goes on with what was interrupted (`parallax.failover.steps` has the steps)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from parallax.domain.ids import GroupName
+from parallax.errors import ParallaxError, UnavailableError
+from parallax.failover import decisions
+from parallax.failover.facts import Move, MoveFacts
+from parallax.failover.journal import MoveRecord, Snapshot, Step
+from parallax.failover.outside import Outside
+from parallax.failover.plan import MovePlan, make_plan, outdated
+from parallax.failover.results import Ending, Limits, Result, StoppedError
+from parallax.failover.steps import Moving
+from parallax.failover.waiting import AbandonedError, Tell, Waiting
+
+_log = structlog.get_logger(__name__)
+
+
+class Mover:
+    """Moves one group at a time; several may be at work in threads of their own."""
+
+    def __init__(self, outside: Outside, limits: Limits) -> None:
+        self._outside = outside
+        self._limits = limits
+        self._ahead: dict[GroupName, tuple[MovePlan, Moving]] = {}
+
+    def fence_ahead(self, move: Move) -> None:
+        """Fence a group that `move` will move: many groups' consumers then report at the same time.
+
+        `move` then goes on from there, without planning again. What is in the way is met again, and told, by `move`.
+        """
+        try:
+            newest = self._newest(move)
+            facts = self._facts(move, newest)
+            plan = make_plan(facts)
+            refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
+            if not plan.arrived and not plan.publisher_only and not refusals:
+                self._outside.go_on()
+                moving = self._moving(facts, newest, plan.fencing_number)
+                moving.fence()
+                self._ahead[move.group] = (plan, moving)
+        except StoppedError:
+            _log.info("fencing_ahead_stopped", group=move.group)
+        except AbandonedError as error:
+            _log.info("fencing_ahead_abandoned", group=move.group, problem=str(error))
+        except ParallaxError as error:
+            _log.info("fencing_ahead_failed", group=move.group, problem=f"[{error.code}] {error}")
+
+    def move(self, move: Move, tell: Tell = lambda _words: None) -> Result:
+        """Carry the move out, or go on with it where it was interrupted."""
+        began_ms = self._outside.now_ms()
+        result = self._attempt(move, tell)
+        took_ms = self._outside.now_ms() - began_ms
+        _log.info(
+            "failover",
+            group=move.group,
+            origin=move.origin,
+            to=move.target,
+            kind=move.kind.value,
+            ending=result.ending.value,
+            problem=result.problem,
+            took_ms=took_ms,
+        )
+        return replace(result, took_ms=took_ms)
+
+    def _attempt(self, move: Move, tell: Tell) -> Result:
+        plan: MovePlan | None = None
+        moving: Moving | None = None
+        try:
+            self._outside.go_on()
+            plan, moving = self._ahead.pop(move.group, (None, None))
+            if plan is None or moving is None or moving.record.move != move:
+                tell("planning")
+                newest = self._newest(move)
+                facts, moving = self._facts(move, newest), None
+                plan = make_plan(facts)
+                ended = self._without_moving(plan, newest)
+                if ended is not None:
+                    return ended
+                self._outside.go_on()
+            Waiting(self._outside, move, tell).for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
+            if moving is None:
+                moving = self._moving(facts, newest, plan.fencing_number)
+            return moving.run(tell)
+        except StoppedError:
+            return self._untouched(move, plan, "the command was stopped")
+        except AbandonedError as error:
+            return self._untouched(move, plan, str(error))
+        except ParallaxError as error:
+            problem = f"[{error.code}] {error}"
+            fenced = moving is not None and moving.record.fenced
+            if not fenced and not isinstance(error, UnavailableError):
+                return Result(move, Ending.REFUSED, plan, problem=problem)
+            if moving is not None:
+                problem += moving.record.standing
+            return Result(move, Ending.INTERRUPTED, plan, problem=problem)
+
+    def _without_moving(self, plan: MovePlan, newest: MoveRecord | None) -> Result | None:
+        """The ending of a plan by which no consumer has to move; None: it has to."""
+        move = plan.move
+        if plan.arrived:
+            return self._arrived(plan, newest)
+        refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
+        if refusals:
+            return self._untouched(move, plan, "; ".join(refusals))
+        if plan.publisher_only:
+            return Result(move, Ending.MOVED, plan, self._publish_from(move, plan.fencing_number))
+        return None
+
+    def _untouched(self, move: Move, plan: MovePlan | None, problem: str) -> Result:
+        """This command has not begun; an earlier one may have."""
+        try:
+            begun = _interrupted(move, self._newest(move))
+        except UnavailableError as error:
+            unknown = f"{problem}; whether the group is fenced already is not known ([{error.code}] {error})"
+            return Result(move, Ending.INTERRUPTED, plan, problem=unknown)
+        if begun is None or not begun.fenced:
+            return Result(move, Ending.REFUSED, plan, problem=problem)
+        return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
+
+    def _moving(self, facts: MoveFacts, newest: MoveRecord | None, fencing_number: int) -> Moving:
+        record = self._open_record(facts, newest)
+        return Moving(self._outside, self._limits, record, facts, fencing_number)
+
+    def _publish_from(self, move: Move, fencing_number: int) -> int:
+        """An active/active group consumes everywhere already: only who publishes its results changes."""
+        region = decisions.publisher(self._outside, move.group)
+        record = self._outside.begin(move, Snapshot({}, {}, fencing_number, region), self._newest(move))
+        reason = f"failover {record.operation_id}"
+        number = decisions.publish_from(self._outside, move, reason, fencing_number)
+        self._outside.keep(replace(record, step=Step.DONE, fencing_number=number))
+        return number
+
+    def _facts(self, move: Move, newest: MoveRecord | None) -> MoveFacts:
+        """The members' topics are those of the beginning too: an interrupted move has made its members leave."""
+        begun = _interrupted(move, newest)
+        return self._outside.facts(move, topics=frozenset() if begun is None else begun.assigned)
+
+    def _newest(self, move: Move) -> MoveRecord | None:
+        return next(iter(self._outside.records(move.group)), None)
+
+    def _open_record(self, facts: MoveFacts, newest: MoveRecord | None) -> MoveRecord:
+        """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
+        move, begun = facts.move, _interrupted(facts.move, newest)
+        if begun is not None:
+            # Members at the target may have been waited for since it was read.
+            if self._newest(move) != begun:
+                raise AbandonedError(
+                    "another command has gone on with this move meanwhile; run this one again"
+                )
+            return self._outside.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
+        snapshot = self._outside.snapshot(move, facts.assignment)
+        return self._outside.begin(move, snapshot, newest, facts.assigned)
+
+    def _arrived(self, plan: MovePlan, newest: MoveRecord | None) -> Result:
+        """There already, unless the journal knows a later decision than the services, whose store was away."""
+        move, number = plan.move, plan.fencing_number
+        if newest is not None and newest.fencing_number > number:
+            return Result(move, Ending.REFUSED, plan, problem=outdated(move, number, newest.fencing_number))
+        if newest is not None and newest.step is Step.WRITTEN and newest.move.target == move.target:
+            self._outside.keep(replace(newest, step=Step.DONE, fencing_number=number))
+        return Result(move, Ending.ALREADY_THERE, plan, number)
+
+
+def _interrupted(move: Move, newest: MoveRecord | None) -> MoveRecord | None:
+    """The group's newest operation, if it is this move and has not ended."""
+    if newest is None or newest.ended:
+        return None
+    same = (newest.move.origin, newest.move.target) == (move.origin, move.target)
+    return newest if same else None

@@ -1,0 +1,231 @@
+"""What a move has done so far, as kept in the journal: enough to go on, and to go back. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from parallax.adapters.cassandra.group_codec import progress_from_text, progress_to_text
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.metadata import decode, encode, is_ours
+from parallax.domain.progress import Progress
+from parallax.errors import LimitError, MetadataError
+from parallax.failover.facts import Kind, Move
+from parallax.ports.clusters import GroupCommit
+from parallax.ports.decisions import OperationNote
+
+Commits = Mapping[TopicPartition, GroupCommit]
+
+_DIGEST_DIGITS = 16
+
+
+class Step(Enum):
+    """How far a move is; each step may be taken again."""
+
+    BEGUN = "begun"
+    """The snapshot is kept; nothing was changed."""
+    FENCED = "fenced"
+    """The group is recorded as moving: nobody consumes, nobody else publishes."""
+    WRITTEN = "written"
+    """The final offsets stand at the target."""
+    DONE = "done"
+    """The target is primary."""
+    ABANDONED = "abandoned"
+    """The fence was lifted before anything was written; the group goes on where it was."""
+    ROLLED_BACK = "rolled_back"
+    """The snapshot was put back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A commit that a move has made, as far as it takes to know it again.
+
+    Attributes:
+        digest: of its metadata, which may be 4 KB long.
+    """
+
+    next_offset: TargetOffset
+    digest: str
+
+
+def mark_of(commit: GroupCommit) -> Mark:
+    """What the commit is known again by."""
+    digest = hashlib.sha256(commit.metadata.encode()).hexdigest()
+    return Mark(commit.next_offset, digest[:_DIGEST_DIGITS])
+
+
+def stands(found: GroupCommit | None, wanted: GroupCommit) -> bool:
+    """Whether a commit is the one that was put there; nobody writes the same metadata at the same offset."""
+    return found is not None and (found.next_offset, found.metadata) == (wanted.next_offset, wanted.metadata)
+
+
+def without_skips(commit: GroupCommit) -> GroupCommit:
+    """A commit of ours with the same meaning in fewer bytes: what is to be skipped is asked for where it is needed."""
+    if not is_ours(commit.metadata):
+        return commit
+    try:
+        metadata = decode(commit.metadata)
+        shorter = replace(metadata, skips=(), complete_to=metadata.resume_offset)
+        return replace(commit, metadata=encode(shorter)) if metadata.skips else commit
+    except (LimitError, MetadataError):
+        return commit
+
+
+ENDED = {Step.DONE, Step.ABANDONED, Step.ROLLED_BACK}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A group before a move.
+
+    Attributes:
+        commits: by cluster, of those that answered; those put at the target by us without their skip ranges.
+        progress: what its last moves had left.
+        fencing_number: 0 if no primary was recorded.
+        primary: the region that was primary; None if none was recorded.
+    """
+
+    commits: Mapping[ClusterName, Commits]
+    progress: Mapping[TopicPartition, Progress]
+    fencing_number: int
+    primary: RegionName | None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """A move as far as it has come.
+
+    Attributes:
+        version: grows with each note.
+        assigned: topics that were assigned to the group's members before the fence made them leave.
+        fencing_number: of its latest decision.
+        written: by what the commits put at the target are known again.
+        left_at: the positions at the origin that these were computed from.
+        problem: what stopped it last; empty otherwise.
+    """
+
+    move: Move
+    operation_id: str
+    started_at_ms: int
+    version: int
+    step: Step
+    snapshot: Snapshot
+    assigned: frozenset[TopicName] = frozenset()
+    fencing_number: int = 0
+    written: Mapping[TopicPartition, Mark] = field(default_factory=dict)
+    left_at: Mapping[TopicPartition, TargetOffset] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to go on with."""
+        return self.step in ENDED
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the group is known to consume nowhere."""
+        return self.step in {Step.FENCED, Step.WRITTEN}
+
+    @property
+    def standing(self) -> str:
+        """What an interruption leaves behind, to be told after its cause."""
+        if not self.fenced:
+            return "; whether the group is fenced already is not known (parallax primary)"
+        return (
+            f"; the group is fenced and consumes nowhere (fencing number {self.fencing_number}): run the "
+            "command again, or `parallax failover rollback`"
+        )
+
+
+def note_of(record: MoveRecord) -> OperationNote:
+    """The record for the journal."""
+    move, snapshot = record.move, record.snapshot
+    body = {
+        "origin": move.origin,
+        "target": move.target,
+        "region": move.region,
+        "kind": move.kind.value,
+        "step": record.step.value,
+        "fencing_number": record.fencing_number,
+        "problem": record.problem,
+        "assigned": sorted(record.assigned),
+        "written": [
+            [item.topic, item.partition, mark.next_offset, mark.digest]
+            for item, mark in record.written.items()
+        ],
+        "left_at": [[item.topic, item.partition, offset] for item, offset in record.left_at.items()],
+        "snapshot": {
+            "fencing_number": snapshot.fencing_number,
+            "primary": snapshot.primary,
+            "commits": {cluster: _commits_values(items) for cluster, items in snapshot.commits.items()},
+            "progress": [
+                [item.topic, item.partition, progress_to_text(progress)]
+                for item, progress in snapshot.progress.items()
+            ],
+        },
+    }
+    return OperationNote(
+        move.group,
+        record.started_at_ms,
+        record.operation_id,
+        record.version,
+        json.dumps(body, separators=(",", ":")),
+    )
+
+
+def record_of(note: OperationNote) -> MoveRecord:
+    """The record written by `note_of`."""
+    body = json.loads(note.body)
+    snapshot = body["snapshot"]
+    primary = snapshot["primary"]
+    return MoveRecord(
+        move=Move(
+            GroupName(note.group),
+            ClusterName(body["origin"]),
+            ClusterName(body["target"]),
+            RegionName(body["region"]),
+            Kind(body["kind"]),
+        ),
+        operation_id=note.operation_id,
+        started_at_ms=note.started_at_ms,
+        version=note.version,
+        step=Step(body["step"]),
+        snapshot=Snapshot(
+            commits={ClusterName(cluster): _commits(items) for cluster, items in snapshot["commits"].items()},
+            progress={
+                TopicPartition(TopicName(topic), partition): progress_from_text(text)
+                for topic, partition, text in snapshot["progress"]
+            },
+            fencing_number=snapshot["fencing_number"],
+            primary=None if primary is None else RegionName(primary),
+        ),
+        assigned=frozenset(TopicName(topic) for topic in body["assigned"]),
+        fencing_number=body["fencing_number"],
+        written={
+            TopicPartition(TopicName(topic), partition): Mark(TargetOffset(offset), digest)
+            for topic, partition, offset, digest in body["written"]
+        },
+        left_at={
+            TopicPartition(TopicName(topic), partition): TargetOffset(offset)
+            for topic, partition, offset in body.get("left_at", ())  # notes of earlier versions don't say
+        },
+        problem=body["problem"],
+    )
+
+
+def _commits_values(commits: Commits) -> list[list[Any]]:
+    return [
+        [item.topic, item.partition, commit.next_offset, commit.leader_epoch, commit.metadata]
+        for item, commit in commits.items()
+    ]
+
+
+def _commits(values: list[list[Any]]) -> Commits:
+    return {
+        TopicPartition(TopicName(topic), partition): GroupCommit(TargetOffset(offset), epoch, metadata)
+        for topic, partition, offset, epoch, metadata in values
+    }

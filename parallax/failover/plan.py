@@ -1,0 +1,312 @@
+"""What a move would do, and what forbids it. Pure: the same facts give the same plan.
+
+A *gap* is a record that the group would never get although it has not consumed it. No move crosses one unless the
+operator accepts it by name: an answer may be early, which costs a repetition, and is never silently late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from parallax.domain.ids import TopicPartition
+from parallax.domain.outcome import Outcome, gravest
+from parallax.domain.primary import Assignment, Mode, Stage
+from parallax.failover.facts import Kind, Move, MoveFacts, PartitionFacts
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """One partition of a planned move.
+
+    Attributes:
+        origin_next_offset: None: the group never committed there.
+        resume_offset: where it goes on at the target.
+        skip_ranges, skip_records: consumed records above it; a FailoverConsumer passes them over.
+        pending_records: consumed, and not at the target yet.
+        redelivery_records: what a plain client reads again; None: can't be known.
+        redelivery_at_most_offsets: then, the most of what the target holds now.
+        settled: waiting gives no better answer.
+        gaps: what would never be delivered, one sentence each.
+        unknown: what can't be known, one sentence each.
+    """
+
+    topic_partition: TopicPartition
+    origin_next_offset: int | None
+    basis: str
+    resume_offset: int
+    outcome: Outcome
+    skip_ranges: int
+    skip_records: int
+    pending_records: int
+    redelivery_records: int | None
+    freshness_ms: int | None
+    settled: bool
+    gaps: tuple[str, ...]
+    unknown: tuple[str, ...]
+    redelivery_at_most_offsets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlan:
+    """A group's move as foreseen.
+
+    Attributes:
+        obstacles: what forbids to carry it out, one sentence each with what to do; gaps come on top.
+        waits_for: what carrying it out will wait for.
+        remnants: members that the target still lists although the group is recorded elsewhere: a cluster that was away
+            remembers those it had until they say that they left, or their sessions end. They are waited for.
+        arrived: the group is where it shall go: there is nothing to do.
+        publisher_only: an active/active group: it goes on consuming everywhere, and another region publishes.
+    """
+
+    move: Move
+    partitions: tuple[PartitionPlan, ...]
+    fencing_number: int
+    obstacles: tuple[str, ...]
+    waits_for: tuple[str, ...]
+    remnants: int = 0
+    arrived: bool = False
+    publisher_only: bool = False
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Of all partitions."""
+        return tuple(gap for item in self.partitions for gap in item.gaps)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Of all partitions."""
+        return tuple(text for item in self.partitions for text in item.unknown)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The gravest of any partition."""
+        return gravest(item.outcome for item in self.partitions)
+
+    @property
+    def pending_records(self) -> int:
+        """Over all partitions."""
+        return sum(item.pending_records for item in self.partitions)
+
+    @property
+    def redelivery_records(self) -> int | None:
+        """Over all partitions, for plain clients; None if that of some partition can't be known."""
+        counts = [item.redelivery_records for item in self.partitions]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    @property
+    def freshness_ms(self) -> int | None:
+        """The oldest; None if that of some partition is unknown."""
+        ages = [item.freshness_ms for item in self.partitions]
+        known = [age for age in ages if age is not None]
+        return max(known) if known and len(known) == len(ages) else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether waiting gives no better answer for any partition."""
+        return all(item.settled for item in self.partitions)
+
+    def refusals(self, *, accept_gaps: bool) -> tuple[str, ...]:
+        """What forbids to carry it out."""
+        gaps = () if accept_gaps else tuple(f"{gap} (accept it with --accept-gaps)" for gap in self.gaps)
+        return self.obstacles + gaps
+
+
+def make_plan(facts: MoveFacts) -> MovePlan:
+    """The plan of a move."""
+    assignment = facts.assignment
+    if assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+        return _publisher_plan(facts.move, assignment)
+    return MovePlan(
+        move=facts.move,
+        partitions=tuple(_partition(facts, item) for item in facts.partitions),
+        fencing_number=0 if assignment is None else assignment.decision.fencing_number,
+        obstacles=tuple(_obstacles(facts)),
+        waits_for=tuple(_waits(facts)),
+        remnants=_remnants(facts),
+        arrived=assignment is not None
+        and assignment.consumed_cluster == facts.move.target
+        and assignment.decision.primary == facts.move.region,
+    )
+
+
+def _publisher_plan(move: Move, assignment: Assignment) -> MovePlan:
+    dual = assignment.dual_active
+    return MovePlan(
+        move=move,
+        partitions=(),
+        fencing_number=assignment.decision.fencing_number,
+        obstacles=(_dual(move),) if dual and move.kind is Kind.PLANNED else (),
+        waits_for=(),
+        arrived=assignment.decision.primary == move.region and not dual,
+        publisher_only=True,
+    )
+
+
+def outdated(move: Move, number: int, decided: int) -> str:
+    """Why a group that the services believe to be there is not: a store that was away answers from before."""
+    return (
+        f"the services answer for group {move.group} from before its last move (fencing number {number}, "
+        f"{decided} was decided since): the store of a region that was away has not caught up; run the command again"
+    )
+
+
+def _dual(move: Move) -> str:
+    return f"group {move.group} is DUAL_ACTIVE: settle where it is primary first (parallax primary --set)"
+
+
+def _partition(facts: MoveFacts, item: PartitionFacts) -> PartitionPlan:
+    answer = item.answer
+    return PartitionPlan(
+        topic_partition=item.topic_partition,
+        origin_next_offset=answer.origin_next_offset,
+        basis=item.basis,
+        resume_offset=answer.resume_offset,
+        outcome=answer.outcome,
+        skip_ranges=len(answer.skips),
+        skip_records=sum(skip.end - skip.start for skip in answer.skips),
+        pending_records=item.answer.pending_records,
+        redelivery_records=item.redelivery_records,
+        freshness_ms=item.freshness_ms,
+        settled=item.settled,
+        gaps=tuple(_gaps(facts, item)),
+        unknown=tuple(_unknown(facts, item)),
+        redelivery_at_most_offsets=item.redelivery_at_most_offsets,
+    )
+
+
+def _gaps(facts: MoveFacts, item: PartitionFacts) -> Iterable[str]:
+    name, target = item.topic_partition, facts.move.target
+    answer = item.answer
+    untold = answer.high_watermark is None and not _out_of_reach(facts)
+    if not answer.target_topic_id or untold:
+        yield f"{name}: {target} has no such partition, or no leader of it, so that its records can't be read there"
+    if Outcome.TRIMMED in answer.notes:
+        yield (
+            f"{name}: retention at {target} has taken unconsumed records below its log start "
+            f"{answer.low_watermark}"
+        )
+    for gap in item.lost:
+        yield (
+            f"{name}: records [{gap.start}, {gap.end}) of region {gap.region} were lost to retention before "
+            f"they were copied to {target}"
+        )
+    if Outcome.NEVER_DELIVERED in answer.notes and not item.lost:
+        yield f"{name}: {item.explanation}"
+
+
+def _out_of_reach(facts: MoveFacts) -> bool:
+    """Whether the services themselves could not ask the target."""
+    answers = [item.answer for item in facts.partitions]
+    return (
+        bool(answers)
+        and all(answer.high_watermark is None for answer in answers)
+        and any(Outcome.UNREACHABLE in answer.notes and answer.target_topic_id for answer in answers)
+    )
+
+
+def _unknown(facts: MoveFacts, item: PartitionFacts) -> Iterable[str]:
+    name, origin = item.topic_partition, facts.move.origin
+    answer = item.answer
+    if item.basis == "observed":
+        age = "" if item.observed_at_ms is None else f" {max(0, facts.now_ms - item.observed_at_ms)} ms ago"
+        yield (
+            f"{name}: {origin} can't be asked; the position {answer.origin_next_offset} was seen{age}, and what "
+            "the group committed after that is read again"
+        )
+    if not item.origin_answers:
+        yield f"{name}: how much {origin} holds beyond that can't be known"
+    position = answer.origin_next_offset
+    if position is not None and (answer.origin_indexed_to is None or answer.origin_indexed_to < position):
+        yield (
+            f"{name}: the index covers {origin} up to {answer.origin_indexed_to or 0} only: which records up to "
+            f"{position} were consumed can't be known yet"
+        )
+    if item.freshness_ms is None:
+        yield f"{name}: some source has no row at {facts.move.target}: how fresh the answer is can't be known"
+    if item.redelivery_at_most_offsets is not None:
+        yield f"{name}: {item.explanation}"
+    if item.timestamp_problem:
+        yield f"{name}: record timestamps could not decide: {item.timestamp_problem}"
+    if item.skips_cut:
+        yield f"{name}: there are more skip ranges than one answer holds"
+    if item.basis == "policy":
+        yield f"{name}: the group never committed there; it starts where the policy says"
+
+
+def _obstacles(facts: MoveFacts) -> Iterable[str]:
+    move, assignment = facts.move, facts.assignment
+    planned = move.kind is Kind.PLANNED
+    if facts.problem:
+        yield facts.problem
+    elif not facts.partitions:
+        yield f"group {move.group} has no position to move"
+    if assignment is not None:
+        yield from _obstacles_of_record(facts)
+    if planned and facts.members is None:
+        yield (
+            f"{move.origin} does not answer, and a planned move needs it: with --disaster the move goes by what "
+            "was last seen of it"
+        )
+    if facts.members_at_target is not None and _out_of_reach(facts):
+        yield f"the offset services do not reach {move.target}: run the command again in a moment"
+    if facts.members_at_target is None:
+        yield f"{move.target} does not answer: offsets can't be written there"
+    elif facts.members_at_target and not _remnants(facts):
+        yield (
+            f"group {move.group} has {facts.members_at_target} member(s) in {move.target} already: stop them, "
+            "or their commits would be overwritten"
+        )
+
+
+def _remnants(facts: MoveFacts) -> int:
+    """Members at the target that, by the record, are not the group at work."""
+    assignment = facts.assignment
+    if assignment is None or assignment.dual_active or facts.members_at_target is None:
+        return 0
+    decision = assignment.decision
+    consumed = decision.moving_from if decision.stage is Stage.MOVING else decision.cluster
+    return facts.members_at_target if consumed == facts.move.origin else 0
+
+
+def _obstacles_of_record(facts: MoveFacts) -> Iterable[str]:
+    move, assignment = facts.move, facts.assignment
+    if assignment is None:
+        return
+    decision = assignment.decision
+    if assignment.dual_active and move.kind is Kind.PLANNED:
+        yield _dual(move)
+    elif decision.stage is Stage.MOVING:
+        if decision.cluster != move.target and move.kind is Kind.PLANNED:
+            yield (
+                f"group {move.group} is on its way from {decision.moving_from} to {decision.cluster}: finish or "
+                "roll back that move first"
+            )
+    elif decision.cluster not in {move.origin, move.target}:
+        yield f"group {move.group} consumes {decision.cluster}, not {move.origin}"
+
+
+def _waits(facts: MoveFacts) -> Iterable[str]:
+    move, remnants = facts.move, _remnants(facts)
+    if remnants:
+        yield (
+            f"until the {remnants} member(s) that {move.target} still lists have left it, or their sessions "
+            "have ended"
+        )
+    if move.kind is Kind.DISASTER:
+        return
+    if facts.members:
+        yield f"until the group's {facts.members} member(s) have left {move.origin}"
+    elif facts.members is not None:
+        yield (
+            f"until its commits in {move.origin} stand still; it has no member there: consumers that assign "
+            "partitions without joining can't be seen, so stop them first"
+        )
+    pending = sum(item.answer.pending_records for item in facts.partitions)
+    if pending:
+        yield f"until {pending} consumed record(s) have reached {move.target}"
+    behind = sum(not item.settled for item in facts.partitions)
+    if behind:
+        yield f"until the index covers the positions of {behind} partition(s)"

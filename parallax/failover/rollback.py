@@ -1,0 +1,214 @@
+"""Puts a group back to the snapshot of its last move, as long as nobody has consumed since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from parallax.domain.ids import ClusterName, GroupName, TopicPartition
+from parallax.domain.metadata import decode, is_ours
+from parallax.domain.primary import Assignment, Mode
+from parallax.errors import ClusterUnavailableError, MetadataError, NotFoundError, RefusedError
+from parallax.failover import decisions
+from parallax.failover.facts import Kind, Move
+from parallax.failover.journal import Commits, MoveRecord, Step, mark_of
+from parallax.failover.outside import Outside
+from parallax.failover.progress import restore_progress
+from parallax.ports.clusters import GroupCommit
+
+CommitsNow = Mapping[ClusterName, Commits | None]
+"""By cluster; None: it does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """What going back would do.
+
+    Attributes:
+        restore: commits to put back, by cluster.
+        kept: commits that the move made at its target where there had been none: they can't be taken back, and
+            hold a safe offset.
+        obstacles: what forbids it, one sentence each with what to do.
+        fencing_number: that holds; the rollback is off if somebody decides before it begins.
+    """
+
+    record: MoveRecord
+    restore: dict[ClusterName, Commits]
+    kept: tuple[TopicPartition, ...]
+    obstacles: tuple[str, ...]
+    fencing_number: int
+
+    @property
+    def move(self) -> Move:
+        """The move that is undone."""
+        return self.record.move
+
+
+def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False) -> RollbackPlan:
+    """What a rollback of the group's last move would do.
+
+    Args:
+        outside: services, clusters, store.
+        group: the group.
+        disaster: other regions of the store are gone: decide without them.
+
+    Raises:
+        NotFoundError: no move of the group is recorded.
+        UnavailableError: store or services do not answer.
+    """
+    record = next(iter(outside.records(group)), None)
+    if record is None:
+        raise NotFoundError(
+            f"group {group!r} was never moved by `parallax failover`: there is nothing to roll back"
+        )
+    record = replace(record, move=replace(record.move, kind=Kind.DISASTER if disaster else Kind.PLANNED))
+    move, snapshot = record.move, record.snapshot
+    now = _commits_now(outside, move)
+    assignment = outside.assignment(group)
+    kept = tuple(sorted(item for item in record.written if item not in snapshot.commits.get(move.target, {})))
+    return RollbackPlan(
+        record,
+        _to_restore(outside, record, now),
+        kept,
+        tuple(_obstacles(outside, record, assignment, now)),
+        0 if assignment is None else assignment.decision.fencing_number,
+    )
+
+
+def _commits_now(outside: Outside, move: Move) -> CommitsNow:
+    return {cluster: outside.commits(move.group, cluster) for cluster in (move.origin, move.target)}
+
+
+def _to_restore(outside: Outside, record: MoveRecord, now: CommitsNow) -> dict[ClusterName, Commits]:
+    """Commits of the snapshot that do not stand any more, of clusters that answer.
+
+    At the origin only what others than the group have changed: what it has committed itself since, as it was stopped
+    or because it never was, is how far it has come.
+    """
+    found: dict[ClusterName, Commits] = {}
+    for cluster, before in record.snapshot.commits.items():
+        present = now.get(cluster)
+        if present is None:
+            continue
+        own = _own_commits(outside, record, present) if cluster == record.move.origin else set()
+        differing = {
+            item: commit for item, commit in before.items() if item not in own and present.get(item) != commit
+        }
+        if differing:
+            found[cluster] = differing
+    return found
+
+
+def _own_commits(outside: Outside, record: MoveRecord, at_origin: Commits) -> set[TopicPartition]:
+    """Partitions whose commit at the origin is the group's own: all but what the sync job has published there since."""
+    move = record.move
+    published = {
+        item.topic_partition: item.progress.resume_offset
+        for item in outside.groups.published(move.group, move.origin)
+        if item.published_at_ms >= record.started_at_ms
+    }
+    return {
+        item
+        for item, commit in at_origin.items()
+        if published.get(item) != commit.next_offset and not _is_resume_offset(commit)
+    }
+
+
+def _is_resume_offset(commit: GroupCommit) -> bool:
+    """Whether the commit is as the sync job or a move has put it there: members carry what is to be skipped further."""
+    try:
+        return is_ours(commit.metadata) and decode(commit.metadata).resume_offset == commit.next_offset
+    except MetadataError:
+        return False
+
+
+def _obstacles(
+    outside: Outside, record: MoveRecord, assignment: Assignment | None, now: CommitsNow
+) -> Iterable[str]:
+    move, group = record.move, record.move.group
+    if record.step in {Step.ABANDONED, Step.ROLLED_BACK}:
+        yield f"the last move of group {group} was {record.step.value.replace('_', ' ')}: there is nothing to undo"
+        return
+    if assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+        yield (
+            f"group {group} is active/active: a move changes only who publishes its results; "
+            "`parallax failback` gives that back"
+        )
+        return
+    number = 0 if assignment is None else assignment.decision.fencing_number
+    going_back = assignment is not None and assignment.decision.reason == reason_of(record)
+    if record.step is Step.DONE and number != record.fencing_number and not going_back:
+        yield (
+            f"group {group} has fencing number {number}, its last move left {record.fencing_number}: somebody has "
+            "decided about it since; move it with `parallax failover`"
+        )
+    for cluster in (move.origin, move.target):
+        if now[cluster] is None:
+            yield f"{cluster} does not answer: the group can't be put back as it was"
+    present = now[move.target]
+    if present is not None:
+        gone_on = _gone_on(record, present)
+        if gone_on:
+            yield (
+                f"group {group} has committed in {move.target} since ({', '.join(map(str, gone_on[:5]))}): "
+                "to go back without losing that, use `parallax failback`"
+            )
+    members = outside.members(group, move.target)
+    if members:
+        yield f"group {group} has {members} member(s) in {move.target}: stop them first"
+
+
+def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
+    """Put the snapshot back; the record then.
+
+    Raises:
+        RefusedError: an obstacle is in the way, or the group has committed at the last moment.
+        FencedError: the group has members where commits are to be put back: run it again once they have left; or
+            somebody else has decided about the group since the plan.
+        UnavailableError: something did not answer; run it again.
+    """
+    if plan.obstacles:
+        raise RefusedError("; ".join(plan.obstacles))
+    record, move = plan.record, plan.move
+    back = move.reversed(record.snapshot.primary)
+    reason = reason_of(record)
+    fence = plan.fencing_number
+    if record.step is Step.DONE:
+        fence = decisions.fence(outside, back, reason, fence).decision.fencing_number
+    # Consumers at the target, and the sync job at both clusters, were at work until now.
+    now = _commits_now(outside, move)
+    present = now[move.target]
+    if present is None:
+        raise ClusterUnavailableError(f"{move.target} stopped answering; run the rollback again")
+    if _gone_on(record, present):
+        number = decisions.settle(outside, move, f"{reason} given up", fence)
+        outside.keep(replace(record, fencing_number=number))
+        raise RefusedError(
+            f"group {move.group} has just committed in {move.target}: it stays there; use `parallax failback`"
+        )
+    for cluster, commits in _to_restore(outside, record, now).items():
+        outside.writer(cluster).commit_for(move.group, commits)
+    topics = {item.topic for item in (*record.written, *record.snapshot.progress)}
+    restore_progress(outside, move.group, record.snapshot, topics)
+    number = decisions.settle(outside, back, reason, fence)
+    return outside.keep(replace(record, step=Step.ROLLED_BACK, fencing_number=number))
+
+
+def reason_of(record: MoveRecord) -> str:
+    """The reason kept with the decisions of a rollback, by which an interrupted one is known again."""
+    return f"rollback {record.operation_id}"
+
+
+def _gone_on(record: MoveRecord, present: Commits) -> list[TopicPartition]:
+    """Partitions with another commit at the target than the move's, or than the one that a rollback has put back."""
+    before = record.snapshot.commits.get(record.move.target, {})
+    return sorted(
+        item
+        for item, mark in record.written.items()
+        if not ((found := present.get(item)) is not None and mark_of(found) == mark)
+        and not (item in before and _same(found, before[item]))
+    )
+
+
+def _same(found: GroupCommit | None, wanted: GroupCommit) -> bool:
+    return found is not None and (found.next_offset, found.metadata) == (wanted.next_offset, wanted.metadata)

@@ -1,0 +1,244 @@
+"""One move of one group, step by step. Every step may be taken again, so an interrupted move is simply run again.
+
+1. Keep a snapshot of the group.
+2. Fence: record that the group moves. FailoverConsumers stop and report, the syncjob leaves the group alone.
+3. Planned: wait until the origin has no member and its commits stand still, then until all that was consumed is at
+   the target and indexed. If that takes too long the fence is lifted and nothing has changed.
+4. Ask for the final offsets (those of the plan do if nothing has changed), write them at the target, read them back.
+5. Record the target as primary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from parallax.domain.ids import UNKNOWN_EPOCH
+from parallax.domain.primary import Assignment
+from parallax.errors import FencedError, ParallaxError, RefusedError
+from parallax.failover import decisions
+from parallax.failover.facts import Kind, MoveFacts, PartitionFacts, origin_positions
+from parallax.failover.journal import Commits, MoveRecord, Snapshot, Step, mark_of, stands
+from parallax.failover.outside import Outside, Positions
+from parallax.failover.plan import MovePlan, make_plan
+from parallax.failover.progress import save_progress
+from parallax.failover.results import Ending, Limits, Result
+from parallax.failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
+from parallax.ports.clusters import GroupCommit
+from syncjob.decide import metadata_for
+from syncjob.facts import Answer
+
+_log = structlog.get_logger(__name__)
+
+_WRITE_ATTEMPTS = 3
+
+_FENCE_HOLDS_S = 2.0
+"""A fence this young is not asked about again before the offsets are written."""
+
+
+class Moving:
+    """One move under way.
+
+    Args:
+        outside: services, clusters, store.
+        limits: how long it waits, and what it may cross.
+        record: what it has done so far.
+        planned: what the plan was made of: about a group that has stood still since nobody is asked again.
+        fencing_number: that held when the move was planned; it is off if somebody has decided since.
+    """
+
+    def __init__(
+        self,
+        outside: Outside,
+        limits: Limits,
+        record: MoveRecord,
+        planned: MoveFacts,
+        fencing_number: int,
+    ) -> None:
+        self._outside = outside
+        self._limits = limits
+        self._record = record
+        self._move = record.move
+        self._tell: Tell = lambda _words: None
+        self._waiting = Waiting(outside, record.move, self._tell)
+        self._begun_at_s = outside.clock()
+        self._fenced_at_s: float | None = None
+        self._fenced_as: Assignment | None = None
+        self._planned = planned
+        self._planned_at = fencing_number
+        self._reason = f"failover {record.operation_id}"
+
+    @property
+    def record(self) -> MoveRecord:
+        """How far it has come."""
+        return self._record
+
+    def run(self, tell: Tell) -> Result:
+        """Take the steps that are left.
+
+        Args:
+            tell: called with a few words at each step.
+
+        Raises:
+            ParallaxError, StoppedError: it ends here; `record` says how far it has come.
+        """
+        self._tell, self._waiting = tell, Waiting(self._outside, self._move, tell)
+        try:
+            fenced_at_s = self.fence() if self._fenced_at_s is None else self._fenced_at_s
+            self._outside.go_on()
+            arrived: tuple[PartitionFacts, ...] = ()
+            if self._move.kind is Kind.PLANNED:
+                before = self._record.snapshot.commits.get(self._move.origin)
+                left = self._waiting.for_members_to_leave(
+                    self._limits.drain_ms, seen=(self._begun_at_s, before)
+                )
+                arrived = self._waiting.for_all_to_arrive(
+                    left, self._limits.catch_up_ms, self._record.assigned, self._planned
+                )
+            else:
+                left = {}
+                handover_s = self._limits.handover_ms / 1_000
+                self._waiting.for_reports(fenced_at_s + handover_s)
+                arrived = self._waiting.unless_reported(self._planned)
+            self._outside.go_on()
+            plan = self._write(arrived, left)
+            self._outside.go_on()
+        except AbandonedError as error:
+            return self._abandon(str(error))
+        except ParallaxError as error:
+            self._note(error)
+            raise
+        self._switch()
+        return Result(self._move, Ending.MOVED, plan, self._record.fencing_number)
+
+    def fence(self) -> float:
+        """Record that the group moves; since when, on the outside's clock."""
+        self._tell("fencing")
+        self._fenced_as = decisions.fence(self._outside, self._move, self._reason, self._planned_at)
+        self._keep(step=Step.FENCED, fencing_number=self._fenced_as.decision.fencing_number)
+        self._fenced_at_s = self._outside.clock()
+        return self._fenced_at_s
+
+    def _write(self, arrived: tuple[PartitionFacts, ...], left: Commits) -> MovePlan:
+        """Write the final offsets: ``arrived``, if there are any and the group has not gone on since it ``left``."""
+        self._tell("writing offsets")
+        why = ""
+        for attempt in range(_WRITE_ATTEMPTS):
+            if attempt:
+                self._outside.pause(POLL_S)
+            before = self._origin_commits() if attempt else left
+            plan, final = self._final(() if attempt else arrived)
+            late = behind(final, before)
+            if late:
+                why = f"the services do not know the group's newest commits yet ({', '.join(late[:5])})"
+                continue
+            wanted, target = self._commit(final), self._outside.writer(self._move.target)
+            found = target.committed(self._move.group)
+            if not all(stands(found.get(item), commit) for item, commit in wanted.items()):
+                why = f"somebody else commits in {self._move.target}; stop those consumers"
+                continue
+            if self._origin_commits() != before:
+                why = self._waiting.still_there(0)
+                continue
+            save_progress(self._outside, self._move, final)
+            marks = {item: mark_of(commit) for item, commit in wanted.items()}
+            left_at, snapshot = origin_positions(final), self._snapshot(before)
+            self._keep(step=Step.WRITTEN, written=marks, left_at=left_at, snapshot=snapshot)
+            return plan
+        raise RefusedError(
+            f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "
+            f"attempts: {why}; then run the command again"
+        )
+
+    def _snapshot(self, last: Commits) -> Snapshot:
+        """With what the group has committed while it was being stopped: a rollback reads none of that again."""
+        snapshot = self._record.snapshot
+        return replace(snapshot, commits={**snapshot.commits, self._move.origin: last}) if last else snapshot
+
+    def _origin_commits(self) -> Commits:
+        """Planned: what the final offsets must go by. In a disaster nothing of the origin is asked."""
+        if self._move.kind is Kind.DISASTER:
+            return {}
+        if (found := self._outside.commits(self._move.group, self._move.origin)) is None:
+            raise AbandonedError(self._waiting.still_there(None))
+        return found
+
+    def _final(self, arrived: tuple[PartitionFacts, ...]) -> tuple[MovePlan, tuple[PartitionFacts, ...]]:
+        """The offsets to write, judged once more: the group may have gone on since the plan.
+
+        Whether it has members at the target is said by the target itself when the offsets are written.
+        """
+        reported = {} if arrived else self._reported()
+        facts = self._outside.facts(
+            self._move, reported, self._record.assigned, known=arrived, decided=self._decided_just_now()
+        )
+        alone = None if facts.members_at_target is None else 0
+        plan = make_plan(replace(facts, members_at_target=alone))
+        refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
+        if refusals:
+            raise AbandonedError("; ".join(refusals))
+        if self._move.kind is Kind.PLANNED and facts.members:
+            raise AbandonedError(self._waiting.still_there(facts.members))
+        return plan, facts.partitions
+
+    def _decided_just_now(self) -> Assignment | None:
+        """What the fence has said, unless others have had time to decide since; the end of the move would tell."""
+        if self._fenced_at_s is None or self._outside.clock() - self._fenced_at_s > _FENCE_HOLDS_S:
+            return None
+        return self._fenced_as
+
+    def _reported(self) -> Positions:
+        """In a disaster consumers don't commit when they are stopped, for the cluster may be dead: they report."""
+        if self._move.kind is Kind.PLANNED:
+            return {}
+        assignment = self._decided_just_now() or self._outside.assignment(self._move.group)
+        if assignment is None:
+            return {}
+        return self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
+
+    def _commit(self, final: tuple[PartitionFacts, ...]) -> Commits:
+        wanted = {
+            item.topic_partition: _commit_of(item.answer, self._record.fencing_number) for item in final
+        }
+        try:
+            self._outside.writer(self._move.target).commit_for(self._move.group, wanted)
+        except FencedError as error:
+            raise AbandonedError(
+                f"group {self._move.group} has joined in {self._move.target} meanwhile: stop it there "
+                f"and run the command again ({error})"
+            ) from error
+        return wanted
+
+    def _switch(self) -> None:
+        self._tell("switching")
+        number = decisions.settle(self._outside, self._move, self._reason, self._record.fencing_number)
+        self._keep(step=Step.DONE, fencing_number=number)
+
+    def _abandon(self, problem: str) -> Result:
+        """Lift the fence: the group goes on where it was, unless somebody else has decided about it since."""
+        number = self._record.fencing_number
+        if self._record.step is Step.FENCED:
+            back = self._move.reversed(self._record.snapshot.primary)
+            try:
+                number = decisions.settle(self._outside, back, f"{self._reason} abandoned", number)
+            except FencedError as error:
+                problem = f"{problem}; {error}"
+        self._keep(step=Step.ABANDONED, fencing_number=number, problem=problem)
+        return Result(self._move, Ending.ABANDONED, None, number, problem)
+
+    def _note(self, error: ParallaxError) -> None:
+        problem = f"[{error.code}] {error}"
+        try:
+            self._keep(problem=problem)
+        except ParallaxError as second:  # the cause itself is raised by the caller
+            _log.warning(
+                "note_lost", group=self._move.group, problem=problem, why=f"[{second.code}] {second}"
+            )
+
+    def _keep(self, **changes: object) -> None:
+        self._record = self._outside.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name
+
+
+def _commit_of(answer: Answer, fencing_number: int) -> GroupCommit:
+    return GroupCommit(answer.resume_offset, UNKNOWN_EPOCH, metadata_for(answer, fencing_number))

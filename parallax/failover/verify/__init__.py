@@ -1,0 +1,1 @@
+"""What a group consumed once, twice and never, counted after its moves."""

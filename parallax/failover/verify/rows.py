@@ -1,0 +1,157 @@
+"""Lays what a group consumed of one partition onto the source offsets, by the rows of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offsetsvc.index.lineage_memory import LineageView, TopicLineages
+from parallax.domain.consumption import Stretch, tally
+from parallax.domain.history import History
+from parallax.domain.ids import SourceId, SourceOffset, TargetOffset
+from parallax.domain.runs import Run
+from parallax.failover.verify.verdict import SourceVerdict, Visit
+from parallax.ports.index import MappingIndexReader
+
+_PAGE_ROWS = 5_000
+_MOST_ROWS = 100_000
+"""Of one source and visit. What was consumed later is not counted; it is new if nothing earlier is left to come."""
+
+_NOBODY_KNOWS = SourceOffset(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipping:
+    """What a visit's consumers passed over because of an earlier move.
+
+    Attributes:
+        positions: how far each source counted as consumed; None: that is not known.
+        known: whether they did pass it over.
+    """
+
+    positions: dict[SourceId, SourceOffset] | None
+    known: bool
+
+    def below(self, source: SourceId) -> SourceOffset:
+        """Which of the source's records."""
+        return _NOBODY_KNOWS if self.positions is None else self.positions.get(source, SourceOffset(0))
+
+
+NOTHING_SKIPPED = Skipping({}, known=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A visit with all that is needed to count it.
+
+    Attributes:
+        partition: the partition's number.
+        passed_to: below lies nothing that will still be delivered.
+        lineages: of the topic on that cluster.
+        given: what earlier moves had consumed of each source when the first visit began.
+    """
+
+    visit: Visit
+    partition: int
+    passed_to: TargetOffset
+    lineages: TopicLineages
+    skipping: Skipping
+    given: dict[SourceId, SourceOffset]
+
+    def views(self, source: SourceId) -> list[LineageView]:
+        """The source's lineages there."""
+        return [view for view in self.lineages.of(self.partition) if view.source == source]
+
+
+def verify_sources(index: MappingIndexReader, stays: Sequence[Stay]) -> tuple[SourceVerdict, ...]:
+    """The verdict on every source that some cluster knows.
+
+    Raises:
+        StoreUnavailableError: the index did not answer in time.
+        InvariantError: stored rows contradict each other.
+    """
+    sources = dict.fromkeys(view.source for stay in stays for view in stay.lineages.of(stay.partition))
+    return tuple(_verify_source(index, stays, source) for source in sorted(sources))
+
+
+def _verify_source(index: MappingIndexReader, stays: Sequence[Stay], source: SourceId) -> SourceVerdict:
+    unknown = []
+    for stay in stays:
+        views = stay.views(source)
+        if not views:
+            unknown.append(f"no row of region {source.region} at {stay.visit.cluster}")
+        elif len(views) > 1 or views[0].cut is not None:
+            unknown.append(
+                f"the log of region {source.region} at {stay.visit.cluster} lost its tail once, so that its offsets "
+                "do not name one record each"
+            )
+    if unknown:
+        return SourceVerdict(source, None, tuple(dict.fromkeys(unknown)))
+    stretches: list[Stretch] = []
+    behind = False
+    cut: TargetOffset | None = None
+    for place, stay in enumerate(stays):
+        (view,) = stay.views(source)
+        start = (
+            stay.visit.start if place else stay.visit.end
+        )  # all before the first visit's end counts as consumed
+        rows, cut = _rows(index, view, start, stay.visit.end)
+        history = History(view.lineage, rows, index.lost_ranges(view.partition, view.lineage))
+        newest = history.newest
+        lags = newest is None or newest.target_end < stay.visit.end
+        behind = behind or lags
+        if lags:
+            unknown.append(
+                f"the index tells of region {source.region} at {stay.visit.cluster} up to "
+                f"{0 if newest is None else newest.target_end} only; the group was at {stay.visit.end}"
+            )
+        if cut is not None and stay is not stays[-1]:
+            unknown.append(_too_many(source, stay, cut))
+        end = stay.visit.end if cut is None else cut
+        stretches.append(
+            Stretch(
+                history,
+                stay.visit.start,
+                end,
+                stay.passed_to if end == stay.visit.end else end,
+                stay.given.get(source, SourceOffset(0)),
+                stay.skipping.below(source),
+                stay.skipping.known,
+            )
+        )
+    found = tally(stretches)
+    if cut is not None and found.ahead:
+        unknown.append(_too_many(source, stays[-1], cut))
+    return SourceVerdict(source, found, tuple(unknown), behind)
+
+
+def _too_many(source: SourceId, stay: Stay, cut: TargetOffset) -> str:
+    return (
+        f"more than {_MOST_ROWS} rows of region {source.region} at {stay.visit.cluster}: counted up to {cut}"
+    )
+
+
+def _rows(
+    index: MappingIndexReader, view: LineageView, start: TargetOffset, end: TargetOffset
+) -> tuple[set[Run], TargetOffset | None]:
+    """The rows from the one before ``start`` to the one after ``end``.
+
+    Returns:
+        The rows, and up to where they were read if there were too many.
+    """
+    newest = None if view.newest is None else view.newest.row
+    if newest is None:
+        return set(), None
+    rows = {newest, *index.rows_at_target(view.partition, view.lineage, start)}
+    place = start
+    while place <= end and place < newest.target_end:
+        page = index.rows_from_target(view.partition, view.lineage, place, _PAGE_ROWS)
+        rows |= set(page.rows)
+        if page.complete_to <= place or any(row.target_start >= end for row in page.rows):
+            break
+        place = page.complete_to
+        if len(rows) > _MOST_ROWS:
+            return rows, place
+    if place > end:  # the row after the end begins beyond it, and proves that nothing lies between
+        rows |= set(index.rows_from_target(view.partition, view.lineage, place, 1).rows)
+    return rows, None

@@ -1,0 +1,328 @@
+"""Proof after the fact: what a group consumed before and after its moves, by what is recorded of both.
+
+Positions come from the moves' records and from commits and reports as they stand now; where records lie comes from
+the index. Nothing is taken from the answers that the moves went by, but for what consumers were told to skip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offsetsvc.index.lineage_memory import TopicLineages, topic_lineages
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    Route,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    region_of,
+)
+from parallax.domain.metadata import is_ours
+from parallax.domain.progress import Progress, made_for
+from parallax.errors import ClusterUnavailableError, NotFoundError
+from parallax.failover.journal import Commits, MoveRecord, Step
+from parallax.failover.outside import Outside
+from parallax.failover.verify.rows import NOTHING_SKIPPED, Skipping, Stay, verify_sources
+from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Visit
+from parallax.ports.clusters import ObservedCommit, PublishedOffset, TopicInfo
+from parallax.ports.index import MappingIndexReader
+
+
+def last_moves(outside: Outside, group: GroupName, count: int) -> tuple[list[MoveRecord], list[str]]:
+    """The group's newest moves that came to their end and follow on each other, the oldest first; and notes.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    records = outside.records(group)
+    notes = []
+    if records and not records[0].ended:
+        notes.append(f"a move to {records[0].move.target} is under way ({records[0].step.value})")
+    found: list[MoveRecord] = []
+    for record in records:
+        if record.step is not Step.DONE or not record.written:
+            continue
+        if found and record.move.target != found[-1].move.origin:
+            notes.append(
+                f"before its move to {found[-1].move.target} the group was moved otherwise than by "
+                "`parallax failover`"
+            )
+            break
+        found.append(record)
+        if len(found) == count:
+            break
+    if not found:
+        raise NotFoundError(
+            f"no move of group {group!r} by `parallax failover` has come to its end: there is nothing to compare"
+        )
+    return found[::-1], notes
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """The group on one cluster as it stands.
+
+    Attributes:
+        commits: None: the cluster does not answer.
+    """
+
+    commits: Commits | None
+    observed: Mapping[TopicPartition, ObservedCommit]
+    published: Mapping[TopicPartition, PublishedOffset]
+    topics: Mapping[TopicName, TopicInfo]
+
+
+@dataclass(slots=True)
+class _Findings:
+    unknown: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Verifier:
+    """Verifies groups.
+
+    Args:
+        outside: clusters, store, journal; the services are not asked.
+        index: where records lie.
+        routes_into: the routes into a region's aggregate cluster.
+    """
+
+    def __init__(
+        self,
+        outside: Outside,
+        index: MappingIndexReader,
+        routes_into: Callable[[RegionName], Sequence[Route]],
+    ) -> None:
+        self._outside = outside
+        self._index = index
+        self._routes_into = routes_into
+
+    def verify(
+        self, group: GroupName, *, moves: int = 1, consumers: Consumers = Consumers.AUTO
+    ) -> GroupVerdict:
+        """What the group consumed over its last moves.
+
+        Args:
+            group: the group.
+            moves: how many of its moves, at most.
+            consumers: what its members are.
+
+        Raises:
+            NotFoundError: no move of the group is recorded.
+            StoreUnavailableError: the store did not answer in time.
+        """
+        records, notes = last_moves(self._outside, group, moves)
+        clusters = [records[0].move.origin, *(record.move.target for record in records)]
+        now = {cluster: self._look(group, cluster) for cluster in dict.fromkeys(clusters)}
+        if consumers is Consumers.AUTO and any(
+            item.reported for state in now.values() for item in state.observed.values()
+        ):
+            consumers = Consumers.FAILOVER
+        partitions = sorted({item for record in records for item in record.written})
+        work = _Work(self._outside, self._index, self._routes_into, group, records, now, consumers)
+        return GroupVerdict(
+            group, tuple(records), consumers, tuple(map(work.partition, partitions)), tuple(notes)
+        )
+
+    def pause(self, seconds: float) -> None:
+        """Wait before asking again."""
+        self._outside.pause(seconds)
+
+    def _look(self, group: GroupName, cluster: ClusterName) -> _Now:
+        commits = self._outside.commits(group, cluster)
+        topics: Mapping[TopicName, TopicInfo] = {}
+        if commits is not None:
+            try:
+                topics = self._outside.writer(cluster).topics()
+            except ClusterUnavailableError:
+                commits = None
+        store = self._outside.groups
+        return _Now(
+            commits,
+            {item.topic_partition: item for item in store.observed(group, cluster)},
+            {item.topic_partition: item for item in store.published(group, cluster)},
+            topics,
+        )
+
+
+class _Work:
+    """One verification."""
+
+    def __init__(
+        self,
+        outside: Outside,
+        index: MappingIndexReader,
+        routes_into: Callable[[RegionName], Sequence[Route]],
+        group: GroupName,
+        records: Sequence[MoveRecord],
+        now: Mapping[ClusterName, _Now],
+        consumers: Consumers,
+    ) -> None:
+        self._outside = outside
+        self._index = index
+        self._routes_into = routes_into
+        self._group = group
+        self._records = records
+        self._now = now
+        self._consumers = consumers
+        self._lineages: dict[tuple[ClusterName, TopicName], TopicLineages] = {}
+        self._progress: dict[TopicName, Mapping[int, Progress]] = {}
+
+    def partition(self, item: TopicPartition) -> PartitionVerdict:
+        findings = _Findings()
+        visits = self._visits(item, findings)
+        if visits is None:
+            return PartitionVerdict(item, (), (), tuple(findings.unknown), tuple(findings.notes))
+        stays = [self._stay(item, place, visit, findings) for place, visit in enumerate(visits)]
+        skipping = [place for place, stay in enumerate(stays) if not stay.skipping.known]
+        if skipping and self._consumers is Consumers.AUTO:
+            findings.notes.append(
+                "whether its consumers skip is not recorded: say --consumers failover, or plain"
+            )
+        sources = verify_sources(self._index, stays)
+        return PartitionVerdict(item, tuple(visits), sources, tuple(findings.unknown), tuple(findings.notes))
+
+    # --- where the group was -------------------------------------------------------------------------------
+
+    def _visits(self, item: TopicPartition, findings: _Findings) -> list[Visit] | None:
+        """None: it can't be told."""
+        visits = []
+        start = TargetOffset(0)
+        for record in self._records:
+            left_at = _left_at(record, item)
+            if left_at is None:
+                findings.unknown.append(f"how far the group was in {record.move.origin} is not recorded")
+                return None
+            visits.append(Visit(record.move.origin, start, max(start, left_at)))
+            mark = record.written.get(item)
+            if mark is None:
+                findings.unknown.append(f"the move to {record.move.target} had no part in this partition")
+                return None
+            start = mark.next_offset
+        last = self._records[-1].move.target
+        end = self._position(last, item, findings)
+        if end is not None and end < start:
+            findings.unknown.append(
+                f"the group was set back in {last}, to {end}, below where its move led ({start}): what it read "
+                "again is not recorded"
+            )
+            return None
+        visits.append(Visit(last, start, start if end is None else end))
+        return self._with_stragglers(item, visits, findings)
+
+    def _position(
+        self, cluster: ClusterName, item: TopicPartition, findings: _Findings
+    ) -> TargetOffset | None:
+        """How far the group is; a member's report may be ahead of its commit."""
+        now = self._now[cluster]
+        seen = now.observed.get(item)
+        reported = seen.next_offset if seen is not None and seen.reported else None
+        if now.commits is None:
+            position = "nothing was seen there" if seen is None else f"{seen.next_offset} was seen last"
+            findings.unknown.append(f"{cluster} can't be asked how far the group is: {position}")
+            return None if seen is None else seen.next_offset
+        commit = now.commits.get(item)
+        if commit is None:
+            findings.notes.append(f"the group has not committed in {cluster}")
+            return reported
+        return commit.next_offset if reported is None else max(commit.next_offset, reported)
+
+    def _with_stragglers(self, item: TopicPartition, visits: list[Visit], findings: _Findings) -> list[Visit]:
+        """With what was consumed of a cluster after the group had left it for good."""
+        final = visits[-1].cluster
+        last_at = {visit.cluster: place for place, visit in enumerate(visits)}
+        for cluster, place in last_at.items():
+            if cluster == final:
+                continue
+            visit, now = visits[place], self._now[cluster]
+            if now.commits is None:
+                findings.unknown.append(
+                    f"{cluster} can't be asked what was consumed there beyond {visit.end}, where the group left it"
+                )
+                continue
+            commit, told = now.commits.get(item), now.published.get(item)
+            if commit is None or commit.next_offset <= visit.end or is_ours(commit.metadata):
+                continue
+            if told is not None and told.progress.resume_offset == commit.next_offset:
+                continue  # published there for the way back
+            findings.notes.append(
+                f"somebody consumed {cluster} after the group had left it at {visit.end}, up to {commit.next_offset}"
+            )
+            visits[place] = Visit(cluster, visit.start, commit.next_offset)
+        return visits
+
+    # --- what belongs to it --------------------------------------------------------------------------------
+
+    def _stay(self, item: TopicPartition, place: int, visit: Visit, findings: _Findings) -> Stay:
+        info = self._now[visit.cluster].topics.get(item.topic)
+        lineages = self._lineages_of(visit.cluster, item.topic, None if info is None else info.topic_id)
+        passed_to = visit.end
+        given = {}
+        if place == 0:
+            before = self._records[0].snapshot.progress.get(item)
+            if before is not None and before.cluster == visit.cluster and visit.end >= before.resume_offset:
+                given = {source: position.source_next for source, position in before.positions.items()}
+            return Stay(visit, item.partition, passed_to, lineages, NOTHING_SKIPPED, given)
+        if place == len(self._records):
+            passed_to = max(visit.end, self._log_start(visit, item, findings))
+        left = self._left_by(place - 1, item)
+        if left is not None and not made_for(left.topic_id, left.resume_offset, lineages.topic_id):
+            findings.unknown.append(
+                f"{item.topic} was created anew at {visit.cluster} since the group moved there"
+            )
+        return Stay(visit, item.partition, passed_to, lineages, self._skipping(visit, left), given)
+
+    def _skipping(self, visit: Visit, left: Progress | None) -> Skipping:
+        if self._consumers is Consumers.PLAIN:
+            return NOTHING_SKIPPED
+        if left is None or left.cluster != visit.cluster:  # void, or replaced since
+            return Skipping(None, known=False)
+        positions = {source: position.source_next for source, position in left.positions.items()}
+        return Skipping(positions, known=self._consumers is Consumers.FAILOVER)
+
+    def _left_by(self, place: int, item: TopicPartition) -> Progress | None:
+        """What a move left: kept by the next one's snapshot, that of the last one in the store."""
+        if place + 1 < len(self._records):
+            return self._records[place + 1].snapshot.progress.get(item)
+        if item.topic not in self._progress:
+            self._progress[item.topic] = self._outside.groups.progress(self._group, item.topic)
+        return self._progress[item.topic].get(item.partition)
+
+    def _lineages_of(self, cluster: ClusterName, topic: TopicName, topic_id: TopicId | None) -> TopicLineages:
+        key = (cluster, topic)
+        if key not in self._lineages:
+            routes = self._routes_into(region_of(cluster))
+            self._lineages[key] = topic_lineages(self._index, routes, topic, topic_id)
+        return self._lineages[key]
+
+    def _log_start(self, visit: Visit, item: TopicPartition, findings: _Findings) -> TargetOffset:
+        if self._now[visit.cluster].commits is None:
+            return visit.end
+        try:
+            log = self._outside.writer(visit.cluster).log_ranges([item]).get(item)
+        except ClusterUnavailableError:
+            findings.unknown.append(f"{visit.cluster} does not tell its log start")
+            return visit.end
+        if log is None:
+            findings.unknown.append(f"{visit.cluster} has no such partition any more, or no leader of it")
+            return visit.end
+        if log.low_watermark > visit.end:
+            findings.notes.append(
+                f"retention at {visit.cluster} has taken records that the group had not consumed: its log starts "
+                f"at {log.low_watermark}, the group is at {visit.end}"
+            )
+        return log.low_watermark
+
+
+def _left_at(record: MoveRecord, item: TopicPartition) -> TargetOffset | None:
+    """How far the group was at the origin: what the move went by, or its last commit there if that is later."""
+    went_by = record.left_at.get(item)
+    commit = record.snapshot.commits.get(record.move.origin, {}).get(item)
+    found = [
+        offset for offset in (went_by, None if commit is None else commit.next_offset) if offset is not None
+    ]
+    return max(found, default=None)

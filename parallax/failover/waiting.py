@@ -1,0 +1,219 @@
+"""What a move waits for between its fence and its final offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from parallax.domain.ids import TopicName, TopicPartition
+from parallax.errors import ClusterUnavailableError
+from parallax.failover.facts import Move, MoveFacts, PartitionFacts, origin_positions
+from parallax.failover.journal import Commits
+from parallax.failover.outside import Outside, Positions
+from parallax.runtime.deadline import Deadline
+
+POLL_S = 0.25
+
+_STILL_S = 0.2
+"""Commits that are the same over so long stand still."""
+
+_PLAN_HOLDS_MS = 10_000
+"""A plan that was made longer ago is asked about again: retention goes on."""
+
+Tell = Callable[[str], None]
+"""Called with a few words at each step."""
+
+
+class AbandonedError(Exception):
+    """The move can't go on, and nothing has come of it yet."""
+
+
+class Waiting:
+    """Waits for the two sides of one move.
+
+    Args:
+        outside: services, clusters, store.
+        move: the move.
+        tell: hears what is waited for.
+    """
+
+    def __init__(self, outside: Outside, move: Move, tell: Tell) -> None:
+        self._outside = outside
+        self._move = move
+        self._tell = tell
+
+    def for_reports(self, until_s: float) -> None:
+        """Let FailoverConsumers hear of the fence and report what they have delivered.
+
+        Args:
+            until_s: until when, on the outside's clock.
+        """
+        remaining_s = until_s - self._outside.clock()
+        if remaining_s > 0:
+            self._tell("waiting for consumers to report")
+            self._outside.pause(remaining_s)
+
+    def for_remnants_to_leave(self, listed: int, within_ms: float) -> None:
+        """Wait until the target lists no member any more; before the fence, so that nobody stands still meanwhile.
+
+        Former places of FailoverConsumers are given up for them: by the record they consume elsewhere, and whoever died
+        with its cluster does not come back for its place. Other members may be at work, whatever the record says.
+
+        Raises:
+            AbandonedError: it took longer.
+        """
+        group, target = self._move.group, self._move.target
+        deadline = Deadline.after_ms(within_ms, self._outside.clock)
+        members: int | None = listed
+        if listed:
+            self._outside.dismiss_own(group, target)
+        while members:
+            if deadline.passed:
+                raise AbandonedError(
+                    f"{target} still lists {members} member(s) of group {group}: if they are at work there, stop "
+                    "them; else wait until their sessions have ended; then run the command again"
+                )
+            self._tell("waiting for former members to have left the target")
+            self._outside.pause(POLL_S)
+            members = self._outside.members(group, target)
+        if members is None:
+            raise AbandonedError(f"{target} stopped answering: run the command again")
+
+    def for_members_to_leave(self, within_ms: float, seen: tuple[float, Commits | None]) -> Commits:
+        """Wait until nobody consumes at the origin: no members, no open transaction, and commits that stand still.
+
+        Args:
+            within_ms: how long.
+            seen: the group's commits there before, and when on the outside's clock.
+
+        Returns:
+            The commits.
+
+        Raises:
+            AbandonedError: it took longer.
+        """
+        origin = self._move.origin
+        deadline = Deadline.after_ms(within_ms, self._outside.clock)
+        seen_at_s, before = seen
+        while True:
+            members = self._outside.members(self._move.group, origin)
+            # In this order: a transaction that ends between the two is seen by the latter.
+            unsettled = None if members else self._outside.unsettled(self._move.group, origin)
+            commits = self._outside.commits(self._move.group, origin)
+            if commits is None or commits != before or unsettled:
+                seen_at_s, before = self._outside.clock(), commits
+            elif members == 0 and unsettled is not None and self._outside.clock() - seen_at_s >= _STILL_S:
+                return commits
+            if deadline.passed:
+                raise AbandonedError(self.still_there(members, unsettled or ()))
+            self._tell(
+                "waiting for the group to leave" if members else "waiting for its commits to stand still"
+            )
+            self._outside.pause(POLL_S)
+
+    def still_there(self, members: int | None, unsettled: Collection[TopicPartition] = ()) -> str:
+        """Who or what keeps the group from having left, and what to do about it."""
+        group, origin = self._move.group, self._move.origin
+        if members is None:
+            return f"{origin} stopped answering; with --disaster the move goes by what was last seen of it"
+        if members:
+            return (
+                f"group {group} still has {members} member(s) in {origin}: stop them and run the command again "
+                "(a FailoverConsumer that follows the primary stops by itself)"
+            )
+        if unsettled:
+            names = ", ".join(str(item) for item in sorted(unsettled)[:5])
+            return (
+                f"group {group} has commits in an open transaction in {origin} ({names}): run the command again "
+                "when it has ended, or its transaction.timeout.ms is over"
+            )
+        return f"group {group} goes on committing in {origin} without members: stop its consumers"
+
+    def for_all_to_arrive(
+        self,
+        commits: Commits,
+        within_ms: float,
+        topics: Collection[TopicName] = (),
+        planned: MoveFacts | None = None,
+    ) -> tuple[PartitionFacts, ...]:
+        """Wait until all that was consumed is at the target, and index and services know it.
+
+        Args:
+            commits: the group's at the origin.
+            within_ms: how long.
+            topics: to be answered even if the group has committed nothing on them.
+            planned: what the plan was made of; its answers do if they are final, and the group has stood still since.
+
+        Returns:
+            The answers that tell so.
+
+        Raises:
+            AbandonedError: it took longer.
+        """
+        deadline = Deadline.after_ms(within_ms, self._outside.clock)
+        positions = {item: commit.next_offset for item, commit in commits.items()}
+        if planned is not None and self._still_holds(planned, positions):
+            return planned.partitions
+        while True:
+            facts = self._outside.offsets(self._move, topics=topics)
+            waiting = _under_way(facts, commits)
+            if not waiting:
+                return facts
+            if deadline.passed:
+                raise AbandonedError(
+                    f"{', '.join(waiting[:5])}: {self._move.target} does not have all that was consumed, or the "
+                    "index does not tell: look whether replication runs (parallax routes)"
+                )
+            self._tell("waiting for consumed records to arrive")
+            self._outside.pause(POLL_S)
+
+    def unless_reported(self, planned: MoveFacts) -> tuple[PartitionFacts, ...]:
+        """The plan's answers, if its origin is gone and nobody has reported more of it since; else none."""
+        group, origin = self._move.group, self._move.origin
+        if self._outside.commits(group, origin) is not None:
+            return ()
+        seen = {
+            item.topic_partition: item.next_offset for item in self._outside.groups.observed(group, origin)
+        }
+        # Where the service asked the cluster itself, and this command can't, it may know more by now.
+        observed = all(item.basis == "observed" for item in planned.partitions)
+        return planned.partitions if observed and self._still_holds(planned, seen) else ()
+
+    def _still_holds(self, planned: MoveFacts, positions: Positions) -> bool:
+        """Whether asking again would give what the plan was made of: the index only grows."""
+        young = 0 <= self._outside.now_ms() - planned.now_ms < _PLAN_HOLDS_MS
+        final = bool(planned.partitions) and all(item.answer.final for item in planned.partitions)
+        unmoved = origin_positions(planned.partitions) == positions
+        return young and final and unmoved and self._target_has(planned.partitions)
+
+    def _target_has(self, partitions: Collection[PartitionFacts]) -> bool:
+        """Whether the places that the answers name are still there: retention goes on, a topic may be made anew."""
+        target = self._outside.places(self._move.target)
+        try:
+            topics = target.topics()
+            logs = target.log_ranges([item.topic_partition for item in partitions])
+        except ClusterUnavailableError:
+            return False
+        return all(
+            (info := topics.get(item.topic_partition.topic)) is not None
+            and info.topic_id == item.answer.target_topic_id
+            and (log := logs.get(item.topic_partition)) is not None
+            and log.low_watermark <= item.answer.resume_offset <= log.high_watermark
+            for item in partitions
+        )
+
+
+def _under_way(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:
+    items = list(facts)
+    return sorted(
+        {str(item.topic_partition) for item in items if not item.settled} | set(behind(items, commits))
+    )
+
+
+def behind(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:
+    """Partitions whose answers start from less than the group has committed: a service may answer from memory."""
+    return [
+        str(item.topic_partition)
+        for item in facts
+        if (commit := commits.get(item.topic_partition)) is not None
+        and (item.answer.origin_next_offset is None or item.answer.origin_next_offset < commit.next_offset)
+    ]

@@ -1,0 +1,202 @@
+"""The narrow doors to the outside: one port per outside system, each with at least two implementations.
+
+Services take ports as arguments; composition roots (``parallax.cli``, the query's start, ``lab``) choose the
+adapters. Every method may raise `UnavailableError`'s subclasses; what else it raises is said beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.outcome import Outcome
+from parallax.domain.resume import LogRange, Progress
+
+# --- groups ----------------------------------------------------------------------------------------------------
+
+
+REPORT_COUNTS_MS = 10_000
+"""Members report every second; one that is silent for so long has left, and what is committed counts again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCommit:
+    """A group's next offset as last seen on a cluster: what is left to go by when the cluster is gone.
+
+    Attributes:
+        reported: a member has said so itself; it commits later.
+    """
+
+    group: GroupName
+    cluster: ClusterName
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    next_offset: TargetOffset
+    leader_epoch: int
+    observed_at_ms: int
+    reported: bool = False
+
+    def counts_at(self, at_ms: int) -> bool:
+        """Whether this is a report that outweighs a lower commit seen at that moment."""
+        return self.reported and at_ms - self.observed_at_ms <= REPORT_COUNTS_MS
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedOffset:
+    """A resume offset as published for a group on the passive cluster.
+
+    Attributes:
+        progress: what the move leaves behind if the group goes on from here; its cluster is the passive one.
+        origin_cluster: where the group is consuming.
+        origin_next_offset: the commit there that the answer was computed from; None: the group had none.
+    """
+
+    group: GroupName
+    topic_partition: TopicPartition
+    progress: Progress
+    origin_cluster: ClusterName
+    origin_next_offset: TargetOffset | None
+    outcome: Outcome
+    published_at_ms: int
+
+
+class GroupStore(Protocol):
+    """What is remembered of consumer groups."""
+
+    def groups(self) -> Sequence[GroupName]:
+        """Every group that any table knows."""
+
+    def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress]:
+        """What the group's last move left, by partition."""
+
+    def save_progress(
+        self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
+    ) -> None:
+        """Replace it: once per move. An older ``moved_at_ms`` than the stored one is ignored."""
+
+    def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
+        """Forget it: the group was rewound."""
+
+    def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit]:
+        """The group's commits as last seen on the cluster."""
+
+    def save_observed(self, commits: Sequence[ObservedCommit]) -> None:
+        """Remember commits; an older ``observed_at_ms`` than the stored one is ignored."""
+
+    def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset]:
+        """What was last published for the group on the cluster."""
+
+    def save_published(self, offsets: Sequence[PublishedOffset]) -> None:
+        """Remember what was published; an older ``published_at_ms`` than the stored one is ignored."""
+
+
+# --- Kafka -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One incarnation of a topic on one cluster."""
+
+    topic: TopicName
+    topic_id: TopicId
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommit:
+    """A group's committed offset on one partition (a next offset), with its metadata string."""
+
+    next_offset: TargetOffset
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A consumer group as its coordinator sees it.
+
+    Attributes:
+        members: 0 for groups that use ``assign()``.
+        assigned: the topics of which a member has partitions, whether anything was committed on them or not.
+        own_instances: ids of the members that are FailoverConsumers with an id of their own making.
+        refused: why this client may not see the group; everything else is then what the cluster's list tells: 1
+            for any number of members, no topics.
+    """
+
+    group: GroupName
+    state: str
+    members: int
+    assigned: frozenset[TopicName] = frozenset()
+    own_instances: frozenset[str] = frozenset()
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionTime:
+    """The timestamp of a position: that of the record there, or of the first record of its batch.
+
+    Attributes:
+        timestamp_ms: milliseconds since the Unix epoch.
+        below: no record lies at or above the position; the last one below it was taken.
+    """
+
+    timestamp_ms: int
+    below: bool
+
+
+class ClusterReader(Protocol):
+    """What the services ask of one Kafka cluster; each call is bounded by the adapter's time-out."""
+
+    @property
+    def cluster(self) -> ClusterName:
+        """The cluster's name."""
+
+    def topics(self) -> Mapping[TopicName, TopicInfo]:
+        """Every topic but internal ones."""
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        """Log start and **high watermark** (isolation level 0, never the last stable offset).
+
+        Partitions that don't exist, or have no leader now, are left out.
+        """
+
+    def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
+        """When the position is; None: it lies outside of the log, or no record there bears a timestamp."""
+
+    def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> TargetOffset | None:
+        """The first offset whose record is of that time or later, in the order of offsets; control records count.
+
+        The high watermark, as it was before the search, where there is none; None: there is no such partition.
+        """
+
+    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
+        """Every consumer group, or those that are chosen; one that may not be seen says so itself."""
+
+    def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+        """Every committed offset of the group; empty for a group that never committed."""
+
+    def unsettled(self, group: GroupName) -> frozenset[TopicPartition]:
+        """Partitions whose committed offset an open transaction may replace.
+
+        Asked for before `committed`, it tells whether what that finds may change without members.
+        """
+
+
+class ClusterWriter(ClusterReader, Protocol):
+    """A cluster that group offsets may be published to."""
+
+    def dismiss(self, group: GroupName, instances: Collection[str]) -> None:
+        """Take members out of a group by their instance ids; one that is at work joins again.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+
+    def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        """Set committed offsets of a group without members.
+
+        Raises:
+            FencedError: the group has members; nothing was written.
+        """

@@ -1,0 +1,98 @@
+"""The doors to what operators decide: where groups are primary, and what became of their commands.
+
+The rules of `parallax.ports.clusters` hold here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from parallax.domain.ids import GroupName
+from parallax.domain.primary import PrimaryDecision
+from parallax.errors import InvariantError
+
+# --- primaries -------------------------------------------------------------------------------------------------
+
+
+class Reach(Enum):
+    """Whose agreement a decision about a primary needs."""
+
+    EVERYWHERE = "everywhere"
+    """A majority over all regions: planned changes."""
+    HERE = "here"
+    """A majority of the region that decides: disasters, when others are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryLog:
+    """A group's decisions as read in order to append one.
+
+    Attributes:
+        decisions: the newest, at least all that no other one supersedes.
+        latest: what `PrimaryStore.append` compares: the number that the last append left; 0 before the first.
+    """
+
+    decisions: tuple[PrimaryDecision, ...]
+    latest: int
+
+
+class PrimaryStore(Protocol):
+    """Decisions about primaries: appended one at a time, never changed."""
+
+    def assigned_groups(self) -> Sequence[GroupName]:
+        """Every group with a decision, sorted."""
+
+    def decisions(
+        self, groups: Collection[GroupName]
+    ) -> Mapping[GroupName, Sequence[PrimaryDecision] | InvariantError]:
+        """The newest decisions of each group as this region sees them; groups without any are left out.
+
+        In the place of decisions that can't be read stands why.
+        """
+
+    def read_log(self, group: GroupName, reach: Reach) -> PrimaryLog:
+        """The group's decisions, agreed on as far as ``reach`` says.
+
+        Raises:
+            StoreUnavailableError: too few regions answer for that reach.
+            InvariantError: a decision can't be read.
+        """
+
+    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
+        """Append unless somebody has appended since `read_log` gave ``after``; whether it was appended.
+
+        Raises:
+            StoreUnavailableError: it is not known whether it was appended; read the log again.
+        """
+
+
+# --- operations ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OperationNote:
+    """What an operator's command has done to a group so far: enough to go on after an interruption.
+
+    Attributes:
+        version: grows with every note of the operation.
+        body: JSON, whose meaning is the operation's own.
+    """
+
+    group: GroupName
+    started_at_ms: int
+    operation_id: str
+    version: int
+    body: str
+
+
+class OperationJournal(Protocol):
+    """Operators' commands, kept for going on, going back and for the record."""
+
+    def operations(self, group: GroupName) -> Sequence[OperationNote]:
+        """The newest note of each of the group's newest operations, the newest operation first."""
+
+    def save_operation(self, note: OperationNote) -> None:
+        """Keep a note; one with a smaller version than the stored one is ignored."""

@@ -1,0 +1,104 @@
+"""Where the regional clusters are: as given, or as an offset service describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import structlog
+
+from parallax.errors import ParallaxError
+from parallax.producer.ports import RegionService
+from parallax.producer.settings import Config, read_cluster
+from parallax.v1 import primaries_pb2 as pb
+
+_log = structlog.get_logger("parallax.failover_producer")
+
+_REFRESH_WITHIN_MS = 2_000
+
+
+class Where(Protocol):
+    """The clusters by region, the preferred first where the application names no order."""
+
+    @property
+    def clusters(self) -> Mapping[str, Config]:
+        """Settings of each regional cluster, as last known."""
+
+    def refresh(self) -> None:
+        """Ask again, if there is somebody to ask; a silent service changes nothing."""
+
+    def close(self) -> None:
+        """Ask no more."""
+
+
+class Given:
+    """Clusters that the application names.
+
+    Raises:
+        ProducerConfigError: one without an address, or with settings that have to be the same everywhere.
+    """
+
+    def __init__(self, clusters: Mapping[str, str | Mapping[str, object]]) -> None:
+        self.clusters: Mapping[str, Config] = {
+            region: read_cluster(region, value) for region, value in clusters.items()
+        }
+
+    def refresh(self) -> None:
+        """Nothing to ask."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class Described:
+    """Clusters as ``DescribeRegions`` tells them: asked once at the start, then kept for when no service answers.
+
+    Descriptions carry no secrets, so what the application configures goes before what they say of security.
+
+    Args:
+        service: the offset services.
+        own: what the application configures.
+        made_here: the client is nobody else's, and is closed.
+
+    Raises:
+        UnavailableError: no service answered the first time.
+    """
+
+    def __init__(self, service: RegionService, own: Config, *, made_here: bool = False) -> None:
+        self._service = service
+        self._made_here = made_here
+        self._own = own
+        self.clusters: Mapping[str, Config] = self._read(service.describe_regions())
+        self._told_away = False
+
+    def refresh(self) -> None:
+        """Ask again; what was known stays where no service answers."""
+        try:
+            found = self._service.describe_regions(timeout_ms=_REFRESH_WITHIN_MS)
+        except ParallaxError as error:
+            if not self._told_away:
+                _log.info("describe_regions_failed", code=error.code, detail=str(error))
+            self._told_away = True
+            return
+        self._told_away = False
+        self.clusters = self._read(found)
+
+    def close(self) -> None:
+        """Close the client, unless the application may still use it."""
+        if self._made_here:
+            self._service.close()
+
+    def _read(self, found: pb.DescribeRegionsResponse) -> Mapping[str, Config]:
+        return {
+            item.region: self._settings(item.regional) for item in found.regions if item.HasField("regional")
+        }
+
+    def _settings(self, cluster: pb.ClusterDescription) -> Config:
+        told = {
+            "security.protocol": cluster.security_protocol,
+            "sasl.mechanism": cluster.sasl_mechanism,
+        }
+        named = {key: value for key, value in told.items() if value and key not in self._own}
+        if "sasl.mechanisms" in self._own:
+            named.pop("sasl.mechanism", None)
+        return {"bootstrap.servers": cluster.bootstrap_servers, **named}

@@ -1,0 +1,256 @@
+"""Where records go: to the present region; into a queue while it is suspected; to the next one when it is down."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+
+from parallax.errors import ParallaxError
+from parallax.producer.addresses import Where
+from parallax.producer.delivery import Delivery
+from parallax.producer.events import DownReason, EventKind, ProducerEvent
+from parallax.producer.ports import Answer
+from parallax.producer.regions import Due
+from parallax.producer.settings import Config, Policies, Settings
+from parallax.producer.site import Site, refused_settings
+
+SUSPECT_AFTER_S = 1.0
+"""Without an acknowledgement for so long, and beyond the linger time, a region is suspected."""
+TAKE_BACK_WITHIN_S = 1.0
+"""librdkafka reports purged records at once; what comes later is sent later."""
+_SLICE_S = 0.05
+
+
+class Engine:
+    """Decides where records go, in whichever thread comes by: those that poll, or the pilot's.
+
+    Args:
+        delivery: the records.
+        settings: what the application configured.
+        policies: where Kafka leaves a choice.
+        where: the regional clusters.
+        clock: seconds, monotonic.
+
+    Attributes:
+        delivery: the records.
+        turned_at_s: when the application last polled.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        settings: Settings,
+        policies: Policies,
+        where: Where,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.delivery = delivery
+        self._settings = settings
+        self._policies = policies
+        self._where = where
+        self._clock = clock
+        self._stuck = False
+        self._idle: list[Site] = []
+        self.turned_at_s = clock()
+
+    # --- for the application ------------------------------------------------------------------------------
+
+    def turn(self, timeout_s: float, *, flush: bool = False) -> int:
+        """Serve the inner producers for a while, decide, and call the application.
+
+        Returns:
+            How many callbacks were called.
+        """
+        self.turned_at_s = self._clock()
+        self.tick()
+        self.pump()
+        served = self.delivery.ledger.serve()
+        site, wait_s = self.delivery.site, 0.0 if served else timeout_s
+        if flush and site.outstanding:
+            site.inner.flush(wait_s)
+        else:
+            site.inner.poll(wait_s)
+        return served + self.delivery.ledger.serve()
+
+    def close(self) -> list[Site]:
+        """Take no more records. The inner producers are the caller's to close."""
+        with self.delivery.lock:
+            self.delivery.closed = True
+            self._where.close()
+            found, self._idle = [self.delivery.site, *self.delivery.others, *self._idle], []
+            return found
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Authenticate so from now on, everywhere."""
+        with self.delivery.lock:
+            self.delivery.check_open()
+            self._settings.base.update({"sasl.username": username, "sasl.password": password})
+            for site in (self.delivery.site, *self.delivery.others):
+                site.inner.set_sasl_credentials(username, password)
+
+    def problems(self) -> dict[str, ParallaxError]:
+        """What keeps each region from taking records, as last checked."""
+        with self.delivery.lock:
+            return self.delivery.regions.problems()
+
+    # --- for the pilot ------------------------------------------------------------------------------------
+
+    def probes_due(self) -> list[tuple[Due, Config]]:
+        """Probes to be made now, each with the cluster's settings."""
+        with self.delivery.lock:
+            clusters = self._where.clusters
+            return [
+                (due, self._settings.for_cluster(clusters[due.region]))
+                for due in self.delivery.regions.due(self._clock(), self.delivery.site, clusters)
+            ]
+
+    def probed(self, due: Due, asked_at_s: float, found: Answer | ParallaxError) -> None:
+        """A probe has ended."""
+        with self.delivery.lock:
+            self.delivery.regions.probed(due, asked_at_s, found, self.delivery.site.region)
+
+    def refresh(self) -> None:
+        """Ask again where the clusters are, unless something is more urgent."""
+        if self.delivery.site.suspected_at_s is None:
+            self._where.refresh()
+
+    def pump(self) -> None:
+        """Take what all inner producers have to say, without waiting."""
+        with self.delivery.lock:
+            sites = [self.delivery.site, *self.delivery.others]
+        for site in sites:
+            site.inner.poll(0)
+
+    def let_go(self) -> None:
+        """Drop inner producers that owe nothing any more.
+
+        Each goes with its last reference, in a thread of its own: librdkafka waits for its own threads, and one of
+        these may be resolving the name of a dead cluster. It is not closed by hand, since some thread of the
+        application may still be in a call of it.
+        """
+        with self.delivery.lock:
+            idle, self._idle = self._idle, []
+        while idle:
+            region = idle[-1].region
+            thread = threading.Thread(target=list[Site].clear, args=([idle.pop()],), daemon=True)
+            thread.name = f"parallax-let-go-{region}"
+            thread.start()
+
+    # --- deciding -----------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Look at the present region; move, return, hand over and expire what is due."""
+        now = self._clock()
+        with self.delivery.lock:
+            if self.delivery.closed or self.delivery.moving:
+                return
+            site = self.delivery.site
+            if site.silent_s(now) >= SUSPECT_AFTER_S + self._settings.linger_ms / 1_000:
+                self.delivery.suspect(site, now)
+            since = site.suspected_at_s
+            if since is not None and self.delivery.regions.answered_since(site.region, since):
+                site.answers()
+            reason = self.delivery.regions.down(site, now)
+            fresh = None if reason is None else self._fresh_site(site, now)
+            if reason is None or fresh is None:
+                self._stay(site, reason, now)
+                return
+            held, self.delivery.taken_back = self.delivery.ledger.held_records, 0
+            self.delivery.moving = True
+            self.delivery.site = fresh
+            self.delivery.others.append(site)
+            site.take_back()
+        try:
+            while site.outstanding and self._clock() - now < TAKE_BACK_WITHIN_S:
+                site.inner.poll(_SLICE_S)
+        finally:
+            with self.delivery.lock:
+                self._moved(site, fresh, reason, held)
+
+    def _fresh_site(self, site: Site, now: float) -> Site | None:
+        """A producer at the first region that can take over and whose settings librdkafka takes."""
+        while True:
+            target = self.delivery.regions.candidate(site, self._where.clusters, site.suspected_at_s)
+            if target is None:
+                return None
+            fresh = self._site_at(target, now)
+            if fresh is not None:
+                return fresh
+
+    def _site_at(self, region: str, now: float) -> Site | None:
+        try:
+            return self.delivery.new_site(region)
+        except KafkaException as failure:
+            present = self.delivery.site.region
+            self.delivery.regions.unusable(region, now, refused_settings(failure), present)
+            return None
+
+    def _moved(self, old: Site, fresh: Site, reason: DownReason, held: int) -> None:
+        now = self._clock()
+        self.delivery.moving = self._stuck = False
+        self.delivery.regions.moved(now)
+        self.delivery.ledger.moves += 1
+        self.delivery.tell(
+            ProducerEvent(
+                EventKind.MOVED,
+                fresh.region,
+                from_region=old.region,
+                reason=reason,
+                taken_back_records=self.delivery.taken_back,
+                held_records=held,
+            )
+        )
+        self.delivery.hand_over(now)
+
+    def _stay(self, site: Site, reason: DownReason | None, now: float) -> None:
+        clusters = self._where.clusters
+        if reason is None:
+            if self._stuck and site.suspected_at_s is None:
+                self._stuck = False
+                self.delivery.tell(ProducerEvent(EventKind.UNSTUCK, site.region))
+            better = self.delivery.regions.better(site.region, clusters, now)
+            if better is not None:
+                self._return(site, better, now)
+        elif self.delivery.regions.all_asked_since(site.failed_at_s or site.suspected_at_s or now, clusters):
+            self._tell_stuck(site, reason)
+            if reason is DownReason.TIMED_OUT:
+                site.forgive()  # nobody else can: what comes may do better here than the record that failed
+        self.delivery.expire(now)
+        self.delivery.hand_over(now)
+        self._look_after_others(now)
+
+    def _tell_stuck(self, site: Site, reason: DownReason) -> None:
+        if not self._stuck:
+            self._stuck = True
+            problems = self.delivery.regions.problems()
+            why = "; ".join(str(error) for name, error in problems.items() if name != site.region)
+            held = self.delivery.ledger.held_records
+            self.delivery.tell(
+                ProducerEvent(EventKind.STUCK, site.region, reason=reason, held_records=held, message=why)
+            )
+
+    def _return(self, site: Site, better: str, now: float) -> None:
+        """Nothing is wrong with the region that is left: it acknowledges what it has in its own time."""
+        fresh = self._site_at(better, now)
+        if fresh is None:
+            return
+        self.delivery.site = fresh
+        self.delivery.others.append(site)
+        self.delivery.regions.returned(now)
+        self.delivery.ledger.returns += 1
+        self.delivery.tell(ProducerEvent(EventKind.RETURNED, better, from_region=site.region))
+
+    def _look_after_others(self, now: float) -> None:
+        for site in list(self.delivery.others):
+            patience_ms = self._policies.stalled_after_ms
+            if site.suspected_at_s is not None:
+                patience_ms = min(patience_ms, self._policies.unreachable_after_ms)
+            if not site.left and (site.silent_s(now) * 1_000 >= patience_ms or site.failure):
+                site.take_back()
+            if site.outstanding == 0:
+                self.delivery.others.remove(site)
+                self._idle.append(site)

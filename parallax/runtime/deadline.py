@@ -1,0 +1,57 @@
+"""One time budget for a whole operation, handed to every call that may block."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from parallax.errors import DeadlineError
+
+
+class Deadline:
+    """A moment on a monotonic clock by which an operation must be done."""
+
+    __slots__ = ("_clock", "_ends_at_s")
+
+    def __init__(self, ends_at_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ends_at_s = ends_at_s
+        self._clock = clock
+
+    @classmethod
+    def after_ms(cls, budget_ms: float, clock: Callable[[], float] = time.monotonic) -> Deadline:
+        """A deadline ``budget_ms`` milliseconds from now."""
+        return cls(clock() + budget_ms / 1_000, clock)
+
+    @classmethod
+    def of_timeout(cls, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> Deadline:
+        """The end of a call's ``timeout`` in confluent-kafka's sense: seconds, and none if it is negative."""
+        return cls(math.inf if timeout_s < 0 else clock() + timeout_s, clock)
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self._ends_at_s - self._clock())
+
+    @property
+    def remaining_ms(self) -> float:
+        """Milliseconds left, never negative."""
+        return self.remaining_s * 1_000
+
+    @property
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self.remaining_s <= 0
+
+    def check(self, what: str) -> None:
+        """Raise unless time is left.
+
+        Raises:
+            DeadlineError: the deadline has passed; the message says during what.
+        """
+        if self.passed:
+            raise DeadlineError(f"the deadline passed while {what}")
+
+    def at_most_ms(self, budget_ms: float) -> Deadline:
+        """The nearer of this deadline and one ``budget_ms`` from now."""
+        return Deadline(min(self._ends_at_s, self._clock() + budget_ms / 1_000), self._clock)

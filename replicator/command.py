@@ -1,0 +1,165 @@
+"""`parallax replicate`: copies regional clusters into aggregate clusters, on Spark."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import structlog
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from parallax.config.config import Config, load
+from parallax.domain.ids import ClusterName, RegionName
+from parallax.runtime.logs import configure_logging
+from replicator.kafka.topics import TopicAdmin
+from replicator.preflight import (
+    Finding,
+    Severity,
+    refuse_if_blocked,
+    run_preflight,
+    slots_finding,
+    status_finding,
+)
+
+if TYPE_CHECKING:
+    from parallax.adapters.spark.application import Extra
+
+_log = structlog.get_logger(__name__)
+
+_CLUSTER_TIMEOUT_MS = 5_000
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+
+
+def replicate(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
+    ],
+    region: Annotated[
+        list[str] | None,
+        typer.Option("--region", help="A target region; may be given again. Default: every one."),
+    ] = None,
+    with_sync: Annotated[
+        bool, typer.Option("--with-sync", help="Publish resume offsets too, in the same application.")
+    ] = False,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Copy what the sources hold now, then stop.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check both ends of every route, print, start nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print and log JSON.")] = False,
+) -> None:
+    """Copy regional clusters into the aggregate cluster of each region, exactly once, until stopped."""
+    if with_sync and available_now:
+        raise typer.BadParameter("--with-sync publishes for ever; leave it out with --available-now")
+    configure_logging(json=as_json or None)
+    settings = load(config)
+    regions = [RegionName(name) for name in dict.fromkeys(region or ())] or _every_target(settings)
+    findings = _preflight(settings, regions, with_sync=with_sync)
+    if dry_run:
+        _print(findings, as_json=as_json)
+        raise typer.Exit(1 if any(finding.blocks for finding in findings) else 0)
+    for finding in findings:
+        say = {Severity.ERROR: _log.error, Severity.WARNING: _log.warning, Severity.NOTE: _log.info}
+        say[finding.severity]("preflight", **finding.to_json())
+    refuse_if_blocked(findings)
+    _run(settings, regions, with_sync=with_sync, available_now=available_now, json_logs=as_json or None)
+
+
+def _every_target(config: Config) -> list[RegionName]:
+    return list(dict.fromkeys(route.target for route in config.all_routes()))
+
+
+def _preflight(config: Config, regions: Sequence[RegionName], *, with_sync: bool) -> list[Finding]:
+    # Spark is heavy: it is imported only by the commands that run it.
+    from parallax.adapters.spark.application import Application  # noqa: PLC0415
+    from parallax.adapters.spark.session import SessionSettings, local_slots, master_of  # noqa: PLC0415
+    from replicator.leases.query import routes_of  # noqa: PLC0415
+
+    @lru_cache
+    def door(cluster: ClusterName) -> TopicAdmin:
+        return TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS)
+
+    findings = run_preflight(config, routes_of(config, regions), door)
+    leases = Application(config, regions, _extras(config, with_sync=with_sync)).leases
+    slots = local_slots(master_of(SessionSettings("parallax", leases, config.replicator.spark_master)))
+    first = [
+        status_finding(config.replicator.status_address, local=slots is not None),
+        None if slots is None else slots_finding(slots, leases),
+    ]
+    return [finding for finding in first if finding is not None] + findings
+
+
+def _run(
+    config: Config,
+    regions: Sequence[RegionName],
+    *,
+    with_sync: bool,
+    available_now: bool,
+    json_logs: bool | None,
+) -> None:
+    from parallax.adapters.spark.application import Application  # noqa: PLC0415 - as above
+
+    stop = threading.Event()
+
+    def handle_signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+
+    handle_signals()
+    extras = _extras(config, with_sync=with_sync, json_logs=json_logs)
+    application = Application(config, regions, extras, available_now, json_logs)
+    application.run(stop, session_started=handle_signals)
+
+
+def _extras(config: Config, *, with_sync: bool, json_logs: bool | None = None) -> list[Extra]:
+    if not with_sync:
+        return []
+    from parallax.adapters.spark.application import Extra  # noqa: PLC0415 - as above
+    from syncjob.board import SyncBoard  # noqa: PLC0415 - as above
+    from syncjob.query import start_sync_query, sync_leases  # noqa: PLC0415 - as above
+
+    return [
+        Extra(
+            "sync",
+            sync_leases(config),
+            lambda session, target: start_sync_query(session, config, json_logs=json_logs, driver=target),
+            preload=("syncjob.query",),
+            task_preload=("syncjob.run",),
+            part=SyncBoard(config.sync.interval_ms),
+        )
+    ]
+
+
+def _print(findings: Sequence[Finding], *, as_json: bool) -> None:
+    if as_json:
+        values = {
+            "ok": not any(finding.blocks for finding in findings),
+            "findings": [finding.to_json() for finding in findings],
+        }
+        sys.stdout.write(json.dumps(values) + "\n")
+        return
+    if not findings:
+        sys.stdout.write("preflight: nothing found; both ends of every route fit\n")
+        return
+    table = Table(title="preflight")
+    for heading in ("severity", "problem", "where", "what is wrong", "what to do"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        table.add_row(
+            finding.severity.value,
+            finding.problem.value,
+            finding.where,
+            finding.message,
+            finding.advice,
+            style=_STYLES[finding.severity],
+        )
+    Console().print(table)

@@ -1,0 +1,1 @@
+"""The copy loop, and the ports through which it meets Kafka."""

@@ -1,0 +1,288 @@
+"""A session's side of the target: the open transaction, the states that commits leave, watermarks and snapshots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+
+from parallax.config.config import Replicator
+from parallax.domain.ids import SourceOffset, TargetOffset, TopicPartition
+from parallax.domain.runs import watermark as watermark_row
+from parallax.errors import InvariantError
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.ports import Clock, RecordBlock, RecordRefusedError, TargetWriter
+from replicator.copying.session_end import (
+    Counts,
+    PartitionRefusedError,
+    SessionError,
+    Stop,
+    TargetCut,
+    TargetTailLostError,
+)
+from replicator.copying.state import PartitionChange, PartitionState, encode
+from replicator.copying.transaction import OpenTransaction
+from replicator.lease import Lease, PartitionProgress, PartitionStatus
+
+_PAUSE_PER_PARTITION_MS = 0.25
+MAX_RUNS_PER_TRANSACTION = 40_000
+"""With as many the run-log entry still stays below Kafka's 1 MB."""
+_IDLE_SHARE, _CHECK_SHARE = 0.75, 0.25
+"""Of the watermark interval: a partition idle for the first gets a watermark, looked for every so often. Together
+no partition goes without a row for longer than the interval."""
+
+Positions = Callable[[TopicPartition], SourceOffset]
+"""A partition's settled position: what is committed, and the non-records after it."""
+
+
+class Ledger:
+    """What is committed and what is about to be.
+
+    Args:
+        lease: the shard.
+        settings: intervals and bounds.
+        target: where records and entries go.
+        clock: time.
+        states: the partitions as the run log has them.
+        counts: where to count.
+        committed: called with each committed entry and its offset in the run log.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        settings: Replicator,
+        *,
+        target: TargetWriter,
+        clock: Clock,
+        states: Mapping[TopicPartition, PartitionState],
+        counts: Counts,
+        committed: Callable[[int, Entry], None],
+    ) -> None:
+        self._lease = lease
+        self._settings = settings
+        self._target = target
+        self._clock = clock
+        self._committed = committed
+        self.states: dict[TopicPartition, PartitionState] = dict(states)
+        self.counts = counts
+        self.open: OpenTransaction | None = None
+        self.attempted: Entry | None = None
+        self._begun_at: float | None = None
+        self._last_commit_at = clock.monotonic_ms()
+        self._last_commit_partitions = 0
+        self._latency_ms: dict[TopicPartition, float] = {}
+        self._row_at: dict[TopicPartition, float] = {}
+        self._no_end: dict[TopicPartition, tuple[float, float]] = {}
+        """Partitions of which the target told no end, such as a deleted topic's: when to ask again, and the pause after
+        the next miss, ms."""
+        self._watermark_at = clock.monotonic_ms()
+        self._snapshot_at = -math.inf  # the first entry is a snapshot: it shows that this owner has begun
+        self._entries_since_snapshot = 0
+
+    def holds(self, item: TopicPartition) -> bool:
+        """Whether the open transaction has records of the partition."""
+        return self.open is not None and item in self.open
+
+    def send(self, block: RecordBlock) -> None:
+        """Send records in the open transaction, beginning one if there is none."""
+        if self.open is None:
+            self._begin()
+            self.open = OpenTransaction(self._clock.monotonic_ms())
+        self._target.produce(block)
+        self.open.add(block)
+
+    @property
+    def open_for_ms(self) -> float:
+        """Age of the transaction that was begun last and is not committed; 0 if there is none."""
+        return 0 if self._begun_at is None else self._clock.monotonic_ms() - self._begun_at
+
+    def _begin(self) -> None:
+        self._begun_at = self._clock.monotonic_ms()
+        self._target.begin()
+
+    def full(self) -> bool:
+        """Whether the open transaction has reached a bound."""
+        return self.open is not None and (
+            self.open.size_bytes >= self._settings.commit_max_bytes
+            or self.open.most_runs >= MAX_RUNS_PER_TRANSACTION
+            or not self.left_ms
+        )
+
+    @property
+    def rest_ms(self) -> float:
+        """What is left of the pause after the last commit: longer the more partitions had records in it.
+
+        Each of them costs the target a marker, so many slow partitions are better committed less often.
+        """
+        pause_ms = max(
+            self._settings.commit_min_interval_ms, self._last_commit_partitions * _PAUSE_PER_PARTITION_MS
+        )
+        return max(0.0, pause_ms - (self._clock.monotonic_ms() - self._last_commit_at))
+
+    @property
+    def left_ms(self) -> float:
+        """How long the open transaction may still grow; infinite if there is none."""
+        if self.open is None:
+            return math.inf
+        age_ms = self._clock.monotonic_ms() - self.open.began_at_ms
+        return max(0.0, self._settings.commit_max_interval_ms - age_ms)
+
+    def watermarks_due(self) -> bool:
+        """Whether it is time to look for partitions without a row for long enough."""
+        share = self._settings.watermark_interval_ms * _CHECK_SHARE
+        return self._clock.monotonic_ms() - self._watermark_at >= share
+
+    def commit(self, settled: Positions) -> Collection[TopicPartition]:
+        """Commit what is open together with the watermarks that are due.
+
+        Returns:
+            Partitions whose target ends below what was committed: it lost its tail, or was created anew.
+        """
+        opened = self.open
+        changes = [] if opened is None else self._changes_of(opened)
+        behind: list[TopicPartition] = []
+        if self.watermarks_due():
+            changes += self._watermarks(settled, behind)
+            self._watermark_at = self._clock.monotonic_ms()
+        self.write(changes)
+        return behind
+
+    def _changes_of(self, opened: OpenTransaction) -> list[PartitionChange]:
+        try:
+            targets = self._target.settle()
+        except RecordRefusedError as error:
+            item = error.topic_partition
+            refused_at = SourceOffset(opened.record_offset(item, error.index))
+            reason = (
+                f"{item}: record at source offset {refused_at} of {self._lease.route}: {error.reason}; "
+                f"copying of this partition stops before it"
+            )
+            raise PartitionRefusedError(Stop(item, self.states[item].lineage, refused_at, reason)) from error
+        for item in opened.partitions:
+            state, acknowledged = self.states[item], targets.get(item)
+            if acknowledged and acknowledged[0] < state.target_floor:
+                raise TargetTailLostError(TargetCut(item, state.lineage, TargetOffset(acknowledged[0])))
+        try:
+            return [opened.change(self.states[item], targets.get(item, ())) for item in opened.partitions]
+        except InvariantError as error:
+            raise SessionError(f"the target's acknowledgements don't fit: {error}") from error
+
+    def _watermarks(self, settled: Positions, behind: list[TopicPartition]) -> list[PartitionChange]:
+        """Watermarks for partitions without a row for long enough and without records in this transaction.
+
+        The position is settled before the target's end is read, and both hold only if the entry is committed.
+        """
+        now = self._clock.monotonic_ms()
+        idle_since = now - self._settings.watermark_interval_ms * _IDLE_SHARE
+        positions = {
+            item: settled(item)
+            for item in self.states
+            if self._row_at.get(item, -math.inf) <= idle_since
+            and not self.holds(item)
+            and self._no_end.get(item, (-math.inf, 0))[0] <= now
+        }
+        ends = self._target.ends(positions) if positions else {}
+        changes = []
+        for item, position in positions.items():
+            state, end = self.states[item], ends.get(item)
+            if end is None:
+                # At first only the leader may not be known yet.
+                pause_ms = self._no_end.get(item, (now, 0.0))[1]
+                longer_ms = max(2 * pause_ms, self._settings.watermark_interval_ms * _CHECK_SHARE)
+                self._no_end[item] = (now + pause_ms, min(longer_ms, self._settings.discovery_interval_ms))
+                continue
+            if end < state.target_floor:
+                behind.append(item)
+                continue
+            row = watermark_row(
+                source_next=position,
+                target_end=end,
+                last_run_end=state.last_run_end,
+                source_leader_epoch=state.source_leader_epoch,
+            )
+            changes.append(PartitionChange(state.after((row,), position), (row,)))
+        self.counts.watermarks += len(changes)
+        return changes
+
+    def write(self, changes: Collection[PartitionChange]) -> None:
+        """Commit an entry with these changes, and with the data of the open transaction."""
+        opened, now = self.open, self._clock.monotonic_ms()
+        snapshot = (
+            now - self._snapshot_at >= self._settings.snapshot_interval_ms
+            or self._entries_since_snapshot >= self._settings.snapshot_interval_records
+        )
+        if not changes and not snapshot:
+            return
+        after = dict(self.states)
+        for change in changes:
+            if change.closed:
+                after.pop(change.state.topic_partition, None)
+            else:
+                after[change.state.topic_partition] = change.state
+        entry = encode(
+            layout=self._lease.layout,
+            shard=self._lease.shard,
+            path=self._target.path,
+            changes=list(changes),
+            everything=after if snapshot else None,
+            committed_at_ms=self._clock.now_ms(),
+        )
+        if opened is None:
+            self._begin()
+        self.attempted = entry
+        offset = self._target.commit(entry)
+        self._begun_at = None
+        self.states = after
+        self.open = None
+        self._entries_since_snapshot = 0 if snapshot else self._entries_since_snapshot + 1
+        now = self._clock.monotonic_ms()
+        self._last_commit_at = now
+        self._last_commit_partitions = 0 if opened is None else len(opened.partitions)
+        if snapshot:
+            self._snapshot_at = now
+        self.counts.transactions += 1
+        for change in changes:
+            self._row_at[change.state.topic_partition] = now
+            self._no_end.pop(change.state.topic_partition, None)
+        if opened is not None:
+            self._count(opened)
+        self._committed(offset, entry)
+
+    def _count(self, opened: OpenTransaction) -> None:
+        wall_ms = self._clock.now_ms()
+        for item in opened.partitions:
+            count = opened.count(item)
+            self.counts.records[item] = self.counts.records.get(item, 0) + count
+            share = opened.size_bytes * count // opened.records
+            self.counts.bytes_of[item] = self.counts.bytes_of.get(item, 0) + share
+            newest = opened.newest_ms(item)
+            if newest > 0:
+                self._latency_ms[item] = max(0.0, wall_ms - newest)
+        self.counts.size_bytes += opened.size_bytes
+
+    def progress(
+        self,
+        status: Mapping[TopicPartition, tuple[PartitionStatus, str]],
+        settled: Positions,
+        source_ends: Mapping[TopicPartition, int],
+    ) -> tuple[PartitionProgress, ...]:
+        """Each partition's part of a report; latencies are of what was committed since the last call."""
+        parts = []
+        for item in sorted({*self.states, *status}):
+            position = settled(item) if item in self.states else 0
+            state, reason = status.get(item, (PartitionStatus.WAITING, ""))
+            parts.append(
+                PartitionProgress(
+                    topic=item.topic,
+                    partition=item.partition,
+                    records=self.counts.records.get(item, 0),
+                    size_bytes=self.counts.bytes_of.get(item, 0),
+                    source_next=position,
+                    lag_records=max(0, source_ends.get(item, position) - position),
+                    replication_latency_ms=self._latency_ms.get(item),
+                    status=state,
+                    reason=reason,
+                )
+            )
+        self._latency_ms.clear()
+        return tuple(parts)

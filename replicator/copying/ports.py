@@ -1,0 +1,272 @@
+"""What the copy loop of a shard needs of the outside: a source, a target, a survey of topics, a clock.
+
+`replicator.kafka.connector` opens these doors over confluent-kafka, the simulation in ``tests/sim`` in memory: the loop
+itself is the same code in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.errors import PartitionStoppedError
+from parallax.ports.clusters import TopicInfo
+from parallax.v1.runlog_pb2 import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBlock:
+    """Records of one source partition, read under one leader epoch, in order.
+
+    Attributes:
+        offsets: each record's own offset, ascending.
+        records: the records themselves; only the source and the target path look inside.
+        size_bytes: keys and values.
+        newest_timestamp_ms: the last record's timestamp, or -1.
+    """
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    offsets: Sequence[int]
+    records: Sequence[Any]
+    size_bytes: int
+    newest_timestamp_ms: int = -1
+
+    @property
+    def most_runs(self) -> int:
+        """No more runs than these can come of it: each record may stand alone on the target."""
+        return len(self.offsets)
+
+    def before(self, source_next: SourceOffset) -> RecordBlock:
+        """The records below ``source_next``; bytes are those of the whole block."""
+        count = sum(1 for offset in self.offsets if offset < source_next)
+        return RecordBlock(
+            self.topic_partition,
+            self.leader_epoch,
+            self.offsets[:count],
+            self.records[:count],
+            self.size_bytes,
+            self.newest_timestamp_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EndReached:
+    """Nothing visible lies between the last record handed out and ``source_next``, the end as of now."""
+
+    topic_partition: TopicPartition
+    source_next: SourceOffset
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """The partition can't be read at the position: retention overtook it, or the source lost its tail.
+
+    Attributes:
+        diverged_at: where the source's log parts from what was read before, if the source told; else None.
+        leader_epoch: of the source's last record below that.
+    """
+
+    topic_partition: TopicPartition
+    diverged_at: SourceOffset | None
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """What the source holds at the position is damaged; everything before it was handed out.
+
+    Attributes:
+        problem: names cluster, topic, partition and offset, and says what to do.
+    """
+
+    topic_partition: TopicPartition
+    problem: PartitionStoppedError
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanged:
+    """The topic that is being read is no longer the one that was asked for; nothing of it was handed out."""
+
+    topic: TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something a person may want to know of; the source goes on by itself."""
+
+    text: str
+
+
+SourceEvent = RecordBlock | EndReached | OutOfRange | Damaged | TopicChanged | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFrom:
+    """Where to read a partition, and of which incarnation of its topic."""
+
+    source_next: SourceOffset
+    leader_epoch: int
+    topic_id: TopicId
+
+
+class SourceReader(Protocol):
+    """Committed records of the source. It waits out lost connections by itself."""
+
+    def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None:
+        """Begin to read at these positions; a partition that is being read already is set back or forward."""
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop reading these; nothing of them is handed out any more."""
+
+    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+        """What has arrived, in order for each partition; waits up to ``timeout_ms`` while there is nothing."""
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """High watermarks as last seen, without asking anyone; for measuring lag."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """One partition of the source: what it holds, ``[low_watermark, high_watermark)``, and under which epoch.
+
+    Attributes:
+        stable_end: what ``read_committed`` readers can reach.
+    """
+
+    low_watermark: SourceOffset
+    high_watermark: SourceOffset
+    stable_end: SourceOffset
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Which topics there are on both sides, as far as they answered.
+
+    Attributes:
+        ticket: that of the request which it answers (`Surveyor.request`).
+        source: topics to be replicated; None while the source does not answer.
+        source_logs: the shard's partitions; those that did not answer are missing.
+        target: topics of the same choice of names; None while the target does not answer.
+        refused: topics that can't be replicated, with what is wrong and what to do.
+    """
+
+    ticket: int
+    source: Mapping[TopicName, TopicInfo] | None
+    source_logs: Mapping[TopicPartition, LogEnd]
+    target: Mapping[TopicName, TopicInfo] | None
+    refused: Mapping[TopicName, str] = field(default_factory=dict)
+
+
+class Surveyor(Protocol):
+    """Looks at both clusters beside the copy loop, which never waits for it."""
+
+    def request(self) -> int:
+        """Ask for a survey that begins after this call; its ticket grows by 1 with each request."""
+
+    def result(self) -> Survey | None:
+        """The newest survey that has come in since the last call, if any."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class RecordRefusedError(Exception):
+    """The target refused a record for good: its partition can't go on, the transaction has to be aborted.
+
+    Attributes:
+        index: how many records of the partition in this transaction were taken before it.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.topic_partition = topic_partition
+        self.index = index
+        self.reason = reason
+
+
+class TargetWriter(Protocol):
+    """The target: one transactional producer, fenced by its id.
+
+    Every method but ``close`` raises ``FencedError`` once another owner has initialised the same id, and
+    ``ClusterUnavailableError`` when the outcome is unknown or bad: then the whole writer is thrown away.
+    """
+
+    @property
+    def path(self) -> str:
+        """The copy path, ``record`` or ``batch``, as run-log entries name it."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def produce(self, block: RecordBlock) -> None:
+        """Send records; returns before they are acknowledged."""
+
+    def serve(self) -> None:
+        """Take in acknowledgements that have arrived."""
+
+    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+        """Wait until all records of the transaction are acknowledged: their offsets on the target, in order.
+
+        Raises:
+            RecordRefusedError: the target refused one.
+        """
+
+    def commit(self, entry: Entry) -> int:
+        """Append the entry to the run log and commit: its offset there."""
+
+    def ends(
+        self, partitions: Collection[TopicPartition], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetOffset]:
+        """High watermarks (isolation level 0), asked now; partitions without an answer are missing.
+
+        Args:
+            partitions: of topics that may have been deleted meanwhile, or have no leader.
+            patient: wait a moment for leaders that are not known yet. Everything else waits meanwhile, so this is
+                for topics that have just been seen.
+        """
+
+    def close(self) -> None:
+        """Let go of everything; an open transaction is aborted by the next owner's start."""
+
+
+class RunLogReader(Protocol):
+    """The committed entries of one shard's partition of the run log."""
+
+    def end(self) -> int:
+        """The next offset (high watermark, isolation level 0)."""
+
+    def stable_end(self) -> int:
+        """The next offset below which every transaction is decided."""
+
+    def start(self) -> int:
+        """The first offset that retention has left."""
+
+    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
+        """Committed entries of ``[start, end)`` with their offsets; waits until the end is decided.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class Clock(Protocol):
+    """Time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds that never go back."""
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Wait."""

@@ -1,0 +1,202 @@
+"""What a survey of both clusters means for each partition of a shard: pure decisions, nothing is done here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TopicId, TopicPartition
+from parallax.domain.outcome import Outcome
+from parallax.ports.clusters import TopicInfo
+from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, Survey
+from replicator.copying.state import NO_TOPIC, PartitionState
+from replicator.lease import PartitionStatus, shard_of
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A lineage that is to begin.
+
+    Attributes:
+        source_first: where copying goes on.
+        closes_at: the source's next offset at which the partition's present lineage ends, if it has one.
+        predecessor_unknown: something of the same source incarnation was copied before `source_first`.
+        why: for the log.
+        leader_epoch: of the source's last record below `source_first`, where it is known: reading on from there
+            shows at once if the source has lost more meanwhile.
+    """
+
+    lineage: Lineage
+    source_first: SourceOffset
+    closes_at: SourceOffset | None
+    predecessor_unknown: bool
+    why: str
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done with one partition.
+
+    Attributes:
+        begins: a lineage to begin first.
+        lost_up_to: the source holds nothing below this any more: the range from the position on is lost.
+        source_start: where the source's log begins.
+    """
+
+    topic_partition: TopicPartition
+    status: PartitionStatus
+    reason: str = ""
+    begins: Beginning | None = None
+    lost_up_to: SourceOffset | None = None
+    source_start: int = 0
+
+
+def decide(
+    survey: Survey,
+    states: Mapping[TopicPartition, PartitionState],
+    *,
+    positions: Mapping[TopicPartition, SourceOffset],
+    out_of_range: Mapping[TopicPartition, OutOfRange],
+    shard: int,
+    shard_count: int,
+) -> Iterator[Decision]:
+    """Decide for every partition of the shard that the survey tells enough of.
+
+    Args:
+        survey: what both clusters answered.
+        states: the partitions as committed.
+        positions: each partition's position when the survey was asked for: a source that ends below it has lost
+            records.
+        out_of_range: partitions that could not be read, as told before the survey was asked for.
+        shard: the shard's number.
+        shard_count: how many shards there are.
+    """
+    if survey.target is None:
+        return
+    source = survey.source
+    for topic in sorted({*survey.target, *(source or {})}):
+        here, there = survey.target.get(topic), (source or {}).get(topic)
+        if source is None or here is None:
+            continue
+        short = there is not None and here.partitions < there.partitions
+        for partition in range((there or here).partitions):
+            item = TopicPartition(topic, partition)
+            if shard_of(item, shard_count) != shard:
+                continue
+            if topic in survey.refused:
+                yield Decision(item, PartitionStatus.STOPPED, survey.refused[topic])
+            elif short and there is not None:
+                yield Decision(item, PartitionStatus.STOPPED, _mismatch(there, here))
+            elif there is None:
+                yield _without_source(item, here, states.get(item))
+            elif (log := survey.source_logs.get(item)) is not None:
+                yield _decide_one(
+                    item,
+                    Lineage(there.topic_id, here.topic_id),
+                    log,
+                    states.get(item),
+                    positions.get(item),
+                    out_of_range.get(item),
+                )
+            else:
+                yield Decision(item, PartitionStatus.WAITING)
+
+
+def _mismatch(source: TopicInfo, target: TopicInfo) -> str:
+    return (
+        f"{Outcome.PARTITION_MISMATCH.name}: {source.topic} has {source.partitions} partitions at the source and "
+        f"{target.partitions} at the target; add partitions to the target's topic"
+    )
+
+
+def _without_source(item: TopicPartition, here: TopicInfo, state: PartitionState | None) -> Decision:
+    lineage = Lineage(NO_TOPIC, here.topic_id)
+    if state is not None and state.lineage.target_topic_id == here.topic_id:
+        return Decision(item, PartitionStatus.ABSENT)
+    closes_at = None if state is None else state.source_next
+    why = "the source has no such topic yet" if state is None else "the target topic was created anew"
+    return Decision(
+        item,
+        PartitionStatus.ABSENT,
+        begins=Beginning(lineage, SourceOffset(0), closes_at, predecessor_unknown=False, why=why),
+    )
+
+
+def _decide_one(
+    item: TopicPartition,
+    found: Lineage,
+    log: LogEnd,
+    state: PartitionState | None,
+    position: SourceOffset | None,
+    unreadable: OutOfRange | None,
+) -> Decision:
+    status = PartitionStatus.COPYING
+    known = None if state is None else state.lineage
+    if state is None or known is None or _ids(known) != _ids(found):
+        why = "first seen"
+        if known is not None and known.target_topic_id != found.target_topic_id:
+            why = "the target topic was created anew: everything that the source holds is copied again"
+        elif known is not None and known.source_topic_id != NO_TOPIC:
+            why = "the source topic was created anew"
+        begins = Beginning(
+            found,
+            log.low_watermark,
+            None if state is None else state.source_next,
+            predecessor_unknown=False,
+            why=why,
+        )
+        return Decision(item, status, begins=begins, source_start=log.low_watermark)
+    cut = _cut(state, log, position, unreadable)
+    if cut is not None:
+        generation = max(known.generation + 1, log.leader_epoch)
+        begins = Beginning(
+            replace(known, generation=generation),
+            max(cut, log.low_watermark),
+            cut,
+            predecessor_unknown=True,
+            why=f"the source lost its tail: it now ends at {cut}, records up to {state.source_next} had been copied",
+            leader_epoch=UNKNOWN_EPOCH if unreadable is None else unreadable.leader_epoch,
+        )
+        return Decision(item, status, begins=begins, source_start=log.low_watermark)
+    if unreadable is not None and state.source_next < log.low_watermark:
+        return Decision(item, status, lost_up_to=log.low_watermark, source_start=log.low_watermark)
+    return Decision(item, status, source_start=log.low_watermark)
+
+
+def _ids(lineage: Lineage) -> tuple[TopicId, TopicId]:
+    return lineage.source_topic_id, lineage.target_topic_id
+
+
+def _cut(
+    state: PartitionState, log: LogEnd, position: SourceOffset | None, unreadable: OutOfRange | None
+) -> SourceOffset | None:
+    """Where the source's log parts from what was copied; None: it does not."""
+    if (
+        unreadable is not None
+        and unreadable.diverged_at is not None
+        and unreadable.diverged_at < state.source_next
+    ):
+        return unreadable.diverged_at
+    # The position of when the survey was asked for: a later one may rightly lie above this answer. Where records
+    # were copied, the end proves nothing (new ones may have come since): the reader asks by leader epoch.
+    nothing_copied = state.source_leader_epoch == UNKNOWN_EPOCH
+    if nothing_copied and position is not None and log.high_watermark < min(position, state.source_next):
+        return state.source_first
+    return None
+
+
+def read_from(state: PartitionState, source_start: int, position: SourceOffset) -> ReadFrom:
+    """Where to read a partition.
+
+    Args:
+        state: the partition as committed.
+        source_start: the first offset that retention has left.
+        position: the settled position.
+    """
+    topic_id = state.lineage.source_topic_id
+    if source_start <= state.last_run_end:
+        # From the end of the last record on, and not of what was skipped after it: the source can then tell by the
+        # record's leader epoch whether its log is still the same up to there.
+        return ReadFrom(state.last_run_end, state.source_leader_epoch, topic_id)
+    return ReadFrom(position, UNKNOWN_EPOCH, topic_id)

@@ -1,0 +1,348 @@
+"""The copy loop of one shard between a start and the first thing that goes wrong.
+
+Everything that it knows comes from the run log, and changes only by a committed entry. It never repairs itself:
+whatever goes wrong ends the session, and the next one begins from the run log (`replicator.shard`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import structlog
+
+from parallax.config.config import Replicator
+from parallax.domain.ids import SourceOffset, TopicPartition
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.ledger import Ledger
+from replicator.copying.lineages import RunHistory, changes_for
+from replicator.copying.ports import (
+    Clock,
+    Damaged,
+    EndReached,
+    OutOfRange,
+    ReadFrom,
+    RecordBlock,
+    SourceEvent,
+    SourceReader,
+    Survey,
+    Surveyor,
+    TargetWriter,
+    TopicChanged,
+)
+from replicator.copying.questions import Questions
+from replicator.copying.reconcile import Decision, decide, read_from
+from replicator.copying.session_end import Counts, SessionError, Stop, TargetCut
+from replicator.copying.state import PartitionState
+from replicator.lease import Lease, PartitionProgress, PartitionStatus
+
+log = structlog.get_logger(__name__)
+
+MAX_RECORDS_PER_POLL = 5_000
+_NEARLY_CAUGHT_UP_RECORDS = 500
+_LONGEST_POLL_MS = 50
+
+
+class ShardSession:
+    """Copies one shard.
+
+    Args:
+        lease: the shard.
+        settings: intervals and bounds.
+        source: where records come from.
+        target: where they go; initialised, so that older owners are fenced.
+        surveyor: tells of topics.
+        clock: time.
+        states: the partitions as the run log has them.
+        history: rows for finding the source of a cut, should the target have lost its tail.
+        stops: partitions that a record refused by the target holds up.
+        cuts: partitions of which the target lost the end, as an earlier session found.
+        goal: what an earlier session of this lease found to be the source's end (``available_now``).
+        counts: where to count.
+        committed: called with each committed entry and its offset in the run log.
+        stopped: called with each partition that can go no further because its source is damaged.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        settings: Replicator,
+        *,
+        source: SourceReader,
+        target: TargetWriter,
+        surveyor: Surveyor,
+        clock: Clock,
+        states: Mapping[TopicPartition, PartitionState],
+        history: RunHistory,
+        stops: Collection[Stop] = (),
+        cuts: Collection[TargetCut] = (),
+        goal: Mapping[TopicPartition, SourceOffset] | None = None,
+        counts: Counts | None = None,
+        committed: Callable[[int, Entry], None] = lambda _offset, _entry: None,
+        stopped: Callable[[Stop], None] = lambda _stop: None,
+    ) -> None:
+        self._lease = lease
+        self._settings = settings
+        self._source = source
+        self._target = target
+        self._surveyor, self._questions = surveyor, Questions(surveyor, clock)
+        self._clock = clock
+        self._history = history
+        self._stopped = stopped
+        self._stops = {stop.topic_partition: stop for stop in stops}
+        self._cuts = {cut.topic_partition: cut for cut in cuts}
+        self._behind: set[TopicPartition] = set(self._cuts)
+        self._ledger = Ledger(
+            lease,
+            settings,
+            target=target,
+            clock=clock,
+            states=states,
+            counts=counts if counts is not None else Counts(),
+            committed=committed,
+        )
+        self._taken: dict[TopicPartition, SourceOffset] = {}
+        self._skipped_to: dict[TopicPartition, SourceOffset] = {}
+        self._status: dict[TopicPartition, tuple[PartitionStatus, str]] = {}
+        self._out_of_range: dict[TopicPartition, OutOfRange] = {}
+        self.goal = goal
+        self._ask()
+
+    # --- the loop ----------------------------------------------------------------------------------------------
+
+    @property
+    def open_for_ms(self) -> float:
+        """Age of the transaction that is not committed; 0 if none is open."""
+        return self._ledger.open_for_ms
+
+    @property
+    def attempted(self) -> Entry | None:
+        """The entry that was last to be committed, whether or not it was."""
+        return self._ledger.attempted
+
+    def step(self) -> None:
+        """Do what is to be done now; waits a little while there is nothing.
+
+        Raises:
+            FencedError: another owner has taken over.
+            SessionError: the session is over; its open transaction is void.
+            ClusterUnavailableError: the target failed; as above.
+        """
+        survey = self._surveyor.result()
+        if survey is not None:
+            self._reconcile(survey)
+        if self._questions.due(self._settings.discovery_interval_ms):
+            self._ask()
+        for event in self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms()):
+            self._take_in(event)
+            if self._ledger.full():
+                self.commit()
+        if self._ledger.open is not None:
+            self._target.serve()
+        if self._commit_due() or self._ledger.watermarks_due():
+            self.commit()
+
+    def finished(self) -> bool:
+        """Whether everything is copied that the source held when it was first seen (``available_now``)."""
+        if self.goal is None or self._ledger.open is not None:
+            return False
+        return all(
+            item in self._ledger.states and self._position(item) >= goal
+            for item, goal in self.goal.items()
+            if self._status.get(item, (PartitionStatus.WAITING, ""))[0] is not PartitionStatus.STOPPED
+        )
+
+    def progress(self) -> tuple[PartitionProgress, ...]:
+        """Each partition's part of a report; latencies are of what was committed since the last call."""
+        return self._ledger.progress(self._status, self._position, self._source.end_offsets(self._taken))
+
+    def _patience_ms(self) -> int:
+        """Until what has been sent may be committed, or must be; if it may be and is not, more has to arrive first."""
+        rest_ms = self._ledger.rest_ms if self._ledger.open is not None else 0.0
+        return math.ceil(min(_LONGEST_POLL_MS, rest_ms or _LONGEST_POLL_MS, self._ledger.left_ms))
+
+    def _commit_due(self) -> bool:
+        """A bound is reached, or the source is nearly copied to its end and the pause after a commit is over."""
+        opened = self._ledger.open
+        if opened is None or self._ledger.full():
+            return opened is not None
+        if self._ledger.rest_ms:
+            return False
+        ends = self._source.end_offsets(opened.partitions)
+        return all(
+            ends.get(item, 0) - opened.source_next(item) < _NEARLY_CAUGHT_UP_RECORDS
+            for item in opened.partitions
+        )
+
+    # --- what the source tells ---------------------------------------------------------------------------------
+
+    def _take_in(self, event: SourceEvent) -> None:
+        if isinstance(event, RecordBlock):
+            self._copy(event)
+        elif isinstance(event, EndReached):
+            item = event.topic_partition
+            if event.source_next >= self._taken.get(item, event.source_next + 1):
+                self._taken[item] = event.source_next
+                opened = self._ledger.open
+                if opened is not None and item in opened:
+                    opened.reached_end(item, event.source_next)
+                else:
+                    self._skipped_to[item] = event.source_next
+        elif isinstance(event, OutOfRange):
+            if event.topic_partition in self._taken:
+                self._let_go(event.topic_partition)
+                self._out_of_range[event.topic_partition] = event
+                self._ask()
+        elif isinstance(event, Damaged):
+            self._stop(event)
+        elif isinstance(event, TopicChanged):
+            for item in [item for item in self._taken if item.topic == event.topic]:
+                self._let_go(item)
+            self._ask()
+        else:
+            log.info("source", lease=str(self._lease), told=event.text)
+
+    def _copy(self, block: RecordBlock) -> None:
+        item = block.topic_partition
+        reading_from = self._taken.get(item)
+        if reading_from is None:
+            return
+        stop = self._stop_of(item)
+        if stop is not None and block.offsets[-1] >= stop.source_next:
+            block = block.before(stop.source_next)
+            self._let_go(item)
+            self._status[item] = (PartitionStatus.STOPPED, stop.reason)
+            if not block.offsets:
+                return
+        if block.offsets[0] < reading_from:
+            raise SessionError(
+                f"{item}: the source handed out offset {block.offsets[0]} after {reading_from}"
+            )
+        if not self._ledger.holds(item) and block.offsets[0] < self._position(item):
+            # Where nothing visible was, there are records now: that end of the source's log was thrown away.
+            state = self._ledger.states[item]
+            self._let_go(item)
+            self._out_of_range[item] = OutOfRange(item, state.last_run_end, state.source_leader_epoch)
+            self._ask()
+            return
+        self._ledger.send(block)
+        if item in self._taken:
+            self._taken[item] = SourceOffset(block.offsets[-1] + 1)
+        self._skipped_to.pop(item, None)
+
+    def _stop(self, event: Damaged) -> None:
+        """Copy the partition up to the damage, and no further in this lease: the others go on."""
+        item = event.topic_partition
+        if item in self._taken:
+            stop = Stop(item, self._ledger.states[item].lineage, self._taken[item], str(event.problem))
+            self._stops[item] = stop
+            self._status[item] = (PartitionStatus.STOPPED, stop.reason)
+            self._let_go(item)
+            self._stopped(stop)
+            log.warning(
+                "partition stops", lease=str(self._lease), problem=event.problem.code, reason=stop.reason
+            )
+
+    def _let_go(self, item: TopicPartition) -> None:
+        self._source.drop([item])
+        self._taken.pop(item, None)
+
+    def _position(self, item: TopicPartition) -> SourceOffset:
+        """The settled position: what is committed, and the non-records after it."""
+        return max(self._ledger.states[item].source_next, self._skipped_to.get(item, SourceOffset(0)))
+
+    # --- commit ------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Commit what is open together with the watermarks that are due."""
+        behind = self._ledger.commit(self._position)
+        if behind:
+            self._behind.update(behind)
+            self._ask()  # the answer tells whether a topic was created anew
+
+    # --- topics ------------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        self._questions.ask(
+            {item: state.source_next for item, state in self._ledger.states.items()}, self._out_of_range
+        )
+
+    def _reconcile(self, survey: Survey) -> None:
+        # Everything settled first: what is decided now holds for the states as committed.
+        if self._ledger.open is not None:
+            self.commit()
+        positions, out_of_range = self._questions.known_at(survey.ticket)
+        decisions = list(
+            decide(
+                survey,
+                self._ledger.states,
+                positions=positions,
+                out_of_range=out_of_range,
+                shard=self._lease.shard,
+                shard_count=self._lease.shard_count,
+            )
+        )
+        if self.goal is None and self._lease.available_now and survey.source is not None:
+            self.goal = {item: found.stable_end for item, found in survey.source_logs.items()}
+        for decision in decisions:
+            item, status, reason = decision.topic_partition, decision.status, decision.reason
+            stop = self._stop_of(item)
+            if stop is not None and self._position(item) >= stop.source_next:
+                status, reason = PartitionStatus.STOPPED, stop.reason
+            if status is PartitionStatus.WAITING and item in self._taken:
+                continue
+            self._status[item] = (status, reason)
+            if item in self._taken and status is not PartitionStatus.COPYING:
+                self._let_go(item)
+        readable = [
+            item
+            for item in decisions
+            if item.status is PartitionStatus.COPYING
+            and (item.topic_partition not in self._out_of_range or item.topic_partition in out_of_range)
+        ]
+        changing = {
+            item.topic_partition: item
+            for item in decisions
+            if item.begins or item.lost_up_to is not None or item.topic_partition in self._behind
+        }
+        changing |= {
+            item.topic_partition: item for item in readable if item.topic_partition not in self._taken
+        }
+        self._change(changing)
+        self._read(readable)
+
+    def _stop_of(self, item: TopicPartition) -> Stop | None:
+        stop, state = self._stops.get(item), self._ledger.states.get(item)
+        return stop if stop is not None and state is not None and stop.lineage == state.lineage else None
+
+    def _change(self, decisions: Mapping[TopicPartition, Decision]) -> None:
+        """Commit the beginnings and losses that were decided, each with the target's end."""
+        ends = self._target.ends(decisions, patient=True)
+        self._questions.note_without_end(len(decisions) - len(ends))
+        self._behind -= ends.keys()
+        changes = changes_for(
+            decisions.values(), self._ledger.states, ends, cuts=self._cuts, history=self._history
+        )
+        for change in changes:
+            item = change.state.topic_partition
+            if item in self._taken:
+                self._let_go(item)
+            self._skipped_to.pop(item, None)
+        if changes:
+            self._ledger.write(changes)
+
+    def _read(self, decisions: Iterable[Decision]) -> None:
+        """Begin to read what is to be copied, is not being read, and has no stop at its position."""
+        taking: dict[TopicPartition, ReadFrom] = {}
+        for decision in decisions:
+            item = decision.topic_partition
+            state = self._ledger.states.get(item)
+            if item in self._taken or state is None or self._status[item][0] is not PartitionStatus.COPYING:
+                continue
+            if decision.begins is not None and state.lineage != decision.begins.lineage:
+                continue  # not committed: the target's end was not to be had
+            self._out_of_range.pop(item, None)
+            taking[item] = read_from(state, decision.source_start, self._position(item))
+        self._taken |= {item: place.source_next for item, place in taking.items()}
+        if taking:
+            self._source.take(taking)

@@ -1,0 +1,151 @@
+"""Makes one batch of the records of several: of those that can't pass whole, and of small ones that follow one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from parallax.domain.ids import UNKNOWN_EPOCH
+from replicator.copying.offset_ranges import OffsetRanges
+from replicator.format.block import BatchBlock, whole
+from replicator.format.compression import BadCompressionError, decompressed, decompressed_each
+from replicator.format.header import COMPRESSION, Batch, Compression, Place, split
+from replicator.format.merge import Merged, Unusual, merged
+from replicator.format.passage import Passage, choose
+from replicator.format.records import encoded_record, finished, records_of
+from replicator.format.small_batches import FULL_BYTES, Stretch, headers_of
+
+FEW_RECORDS = 64
+"""Fewer are faster one by one than side by side."""
+
+
+class Repacker:
+    """Gathers records of one partition, read under one leader epoch and compressed in one way or not at all.
+
+    Args:
+        place: where they come from.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._batches: list[tuple[Batch, int]] = []
+        self._epoch = UNKNOWN_EPOCH
+        self._compression = Compression.NONE
+        self._alone_whole = False
+        self._size = 0
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether the batch may join those that are here."""
+        if not self._batches:
+            return True
+        compression = batch.attributes & COMPRESSION
+        return (
+            self._size < FULL_BYTES
+            and batch.leader_epoch == self._epoch
+            and (compression == self._compression or not compression or not self._compression)
+        )
+
+    def add(self, batch: Batch, position: int, passage: Passage) -> None:
+        """Take a batch; of its records those from ``position`` on. One that may pass whole and stays alone does."""
+        if not self._batches:
+            self._alone_whole, self._epoch = passage is Passage.WHOLE, batch.leader_epoch
+            self._compression = batch.compression
+        elif not self._compression:
+            self._compression = batch.compression  # producers leave out what would not make a batch smaller
+        self._batches.append((batch, position))
+        self._size += len(batch.raw)
+
+    def blocks(self) -> Iterator[BatchBlock]:
+        """One batch of everything gathered, which is forgotten; none if nothing of it is wanted.
+
+        Raises:
+            CorruptBatchError: a batch does not hold what its header says.
+        """
+        batches, self._batches, self._size = self._batches, [], 0
+        if not batches:
+            return
+        if len(batches) == 1 and self._alone_whole:
+            yield whole(batches[0][0], self._place)
+            return
+        contents = self._contents(batches)
+        try:
+            few = sum(batch.count for batch, _ in batches) < FEW_RECORDS
+            together = (
+                self._one_by_one(batches, contents)
+                if few
+                else merged(
+                    headers_of(batch for batch, _ in batches), contents, [position for _, position in batches]
+                )
+            )
+        except Unusual:
+            together = self._one_by_one(batches, contents)
+        if together is not None:
+            yield self._finished(together, self._compression, self._epoch)
+
+    def side_by_side(self, stretch: Stretch) -> Iterator[BatchBlock]:
+        """One batch of a stretch; nothing else may be gathered here.
+
+        Raises:
+            CorruptBatchError: a batch does not hold what its header says.
+        """
+        compressions = stretch.compressions
+        try:
+            contents = decompressed_each(stretch.raw, stretch.begins, stretch.ends, compressions)
+            together = merged(stretch.headers, contents)
+        except (Unusual, BadCompressionError):
+            position = stretch.base_offset
+            for batch in split(stretch.raw, self._place, at_offset=position):
+                self.add(batch, position, choose(batch, position))
+            yield from self.blocks()
+            return
+        if together is not None:
+            yield self._finished(together, max(compressions), stretch.leader_epoch)
+
+    def _finished(self, together: Merged, compression: Compression, epoch: int) -> BatchBlock:
+        raw = finished(
+            together.data,
+            len(together.offsets),
+            together.base_timestamp,
+            together.max_timestamp,
+            compression,
+            quickly=True,
+        )
+        return BatchBlock(
+            self._place.topic_partition,
+            epoch,
+            together.offsets,
+            (memoryview(raw),),
+            len(raw),
+            together.newest_timestamp,
+            self._place,
+        )
+
+    def _contents(self, batches: Sequence[tuple[Batch, int]]) -> list[bytes | memoryview]:
+        result = []
+        for batch, _ in batches:
+            try:
+                result.append(decompressed(batch.records, batch.compression))
+            except BadCompressionError as error:
+                raise self._place.corrupt(batch.base_offset, str(error)) from error
+        return result
+
+    def _one_by_one(
+        self, batches: Sequence[tuple[Batch, int]], contents: Sequence[bytes | memoryview]
+    ) -> Merged | None:
+        """What `merged` gives, plainly, and however many records there are."""
+        out, offsets = bytearray(), OffsetRanges()
+        base: int | None = None
+        newest = largest = 0
+        for (batch, position), content in zip(batches, contents, strict=True):
+            try:
+                for record in records_of(batch, content):
+                    if record.offset < position:
+                        continue
+                    newest = record.timestamp
+                    if base is None:
+                        base = largest = newest
+                    largest = max(largest, newest)
+                    out += encoded_record(record, len(offsets), base)
+                    offsets.extend(range(record.offset, record.offset + 1))
+            except (ValueError, IndexError) as error:
+                raise self._place.corrupt(batch.base_offset, str(error)) from error
+        return None if base is None else Merged(bytes(out), offsets, base, largest, newest)

@@ -1,0 +1,208 @@
+"""Many small batches that follow one another, taken apart and checked side by side.
+
+`replicator.format.header` says plainly what a batch must be; with all that becomes of a batch later on it costs some
+microseconds of each. Here only the search for where each batch begins, and its checksum, go from one to the next.
+Whatever is out of the ordinary, damage above all, is left to the plain way.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from replicator.format.columns import Numbers, bytes_at
+from replicator.format.header import (
+    ATTRIBUTES_AT,
+    COMPRESSION,
+    COMPRESSIONS,
+    CONTROL,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    TRANSACTIONAL,
+    Batch,
+    Compression,
+    Place,
+    split,
+)
+from replicator.format.passage import WHOLE_FROM_BYTES
+
+FULL_BYTES = 256 * 1024
+"""So much becomes one batch, as read; a larger one gains nothing."""
+LEAST_BATCHES = 16
+"""Fewer are faster one by one."""
+
+HEADER = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("count", ">i4"),
+    ]
+)
+"""A batch's header; `replicator.format.header` says what it means."""
+Headers = npt.NDArray[np.void]
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+_LARGE_OFFSET = 2**62
+"""Sums of smaller ones have no more than 63 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Small batches, whole and checked, whose records may all become one batch.
+
+    None is part of a transaction; all were read under one leader epoch, and are compressed in one way or not at all.
+
+    Attributes:
+        raw: all of their bytes.
+        headers: of each.
+        begins, ends: where its records lie in ``raw``.
+    """
+
+    raw: memoryview
+    headers: Headers
+    begins: Numbers
+    ends: Numbers
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset."""
+        return int(self.headers["base_offset"][0])
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset after the last batch."""
+        last = self.headers[-1]
+        return int(last["base_offset"]) + int(last["last_offset_delta"]) + 1
+
+    @property
+    def leader_epoch(self) -> int:
+        """Under which all were read."""
+        return int(self.headers["leader_epoch"][0])
+
+    @property
+    def compressions(self) -> Sequence[Compression]:
+        """How the records of each batch are compressed."""
+        return [COMPRESSIONS[code] for code in (self.headers["attributes"] & COMPRESSION).tolist()]
+
+
+def headers_of(batches: Iterable[Batch]) -> Headers:
+    """The headers of batches."""
+    return np.frombuffer(b"".join([batch.raw[:HEADER_BYTES] for batch in batches]), HEADER)
+
+
+def parted(
+    buffer: bytes | bytearray | memoryview, place: Place, *, at_offset: int, below_records: int
+) -> Iterator[Batch | Stretch]:
+    """The batches of a fetched buffer, as `split` has them, in order; many small ones that follow one another as stretches.
+
+    Args:
+        buffer: the record set of a fetch response.
+        place: where it came from.
+        at_offset: what was asked for.
+        below_records: batches of fewer records are small.
+
+    Raises:
+        CorruptBatchError: as `split`; the batches before the damaged one were handed out.
+    """
+    view = memoryview(buffer)
+    begin, expected = 0, at_offset
+    while begin < len(view):
+        borders = _borders(view, begin)
+        stretch = _stretch(view, borders, expected, below_records)
+        end = borders[-1] if len(borders) > 1 else len(view)
+        begin_plainly = begin
+        if stretch is not None:
+            yield stretch
+            begin_plainly, expected = begin + len(stretch.raw), stretch.next_offset
+        may_begin_below = begin_plainly == 0
+        for batch in split(
+            view[begin_plainly:end], place, at_offset=expected, may_begin_below=may_begin_below
+        ):
+            yield batch
+            expected = batch.next_offset
+        begin = end
+
+
+def _borders(view: memoryview, begin: int) -> list[int]:
+    """Where each of the next batches begins, and the last one ends: about as many as become one batch."""
+    borders = [begin]
+    add, length_at = borders.append, _LENGTH.unpack_from
+    last = len(view) - HEADER_BYTES
+    until, total = min(begin + FULL_BYTES, last + 1), len(view)
+    while begin < until:
+        (length,) = length_at(view, begin + _LENGTH_AT)
+        begin += LENGTH_END + length
+        if length < HEADER_BYTES - LENGTH_END or begin > total:
+            break
+        add(begin)
+    return borders
+
+
+def _stretch(view: memoryview, borders: list[int], expected: int, below_records: int) -> Stretch | None:
+    """As many of the batches as are ordinary, from the first one on; None if those are few."""
+    if len(borders) <= LEAST_BATCHES:
+        return None
+    places = np.array(borders, np.int64)
+    data = np.frombuffer(view, np.uint8)
+    headers: Headers = bytes_at(data, places[:-1], HEADER_BYTES).view(HEADER)[:, 0]
+    count = _leading(_ordinary(headers, expected, below_records))
+    if count < LEAST_BATCHES:
+        return None
+    checksum = crc32c.crc32c
+    found = [checksum(view[begin + ATTRIBUTES_AT : end]) for begin, end in pairwise(borders[: count + 1])]
+    count = _leading(headers["crc"][:count] == np.array(found, np.uint32))
+    if count < LEAST_BATCHES:
+        return None
+    within = places[: count + 1] - borders[0]
+    return Stretch(view[borders[0] : borders[count]], headers[:count], within[:-1] + HEADER_BYTES, within[1:])
+
+
+def _leading(right: npt.NDArray[np.bool_]) -> int:
+    """How many are right before the first that is not."""
+    return len(right) if right.all() else int(right.argmin())
+
+
+def _ordinary(headers: Headers, expected: int, below_records: int) -> npt.NDArray[np.bool_]:
+    """Of each batch, whether it may follow those before it in a stretch; its checksum is not looked at."""
+    base_offsets = headers["base_offset"].astype(np.int64)
+    next_offsets = base_offsets + headers["last_offset_delta"] + 1
+    before = np.empty_like(next_offsets)
+    before[0], before[1:] = expected, next_offsets[:-1]
+    counts, attributes = headers["count"], headers["attributes"].astype(np.int64)
+    codes = attributes & COMPRESSION
+    compressed = codes[codes > 0]
+    result: npt.NDArray[np.bool_] = (
+        (headers["magic"] == MAGIC)
+        & (headers["length"] < WHOLE_FROM_BYTES - LENGTH_END)
+        & (headers["leader_epoch"] == headers["leader_epoch"][0])
+        & (attributes & (TRANSACTIONAL | CONTROL) == 0)
+        & (base_offsets >= before)
+        & (base_offsets >= 0)
+        & (base_offsets < _LARGE_OFFSET)
+        & (headers["last_offset_delta"] >= 0)
+        & (counts >= 1)
+        & (counts <= headers["last_offset_delta"].astype(np.int64) + 1)
+        & (counts < below_records)
+        & (codes < len(COMPRESSIONS))
+    )
+    if len(compressed):
+        result &= (codes == 0) | (codes == compressed[0])
+    return result

@@ -1,0 +1,1 @@
+"""The copy loop's ports over real clusters."""

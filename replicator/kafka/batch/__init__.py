@@ -1,0 +1,1 @@
+"""The batch path: record batches passed on whole, over one event loop."""

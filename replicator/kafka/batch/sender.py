@@ -1,0 +1,282 @@
+"""The batches of one transaction on their way to the target: in order, many partitions to a request."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.transport import Buffer
+from parallax.adapters.kafka.wire import Connections
+from parallax.domain.ids import TopicName, TopicPartition
+from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError
+from parallax.runtime.deadline import Deadline
+from replicator.copying.offset_ranges import OffsetRanges
+from replicator.format.block import BatchBlock
+from replicator.format.rewrite import ProducerState, rewritten
+from replicator.kafka.batch.exchange import Produce
+from replicator.kafka.batch.refusals import Refusal, is_for_good, translated
+from replicator.kafka.transactions.coordinator import CONCURRENT_TRANSACTIONS, Coordinator
+
+MOST_REQUESTS = 5
+"""In flight to one broker: Kafka keeps the order of a producer's batches only so far."""
+WORTHWHILE_REQUEST_BYTES = 128 * 1024
+"""While others are on their way, a request waits until it holds so much, or until a partition has a second batch
+waiting: only one of each goes into a request."""
+LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
+_TURN_MS = 20
+_REJOIN_MS = 2
+LONGEST_CALM_MS = 5
+
+
+_Sent = tuple[BatchBlock, Sequence[Buffer]]
+"""A batch, and the pieces in which it is sent."""
+
+
+class _Lane:
+    """The batches of one partition in the open transaction: waiting, then on their way, in order."""
+
+    __slots__ = ("acknowledged", "joined", "on_their_way", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[BatchBlock] = deque()
+        self.on_their_way = 0
+        self.joined = False
+        self.acknowledged = OffsetRanges()
+
+
+class Sender:
+    """Sends batches. Whatever goes wrong makes it useless for good: `raise_problem` says what it was.
+
+    Args:
+        loop: turned while acknowledgements are awaited.
+        connections: to the target.
+        coordinator: of the transactional id.
+        producer: numbers the batches.
+        timeout_ms: the patience with which acknowledgements are awaited.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        connections: Connections,
+        coordinator: Coordinator,
+        producer: ProducerState,
+        *,
+        timeout_ms: int,
+    ) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._coordinator = coordinator
+        self._producer = producer
+        self._timeout_ms = timeout_ms
+        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._requests: dict[int, int] = {}
+        self._unfinished = 0
+        self._problem: ParallaxError | None = None
+        self._flushing = False
+        self._calm_until_s = 0.0
+        self._rejoining: dict[TopicPartition, _Sent] = {}
+        """Batches on their way that are sent once more, all at once."""
+        self.refused: Refusal | None = None
+        """The first batch that the target refused for good."""
+
+    @property
+    def acknowledged(self) -> Mapping[TopicPartition, OffsetRanges]:
+        """By partition of the transaction: the target offsets of its records so far, in order."""
+        return {item: lane.acknowledged for item, lane in self._lanes.items()}
+
+    def begin(self) -> None:
+        """Forget the transaction before."""
+        self._lanes = {}
+        self._rejoining = {}
+        self._flushing = False
+
+    def committed(self, took_ms: float) -> None:
+        """A transaction has been committed: send nothing of the next one for about as long as that took.
+
+        Its markers are written meanwhile. A batch that comes before them makes the broker itself wait, 20 ms by
+        default (``add.partitions.to.txn.retry.backoff.ms``).
+        """
+        calm_ms = min(took_ms, LONGEST_CALM_MS)
+        self._calm_until_s = time.monotonic() + calm_ms / 1_000
+        self._loop.after(calm_ms, self._send)
+
+    def add(self, block: BatchBlock) -> None:
+        """Take a batch; `step` and `flush` send it."""
+        lane = self._lanes.get(block.topic_partition)
+        if lane is None:
+            lane = self._lanes[block.topic_partition] = _Lane()
+        lane.waiting.append(block)
+        self._unfinished += 1
+
+    def step(self) -> None:
+        """Send what is due."""
+        self._join()
+        self._send()
+
+    def flush(self, doing: str) -> None:
+        """Send everything and wait until it is acknowledged, or refused.
+
+        Raises:
+            ClusterUnavailableError: not in time, or the target failed.
+            FencedError: another owner has taken over.
+        """
+        self._flushing = True
+        self.step()
+        deadline = Deadline.after_ms(self._timeout_ms)
+        while self._unfinished and self.refused is None:
+            self.raise_problem()
+            if deadline.passed:
+                raise ClusterUnavailableError(
+                    f"{self._connections.cluster}: {doing}: {self._unfinished} batches are not acknowledged in time"
+                )
+            self._loop.turn(_TURN_MS)
+        self.raise_problem()
+
+    def raise_problem(self) -> None:
+        """Raise what has gone wrong, if anything has."""
+        if self._problem is not None:
+            raise self._problem
+
+    # --- sending -----------------------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        """Let new partitions join the transaction, where they don't do so by themselves."""
+        new = [item for item, lane in self._lanes.items() if not lane.joined]
+        if not new:
+            return
+        missing = self._connections.learn_leaders(new, timeout_ms=self._timeout_ms / 3)
+        if missing:
+            raise ClusterUnavailableError(
+                f"{self._connections.cluster}: no leader for {', '.join(map(str, missing))}"
+            )
+        if not self._coordinator.newest:
+            self._coordinator.add(new, self._producer)
+        for item in new:
+            self._lanes[item].joined = True
+
+    def _send(self) -> None:
+        """Send to every leader as many requests as it may have and as are worth while."""
+        if time.monotonic() < self._calm_until_s:
+            return
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for item, lane in self._lanes.items():
+            if lane.waiting and lane.joined:
+                leader = self._connections.leader(item)
+                if leader is None:
+                    self._fail(ClusterUnavailableError(f"{self._connections.cluster}: no leader for {item}"))
+                    return
+                by_leader.setdefault(leader, []).append(item)
+        for leader, items in by_leader.items():
+            while self._requests.get(leader, 0) < MOST_REQUESTS and self._send_one(leader, items):
+                pass
+
+    def _send_one(self, leader: int, items: Sequence[TopicPartition]) -> bool:
+        """Send one request with the next batch of each partition; False if none is worth while now."""
+        chosen: list[TopicPartition] = []
+        size = 0
+        for item in items:
+            lane = self._lanes[item]
+            if lane.waiting and size < LARGEST_REQUEST_BYTES and not self._must_wait(lane):
+                chosen.append(item)
+                size += len(lane.waiting[0].raw)
+        if not chosen:
+            return False
+        behind = any(len(self._lanes[item].waiting) > 1 for item in chosen)
+        free = self._flushing or not self._requests.get(leader, 0)
+        if not (free or behind or size >= WORTHWHILE_REQUEST_BYTES):
+            return False
+        batches: dict[TopicPartition, _Sent] = {}
+        for item in chosen:
+            lane = self._lanes[item]
+            block = lane.waiting.popleft()
+            lane.on_their_way += 1
+            sequence = self._producer.take(item, len(block.offsets))
+            pieces = rewritten(block.raw, self._producer.producer_id, self._producer.epoch, sequence)
+            batches[item] = (block, pieces)
+        self._request(leader, batches)
+        return True
+
+    def _request(self, leader: int, batches: Mapping[TopicPartition, _Sent]) -> None:
+        request = Produce(
+            {item: pieces for item, (_, pieces) in batches.items()},
+            transactional_id=self._coordinator.transactional_id,
+            timeout_ms=self._timeout_ms,
+            newest=self._coordinator.newest,
+        )
+        self._requests[leader] = self._requests.get(leader, 0) + 1
+        lanes = self._lanes
+
+        def answered(answer: Any) -> None:
+            self._requests[leader] -= 1
+            if lanes is self._lanes:
+                self._take_in(answer, batches)
+                self._send()
+
+        def failed(error: Exception) -> None:
+            self._requests[leader] -= 1
+            self._fail(
+                ClusterUnavailableError(
+                    f"{self._connections.cluster}: writing: {error} ({type(error).__name__})"
+                )
+            )
+
+        self._connections.send(leader, request, answered, failed)
+
+    def _must_wait(self, lane: _Lane) -> bool:
+        """Under transaction version 2 a partition joins by its first batch, which may be told to wait a moment."""
+        return self._coordinator.newest and lane.on_their_way > 0 and not lane.acknowledged
+
+    def _take_in(self, answer: Any, batches: Mapping[TopicPartition, _Sent]) -> None:
+        for topic in answer.responses:
+            for part in topic.partition_responses:
+                item = TopicPartition(TopicName(topic.name), part.index)
+                lane, (block, _) = self._lanes[item], batches[item]
+                code = part.error_code
+                if code == CONCURRENT_TRANSACTIONS and not lane.acknowledged:
+                    if not self._rejoining:
+                        self._loop.after(_REJOIN_MS, self._again)
+                    self._rejoining[item] = batches[item]
+                    continue
+                lane.on_their_way -= 1
+                if code == 0:
+                    lane.acknowledged.extend(range(part.base_offset, part.base_offset + len(block.offsets)))
+                    self._unfinished -= 1
+                elif is_for_good(code):
+                    errors = part.record_errors or ()
+                    index = len(lane.acknowledged) + (errors[0].batch_index if errors else 0)
+                    if self.refused is None:
+                        self.refused = Refusal(item, index, code, part.error_message or "")
+                else:
+                    text = f"{self._connections.cluster}: writing to {item}: {part.error_message or ''}"
+                    self._connections.refresh()
+                    self._fail(translated(code, text, self._coordinator.transactional_id))
+
+    def _again(self) -> None:
+        """Send first batches of partitions once more: the transaction before was not quite over."""
+        again, self._rejoining = self._rejoining, {}
+        for leader, items in self._connections.by_leader(again).items():
+            batches: dict[TopicPartition, _Sent] = {}
+            size = 0
+            for item in items:
+                batches[item] = again.pop(item)
+                size += len(batches[item][0].raw)
+                if size >= LARGEST_REQUEST_BYTES:
+                    self._request(leader, batches)
+                    batches, size = {}, 0
+            if batches:
+                self._request(leader, batches)
+        if again:
+            self._fail(
+                ClusterUnavailableError(
+                    f"{self._connections.cluster}: no leader for {', '.join(map(str, again))}"
+                )
+            )
+
+    def _fail(self, problem: ParallaxError) -> None:
+        # Batches behind a refused one are out of order: that says nothing of its own.
+        if isinstance(problem, FencedError) or (self._problem is None and self.refused is None):
+            self._problem = problem

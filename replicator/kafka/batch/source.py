@@ -1,0 +1,329 @@
+"""The batch path's source: committed batches, fetched ahead and handed out as they are."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from kafka.errors import for_code
+
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections, topic_uuid
+from parallax.domain.ids import SourceOffset, TopicPartition
+from replicator.copying.ports import (
+    Damaged,
+    EndReached,
+    OutOfRange,
+    ReadFrom,
+    RecordBlock,
+    SourceEvent,
+    TopicChanged,
+    Trouble,
+)
+from replicator.format.block import BatchBlock, slimmed
+from replicator.format.header import CorruptBatchError, Place
+from replicator.format.passage import AbortedRanges
+from replicator.format.passing import passed
+from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition
+from replicator.kafka.batch.fetches import Ahead, Fetches
+
+FETCH_WAIT_MS = 100
+REST_MS, REST_PER_PARTITION_MS = 4.0, 0.04
+"""After a small answer the next fetch waits so long, the greater of both: a steady stream of single records would
+otherwise be fetched one by one, which costs more of broker and copier than all else that becomes of them."""
+_SMALL_ANSWER_BYTES = 64 * 1024
+WHOLE_FROM_RECORDS = 64
+"""Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
+_RETRY_MS, _LONG_RETRY_MS = 100, 2_000
+_LEAST_PARTITION_BYTES = 256 * 1024
+"""Of one partition in one answer, however many share it."""
+_MOST_FETCH_BYTES = 32 * 1024 * 1024
+"""Of one answer: a broker at 80 ms then gives 400 MiB/s at most."""
+_POLL_BYTES = 8 * 1024 * 1024
+"""What is handed out in one turn is no longer counted as fetched ahead."""
+_TELL_EVERY_S = 10.0
+"""So often it is said that the cluster has not been reached."""
+_OUT_OF_RANGE = 1
+_OTHER_TOPIC = frozenset({3, 100, 103})
+"""Unknown topic or partition, unknown topic id, inconsistent topic id."""
+_MOVED = frozenset({5, 6, 9, 74, 75, 76})
+"""Leader not available or not here any more, replica not available, epochs that differ, offset not available."""
+
+
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """A partition that is being read.
+
+    Attributes:
+        position: where the next fetch begins.
+        epoch: of the record before it.
+        told_end: the last end that was told.
+        retry_at_s: not before this (monotonic seconds); infinite once the partition has to be taken anew.
+    """
+
+    place: Place
+    topic: uuid.UUID
+    position: int
+    epoch: int
+    told_end: int = -1
+    high_watermark: int = -1
+    retry_at_s: float = 0.0
+
+
+_Event = tuple[_Reading | None, SourceEvent]
+"""An event, and what it is of: void once its partition is dropped or taken anew; None: of none."""
+
+
+class BatchSource:
+    """`SourceReader` that fetches raw batches; at most one fetch per broker is on its way.
+
+    Args:
+        loop: shared with the target, so that both go on whenever either waits.
+        connections: to the source's cluster; closed with this.
+        buffer_bytes: no fetch begins while more is waiting to be copied.
+        fetch_bytes: of one answer at first (`Fetches`). A single larger batch still arrives.
+        whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        connections: Connections,
+        *,
+        buffer_bytes: int,
+        fetch_bytes: int,
+        whole_from_records: int = WHOLE_FROM_RECORDS,
+    ) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._buffer_bytes = buffer_bytes
+        self._fetches = Fetches(fetch_bytes, min(buffer_bytes // 2, _MOST_FETCH_BYTES))
+        self._whole_from_records = whole_from_records
+        self._reading: dict[TopicPartition, _Reading] = {}
+        self._events: deque[_Event] = deque()
+        self._arrived: list[_Event] = []
+        self._ahead = Ahead(whole_from_records)
+        self._resting_until_s: dict[int, float] = {}
+        """By leader."""
+        self._may_fetch = False
+        """Whether something has changed since it was last seen that no fetch is to be sent."""
+        self._turns: dict[int, int] = {}
+        """By leader: with one counter for two that answer alternately each would begin with half of its partitions."""
+        self._refresh: Any = None
+        self._tell_at_s = time.monotonic() + _TELL_EVERY_S
+
+    def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None:
+        """Begin to read at these positions."""
+        for item, place in positions.items():
+            self._reading[item] = _Reading(
+                Place(self._connections.cluster, item),
+                topic_uuid(place.topic_id),
+                place.source_next,
+                place.leader_epoch,
+            )
+        self._may_fetch = True
+        self._connections.watch({item.topic for item in positions})
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop reading these; what has arrived of them is passed over."""
+        for item in partitions:
+            self._reading.pop(item, None)
+
+    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+        """What has arrived."""
+        self._tell_if_away()
+        self._fetch()
+        self._loop.turn(0)
+        deadline_s = time.monotonic() + timeout_ms / 1_000
+        while not self._events:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                break
+            self._loop.turn(left_s * 1_000)
+            self._fetch()
+        result: list[SourceEvent] = []
+        records = size_bytes = 0
+        while self._events and records < max_records and size_bytes < _POLL_BYTES:
+            reading, event = self._events.popleft()
+            if isinstance(event, RecordBlock):
+                self._ahead.take(event)
+                size_bytes += event.size_bytes
+                records += len(event.offsets)
+            if reading is None or self._reading.get(reading.place.topic_partition) is reading:
+                result.append(event)
+        self._fetch()
+        return result
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """High watermarks as of the last fetch."""
+        found = ((item, self._reading.get(item)) for item in partitions)
+        return {
+            item: reading.high_watermark
+            for item, reading in found
+            if reading is not None and reading.high_watermark >= 0
+        }
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reading.clear()
+        self._events.clear()
+        self._connections.close()
+
+    # --- fetching ----------------------------------------------------------------------------------------------
+
+    def _fetch(self) -> None:
+        """Send a fetch to every leader that has none on its way, while there is room."""
+        if self._ahead.size_bytes >= self._buffer_bytes or self._ahead.many_tiny or not self._may_fetch:
+            return
+        now = time.monotonic()
+        by_leader: dict[int, list[_Reading]] = {}
+        leaderless = False
+        for item, reading in self._reading.items():
+            if reading.retry_at_s > now:
+                continue
+            leader = self._connections.leader(item)
+            if leader is None:
+                leaderless = True
+            elif leader not in self._fetches and self._resting_until_s.get(leader, 0) <= now:
+                by_leader.setdefault(leader, []).append(reading)
+        self._may_fetch = leaderless
+        if leaderless:
+            self._ask_for_metadata()
+        for leader, readings in by_leader.items():
+            self._fetch_from(leader, readings)
+
+    def _wake(self) -> None:
+        self._may_fetch = True
+        self._fetch()
+
+    def _fetch_from(self, leader: int, readings: list[_Reading]) -> None:
+        # Each answer begins with another partition: the first always gets a whole batch, however large.
+        turn = self._turns[leader] = self._turns.get(leader, 0) + 1
+        begin = turn % len(readings)
+        asked = {
+            (reading.topic, reading.place.topic_partition.partition): (reading, reading.position)
+            for reading in readings[begin:] + readings[:begin]
+        }
+        most_bytes = self._fetches.begin(leader, self._buffer_bytes - self._ahead.size_bytes)
+        request = Fetch(
+            ((topic, partition, at, reading.epoch) for (topic, partition), (reading, at) in asked.items()),
+            wait_ms=FETCH_WAIT_MS,
+            most_bytes=most_bytes,
+            partition_bytes=max(_LEAST_PARTITION_BYTES, most_bytes // len(asked)),
+        )
+
+        def answered(answer: Fetched) -> None:
+            self._fetches.answered(leader, answer.size_bytes, self._ahead.size_bytes)
+            self._take_in(answer, asked)
+            if answer.size_bytes < _SMALL_ANSWER_BYTES:
+                rest_ms = max(REST_MS, REST_PER_PARTITION_MS * len(asked))
+                self._resting_until_s[leader] = time.monotonic() + rest_ms / 1_000
+                self._loop.after(rest_ms, self._wake)
+            else:
+                self._wake()
+
+        def failed(_error: Exception) -> None:
+            self._fetches.failed(leader)
+            self._may_fetch = True
+            self._later((reading for reading, _ in asked.values()), _RETRY_MS)
+            self._ask_for_metadata()
+
+        self._connections.send(leader, request, answered, failed)
+
+    def _take_in(self, answer: Fetched, asked: Mapping[tuple[uuid.UUID, int], tuple[_Reading, int]]) -> None:
+        if answer.error_code:
+            self._later((reading for reading, _ in asked.values()), _RETRY_MS)
+            self._ask_for_metadata()
+            return
+        arrived = []
+        for part in answer.partitions:
+            found = asked.get((part.topic_id, part.partition))
+            if found is None:
+                continue
+            reading, asked_at = found
+            if self._reading.get(reading.place.topic_partition) is reading and reading.position == asked_at:
+                self._arrived = []
+                self._take_in_partition(reading, part)
+                arrived.append(self._arrived)
+        kept = slimmed(arrived, answer.size_bytes)
+        # In turn, because a Produce request holds one batch of each partition.
+        self._events.extend(event for turn in zip_longest(*kept) for event in turn if event is not None)
+
+    def _take_in_partition(self, reading: _Reading, part: FetchedPartition) -> None:
+        item = reading.place.topic_partition
+        epoch, diverged_at = part.diverging_from or (-1, -1)
+        if diverged_at >= 0:
+            self._stop(reading, OutOfRange(item, SourceOffset(diverged_at), epoch))
+        elif part.error_code == _OUT_OF_RANGE:
+            self._stop(reading, OutOfRange(item, None))
+        elif part.error_code in _OTHER_TOPIC:
+            self._look_at_topic(reading)
+        elif part.error_code in _MOVED:
+            self._later([reading], _RETRY_MS)
+            self._ask_for_metadata()
+        elif part.error_code:
+            self._trouble(reading, f"{reading.place.cluster}: {item}: {for_code(part.error_code).__name__}")
+        else:
+            reading.high_watermark = part.high_watermark
+            try:
+                self._batches(reading, part)
+            except CorruptBatchError as error:
+                self._stop(reading, Damaged(item, error))
+                return
+            stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
+            if reading.position >= stable and reading.position > reading.told_end:
+                reading.told_end = reading.position
+                self._arrived.append((reading, EndReached(item, SourceOffset(reading.position))))
+
+    def _batches(self, reading: _Reading, part: FetchedPartition) -> None:
+        aborted = AbortedRanges(part.aborted)
+        for block in passed(
+            part.records, reading, reading.place, aborted, whole_from_records=self._whole_from_records
+        ):
+            self._hand_out(reading, block)
+
+    def _hand_out(self, reading: _Reading, block: BatchBlock) -> None:
+        self._ahead.add(block)
+        self._arrived.append((reading, block))
+
+    # --- what goes wrong ---------------------------------------------------------------------------------------
+
+    def _stop(self, reading: _Reading, event: OutOfRange | Damaged) -> None:
+        reading.retry_at_s = float("inf")
+        self._arrived.append((reading, event))
+
+    def _trouble(self, reading: _Reading, text: str) -> None:
+        self._later([reading], _LONG_RETRY_MS)
+        self._arrived.append((None, Trouble(text)))
+
+    def _tell_if_away(self) -> None:
+        if time.monotonic() >= self._tell_at_s and self._connections.problem:
+            self._tell_at_s = time.monotonic() + _TELL_EVERY_S
+            self._events.append((None, Trouble(f"{self._connections.cluster}: {self._connections.problem}")))
+
+    def _later(self, readings: Iterable[_Reading], delay_ms: int) -> None:
+        for reading in readings:
+            reading.retry_at_s = max(reading.retry_at_s, time.monotonic() + delay_ms / 1_000)
+        # The loop may sleep longer than that otherwise.
+        self._loop.after(delay_ms, self._wake)
+
+    def _ask_for_metadata(self) -> None:
+        if self._refresh is None or self._refresh.is_done:
+            self._refresh = self._connections.refresh()
+
+    def _look_at_topic(self, reading: _Reading) -> None:
+        """The broker does not know the topic's id: another topic of the name may have taken its place."""
+        topic = reading.place.topic_partition.topic
+        current = self._connections.topic_id(topic)
+        if current is None or current == reading.topic or current.int == 0:
+            self._later([reading], _RETRY_MS)
+            self._ask_for_metadata()
+            return
+        self._arrived.append((None, TopicChanged(topic)))
+        for item in [item for item in self._reading if item.topic == topic]:
+            del self._reading[item]

@@ -1,0 +1,165 @@
+"""The batch path's target: a transactional producer of whole batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+import structlog
+from kafka.errors import for_code
+
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.logs import LATEST, list_offsets
+from parallax.adapters.kafka.wire import Connections
+from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
+from parallax.errors import ClusterUnavailableError
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.ports import RecordBlock, RecordRefusedError
+from replicator.format.block import BatchBlock
+from replicator.format.header import Compression
+from replicator.format.records import Record, body, packed
+from replicator.format.rewrite import ProducerState
+from replicator.kafka.batch.refusals import TOO_LARGE
+from replicator.kafka.batch.sender import Sender
+from replicator.kafka.transactions import messages
+from replicator.kafka.transactions.coordinator import Coordinator
+
+_LEADERS_WITHIN_MS = 1_000
+"""A topic that was just created has leaders by then."""
+
+log = structlog.get_logger(__name__)
+
+
+class BatchTarget:
+    """`TargetWriter` of raw batches, initialised by whoever made it.
+
+    Args:
+        loop: shared with the source.
+        connections: to the target; closed with this, and the loop too.
+        coordinator: of the transactional id.
+        producer: what initialising it gave.
+        run_log: the shard's partition of the run log.
+        timeout_ms: the patience with which acknowledgements are awaited.
+        limits: ``max.message.bytes`` of topics that refused a batch, kept beyond this object by its owner.
+    """
+
+    path = "batch"
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        connections: Connections,
+        coordinator: Coordinator,
+        producer: ProducerState,
+        *,
+        run_log: TopicPartition,
+        timeout_ms: int,
+        limits: dict[TopicName, int],
+    ) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._coordinator = coordinator
+        self._producer = producer
+        self._run_log = run_log
+        self._timeout_ms = timeout_ms
+        self._limits = limits
+        self._sender = Sender(loop, connections, coordinator, producer, timeout_ms=timeout_ms)
+        connections.watch([run_log.topic])
+
+    def begin(self) -> None:
+        """Begin a transaction: nothing is sent for that."""
+        self._sender.raise_problem()
+        self._sender.begin()
+
+    def produce(self, block: RecordBlock) -> None:
+        """Take a batch; `serve` and `settle` send it."""
+        self._sender.raise_problem()
+        if not isinstance(block, BatchBlock):
+            raise TypeError("the batch path copies batches only")
+        limit = self._limits.get(block.topic_partition.topic)
+        for part in (block,) if limit is None else block.within(limit):
+            self._sender.add(part)
+
+    def serve(self) -> None:
+        """Send what is due."""
+        self._sender.step()
+        self._loop.turn(0)
+        self._sender.raise_problem()
+
+    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+        """Wait until everything is acknowledged."""
+        self._sender.flush("waiting for acknowledgements")
+        self._refuse()
+        return self._sender.acknowledged
+
+    def commit(self, entry: Entry) -> int:
+        """Append the entry and commit."""
+        record = Record(0, max(0, entry.committed_at_ms), body(None, entry.SerializeToString()))
+        # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.
+        compression = Compression.LZ4 if len(entry.partitions) > 1 else Compression.NONE
+        raw = memoryview(packed([record], compression))
+        self.produce(BatchBlock(self._run_log, -1, range(1), (raw,), len(raw)))
+        self._sender.flush("appending to the run log")
+        self._refuse()
+        offset = self._sender.acknowledged[self._run_log][0]
+        begun = time.monotonic()
+        self._coordinator.commit(self._producer)
+        if self._coordinator.newest:
+            self._sender.committed((time.monotonic() - begun) * 1_000)
+        return offset
+
+    def ends(
+        self, partitions: Collection[TopicPartition], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetOffset]:
+        """High watermarks, asked now."""
+        self._connections.learn_leaders(partitions, timeout_ms=_LEADERS_WITHIN_MS if patient else 0)
+        found: dict[TopicPartition, TargetOffset] = {}
+        for leader, items in self._connections.by_leader(partitions).items():
+            request = list_offsets(items, LATEST, timeout_ms=self._timeout_ms)
+            answer = self._connections.ask(leader, request, "reading the ends of partitions")
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    place = TopicPartition(TopicName(topic.name), part.partition_index)
+                    if part.error_code == 0 and part.offset >= 0:
+                        found[place] = TargetOffset(part.offset)
+                    else:
+                        log.info("no end", partition=str(place), problem=for_code(part.error_code).__name__)
+                        self._connections.refresh()
+        return found
+
+    def close(self) -> None:
+        """Leave; the next owner's start aborts what is open."""
+        self._connections.close()
+        self._loop.close()
+
+    def _refuse(self) -> None:
+        refused = self._sender.refused
+        if refused is None:
+            return
+        item, cluster = refused.topic_partition, self._connections.cluster
+        if item == self._run_log:
+            raise ClusterUnavailableError(f"{cluster}: appending to the run log {item}: {refused.reason}")
+        if refused.code == TOO_LARGE:
+            # Asked each time: it may have been lowered once more.
+            limit, known = self._limit_of(item.topic), self._limits.get(item.topic)
+            if known is None or limit < known:
+                self._limits[item.topic] = limit
+                raise ClusterUnavailableError(
+                    f"{cluster}: {item}: a batch is above max.message.bytes "
+                    f"({limit}); the next attempt divides such batches"
+                )
+        raise RecordRefusedError(item, refused.index, f"{cluster}: {refused.reason}")
+
+    def _limit_of(self, topic: TopicName) -> int:
+        answer = self._connections.ask(
+            self._connections.any_node,
+            messages.describe_topic(str(topic), "max.message.bytes"),
+            f"reading the settings of {topic}",
+        )
+        for result in answer.results:
+            for setting in result.configs or ():
+                if setting.name == "max.message.bytes":
+                    return int(setting.value)
+        raise ClusterUnavailableError(
+            f"{self._connections.cluster}: the settings of {topic} could not be read"
+        )

@@ -1,0 +1,1 @@
+"""The record path: a plain consumer and a transactional producer."""

@@ -1,0 +1,193 @@
+"""The run log: where a shard's owner finds what its predecessors did (proto/parallax/v1/runlog.proto)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.librdkafka import Settings, client_settings
+from parallax.adapters.kafka.offsets import list_offsets
+from parallax.config.config import Config
+from parallax.domain.ids import (
+    ClusterName,
+    Lineage,
+    RegionName,
+    Route,
+    TopicName,
+    TopicPartition,
+    aggregate_cluster,
+)
+from parallax.domain.runs import Run
+from parallax.errors import ClusterUnavailableError
+from parallax.runtime.deadline import Deadline
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.ports import RunLogReader
+from replicator.copying.state import PartitionState, fold, lineage_of, rows_of, topic_partition_of
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
+_FIRST_LOOK_OFFSETS = 3_000
+"""Far enough back for a snapshot every 1,000 entries, each followed by its transaction marker."""
+
+
+def run_log_topic(config: Config, source: RegionName) -> TopicName:
+    """The run log of a route, on the target's aggregate cluster."""
+    return TopicName(f"{config.replicator.run_log_topic_prefix}.{source}")
+
+
+def load_states(reader: RunLogReader, layout: int) -> tuple[dict[TopicPartition, PartitionState], int]:
+    """Every partition of the shard as committed, and the run log's end that this holds for.
+
+    Reads back to the last snapshot of the layout.
+
+    Raises:
+        ClusterUnavailableError: the cluster did not answer in time.
+    """
+    end, first = reader.end(), reader.start()
+    reach = _FIRST_LOOK_OFFSETS
+    while True:
+        start = max(first, end - reach)
+        entries = [entry for _, entry in reader.read(start, end) if entry.layout == layout]
+        snapshots = [index for index, entry in enumerate(entries) if entry.snapshot]
+        if snapshots or start == first:
+            return fold({}, entries[snapshots[-1] if snapshots else 0 :]), end
+        reach *= 4
+
+
+def rows_of_lineage(reader: RunLogReader, item: TopicPartition, lineage: Lineage) -> Iterator[Run]:
+    """Every row of a partition's lineage that the run log still holds, in order."""
+    for _, entry in reader.read(reader.start(), reader.end()):
+        for part in entry.partitions:
+            if topic_partition_of(part) == item and lineage_of(part) == lineage:
+                yield from rows_of(part)
+
+
+def read_partition(
+    settings: Settings,
+    cluster: ClusterName,
+    topic: str,
+    partition: int,
+    span: tuple[int, int],
+    *,
+    timeout_ms: int,
+    committed: bool = True,
+) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """Records of ``[span[0], span[1])`` as (offset, key, value).
+
+    Waits for transactions that are not decided yet: what is read is all that will ever be there. Unless
+    ``committed`` is false: then records of open and aborted transactions are read, too.
+
+    Raises:
+        ClusterUnavailableError: nothing came for ``timeout_ms``.
+    """
+    start, end = span
+    if start >= end:
+        return
+    consumer = Consumer(
+        {
+            **settings,
+            "group.id": "parallax.replicator",  # asked for, never used
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "fetch.wait.max.ms": 50,
+        }
+    )
+    try:
+        consumer.assign([KafkaPartition(topic, partition, start)])
+        patience = Deadline.after_ms(timeout_ms)
+        while True:
+            if patience.passed:
+                raise ClusterUnavailableError(
+                    f"{cluster}: {topic}-{partition} could not be read up to {end}: a transaction is still open, or "
+                    "the cluster does not answer"
+                )
+            for message in consumer.consume(1_000, 0.05):
+                error = message.error()
+                if error is None:
+                    patience = Deadline.after_ms(timeout_ms)
+                    offset = message.offset()
+                    if offset is None or offset >= end:
+                        return
+                    yield offset, _bytes(message.key()), _bytes(message.value())
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+                    if (message.offset() or 0) >= end:
+                        return
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - as above
+                    raise ClusterUnavailableError(f"{cluster}: {topic}-{partition}: {error.str()}")
+    finally:
+        consumer.close()
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+class KafkaRunLog:
+    """`RunLogReader` over one shard's partition of a route's run log."""
+
+    def __init__(self, config: Config, route: Route, shard: int, *, timeout_ms: int = 30_000) -> None:
+        self._cluster = aggregate_cluster(route.target)
+        self._settings = client_settings(
+            config.cluster(self._cluster), client_id=f"parallax-run-log-{route.source}"
+        )
+        self._topic = run_log_topic(config, route.source)
+        self._shard = shard
+        self._timeout_ms = timeout_ms
+        self._admin = AdminClient(self._settings)
+
+    def end(self) -> int:
+        """The high watermark."""
+        return self._offset(_LATEST)
+
+    def stable_end(self) -> int:
+        """The last stable offset."""
+        return self._offset(_LATEST, IsolationLevel.READ_COMMITTED)
+
+    def start(self) -> int:
+        """The first offset left."""
+        return self._offset(_EARLIEST)
+
+    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
+        """Committed entries of ``[start, end)``."""
+        records = read_partition(
+            self._settings, self._cluster, self._topic, self._shard, (start, end), timeout_ms=self._timeout_ms
+        )
+        for offset, _, value in records:
+            yield offset, Entry.FromString(value or b"")
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def _offset(self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
+        place = KafkaPartition(self._topic, self._shard)
+        futures = list_offsets(self._admin, {place: spec}, isolation_level=isolation, request_timeout=5.0)
+        try:
+            return int(futures[place].result(timeout=6.0).offset)
+        except (KafkaException, TimeoutError) as error:
+            raise translated(
+                error, self._cluster, f"reading the ends of {self._topic}-{self._shard}"
+            ) from error
+
+
+class SystemClock:
+    """`Clock` of this machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds that never go back."""
+        return time.monotonic() * 1_000
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Wait."""
+        time.sleep(duration_ms / 1_000)

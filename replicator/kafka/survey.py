@@ -1,0 +1,232 @@
+"""Looks at the topics of both clusters, in a thread of its own: the copy loop never waits for a far cluster."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping
+
+import structlog
+from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.librdkafka import client_settings
+from parallax.adapters.kafka.offsets import list_offsets
+from parallax.config.config import Config, Names
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    SourceOffset,
+    TopicName,
+    TopicPartition,
+    aggregate_cluster,
+    regional_cluster,
+)
+from parallax.errors import NotFoundError, ParallaxError, PartitionStoppedError
+from parallax.ports.clusters import TopicInfo
+from replicator.copying.ports import LogEnd, Survey
+from replicator.lease import Lease, shard_of
+
+log = structlog.get_logger(__name__)
+
+EnsureTargetTopic = Callable[[TopicInfo, bool], None]
+"""Creates the topic on the target to fit this source topic; the flag says that it has been replicated before, so
+that it may grow with its source. Raises PartitionStoppedError if the topic can't be replicated as it is,
+ClusterUnavailableError if that can't be said now."""
+
+FORGETFUL = {"metadata.max.age.ms": 3_000}
+"""For admin clients that ask for offsets: from older metadata they would not know partitions added since."""
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
+
+
+def chosen(names: Names, topics: Mapping[TopicName, TopicInfo]) -> dict[TopicName, TopicInfo]:
+    """The topics that the configuration chooses by name."""
+
+    def fits(patterns: Collection[str], name: str) -> bool:
+        return any(re.fullmatch(pattern, name) for pattern in patterns)
+
+    return {
+        name: info
+        for name, info in topics.items()
+        if fits(names.include, name) and not fits(names.exclude, name)
+    }
+
+
+class KafkaSurveyor:
+    """`Surveyor` over an admin client for each side.
+
+    Args:
+        config: all configuration.
+        lease: the shard whose partitions are looked at.
+        ensure_target_topic: called for source topics that the target lacks, or has with fewer partitions.
+        replicated: topics that have been replicated before.
+        timeout_ms: bound of each call.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        lease: Lease,
+        ensure_target_topic: EnsureTargetTopic,
+        *,
+        replicated: Collection[TopicName] = (),
+        timeout_ms: int = 5_000,
+    ) -> None:
+        self._names = config.topics
+        self._lease = lease
+        self._ensure = ensure_target_topic
+        self._replicated = set(replicated)
+        self._timeout_s = timeout_ms / 1_000
+        source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
+        self._source_cluster = source
+        self._source = KafkaCluster(source, config.cluster(source), timeout_ms=timeout_ms)
+        self._target = KafkaCluster(target, config.cluster(target), timeout_ms=timeout_ms)
+        settings = client_settings(config.cluster(source), client_id="parallax-survey")
+        self._source_admin = AdminClient({**settings, **FORGETFUL})
+        self._wake = threading.Condition()
+        self._problems: dict[TopicPartition, str] = {}
+        """Partitions that did not answer, and what was said of them."""
+        self._asked = 0
+        self._answer: Survey | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=f"survey {lease}", daemon=True)
+        self._thread.start()
+
+    def request(self) -> int:
+        """Ask for a survey that begins after this call."""
+        with self._wake:
+            self._asked += 1
+            self._wake.notify()
+            return self._asked
+
+    def result(self) -> Survey | None:
+        """The newest survey, once."""
+        with self._wake:
+            answer, self._answer = self._answer, None
+            return answer
+
+    def close(self) -> None:
+        """End the thread; a call that it waits for ends by its own time-out."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+
+    def _work(self) -> None:
+        answered = 0
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda seen=answered: self._closed or self._asked > seen)  # type: ignore[misc] # mypy can't type the default
+                if self._closed:
+                    return
+                answered = self._asked
+            survey = self._look(answered)
+            with self._wake:
+                self._answer = survey
+
+    def _look(self, ticket: int) -> Survey:
+        source = self._topics(self._source)
+        target = self._topics(self._target)
+        refused: dict[TopicName, str] = {}
+        if source is not None and target is not None:
+            made = [self._fit(info, target.get(name), refused) for name, info in source.items()]
+            if any(made):
+                target = self._topics(self._target)
+        logs: Mapping[TopicPartition, LogEnd] = {}
+        if source is not None:
+            try:
+                logs = self._logs(source)
+            except ParallaxError as error:
+                log.info("survey", lease=str(self._lease), problem=str(error))
+        return Survey(ticket, source, logs, target, refused)
+
+    def _topics(self, cluster: KafkaCluster) -> dict[TopicName, TopicInfo] | None:
+        try:
+            return chosen(self._names, cluster.topics())
+        except ParallaxError as error:
+            log.info("survey", lease=str(self._lease), problem=str(error))
+            return None
+
+    def _fit(self, there: TopicInfo, here: TopicInfo | None, refused: dict[TopicName, str]) -> bool:
+        """Make the target's topic fit the source's. Whether something was done."""
+        if here is not None and here.partitions >= there.partitions:
+            self._replicated.add(there.topic)
+            return False
+        try:
+            self._ensure(there, there.topic in self._replicated)
+        except PartitionStoppedError as error:
+            refused[there.topic] = str(error)
+        except ParallaxError as error:
+            log.warning("target topic", lease=str(self._lease), topic=there.topic, problem=str(error))
+        else:
+            # It fits now: if the source has more partitions at the next look, it has grown meanwhile.
+            self._replicated.add(there.topic)
+        return True
+
+    def _logs(self, topics: Mapping[TopicName, TopicInfo]) -> dict[TopicPartition, LogEnd]:
+        wanted = [
+            item
+            for info in topics.values()
+            for partition in range(info.partitions)
+            if shard_of(item := TopicPartition(info.topic, partition), self._lease.shard_count)
+            == self._lease.shard
+        ]
+        problems: dict[TopicPartition, ParallaxError] = {}
+        lows = self._offsets(wanted, _EARLIEST, IsolationLevel.READ_UNCOMMITTED, problems)
+        stable = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED, problems)
+        highs = self._offsets(wanted, _LATEST, IsolationLevel.READ_UNCOMMITTED, problems)
+        self._tell(problems)
+        return {
+            item: LogEnd(
+                SourceOffset(lows[item][0]),
+                SourceOffset(highs[item][0]),
+                SourceOffset(stable[item][0]),
+                highs[item][1],
+            )
+            for item in wanted
+            if item in lows and item in stable and item in highs
+        }
+
+    def _offsets(
+        self,
+        items: Collection[TopicPartition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel,
+        problems: dict[TopicPartition, ParallaxError],
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Offset and leader epoch of those that answer; of the others ``problems`` says why, if they exist."""
+        if not items:
+            return {}
+        request = {KafkaPartition(item.topic, item.partition): spec for item in items}
+        futures = list_offsets(
+            self._source_admin, request, isolation_level=isolation, request_timeout=self._timeout_s
+        )
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        for place, future in futures.items():
+            item = TopicPartition(TopicName(place.topic), place.partition)
+            try:
+                answer = future.result(timeout=self._timeout_s + 1)
+            except (KafkaException, TimeoutError) as error:
+                problem = translated(error, self._source_cluster, "reading log ranges")
+                if not isinstance(problem, NotFoundError):
+                    problems[item] = problem
+                continue
+            epoch = UNKNOWN_EPOCH if answer.leader_epoch is None else answer.leader_epoch
+            found[item] = (answer.offset, epoch)
+        if problems and not found:
+            raise next(iter(problems.values()))
+        return found
+
+    def _tell(self, problems: Mapping[TopicPartition, ParallaxError]) -> None:
+        """Log what has changed: a partition may be without a leader for hours, and a survey comes every few seconds."""
+        told = {item: str(problem) for item, problem in problems.items()}
+        for item, problem in told.items():
+            if self._problems.get(item) != problem:
+                log.warning("survey", lease=str(self._lease), partition=str(item), problem=problem)
+        for item in self._problems.keys() - told.keys():
+            log.info("survey", lease=str(self._lease), partition=str(item), problem="none any more")
+        self._problems = told

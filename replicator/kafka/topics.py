@@ -1,0 +1,263 @@
+"""Topics on an aggregate cluster: created like their source, grown with it, never changed otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from parallax.adapters.kafka.admin_link import AdminLink
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.adapters.kafka.errors import translated
+from parallax.adapters.kafka.librdkafka import client_settings
+from parallax.config.config import Cluster
+from parallax.domain.ids import ClusterName, TopicName
+from parallax.domain.outcome import Outcome
+from parallax.errors import ClusterUnavailableError, PartitionStoppedError, UnknownTopicError
+from parallax.ports.clusters import TopicInfo
+from parallax.runtime.deadline import Deadline
+from parallax.runtime.retry import RetryPolicy, retry
+
+T = TypeVar("T")
+
+TopicConfig = Mapping[str, str]
+"""A topic's effective settings, in Kafka's own names."""
+
+ANY_TIME_MS = 2**63 - 1
+"""Kafka's way to say that a record may be of any age."""
+
+COPIED_SETTINGS = ("cleanup.policy", "max.message.bytes", "retention.ms")
+"""What a target topic takes over from its source.
+
+``max.message.bytes``: a batch that the source accepted must fit. ``retention.ms``: a consumer that moves finds as
+much history as before. ``cleanup.policy``: who relies on compaction, or on its absence, relies on it everywhere.
+"""
+
+FIXED_SETTINGS = {
+    # A batch passes as it is: neither decompressed nor compressed again.
+    "compression.type": "producer",
+    # Broker time would rewrite every batch and lose the time at which the record was made.
+    "message.timestamp.type": "CreateTime",
+    # A record that is copied late must still be accepted.
+    "message.timestamp.before.max.ms": str(ANY_TIME_MS),
+    "message.timestamp.after.max.ms": str(ANY_TIME_MS),
+}
+"""What every target topic has, whatever its source says."""
+
+_BROKER_DEFAULT = -1
+_PREFLIGHT_ID = "parallax.preflight"
+_TRANSACTION_TIMEOUT_S = 15.0
+"""A cluster that never saw a transaction creates its transaction log first."""
+_VISIBLE_WITHIN_MS = 10_000
+"""A topic that the controller has created may be unknown to other brokers for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic as it shall be created."""
+
+    topic: TopicName
+    partitions: int
+    settings: TopicConfig
+
+
+def target_topic_plan(topic: TopicName, partitions: int, source_config: TopicConfig) -> TopicPlan:
+    """The target topic that fits a source topic with that many partitions and those settings."""
+    copied = {key: source_config[key] for key in COPIED_SETTINGS if key in source_config}
+    return TopicPlan(topic, partitions, copied | FIXED_SETTINGS)
+
+
+def run_log_plan(topic: TopicName, shards: int, retention_ms: int) -> TopicPlan:
+    """A route's run log: one partition per shard, kept at least as long as the longest replicated topic."""
+    return TopicPlan(topic, shards, {"cleanup.policy": "delete", "retention.ms": str(retention_ms)})
+
+
+def compacted_plan(topic: TopicName) -> TopicPlan:
+    """A topic of which only the newest record of each key counts, in one partition."""
+    return TopicPlan(topic, 1, {"cleanup.policy": "compact"})
+
+
+class TopicAdmin(KafkaCluster):
+    """A cluster's topics with their settings, and the two changes that Parallax makes to them.
+
+    Args:
+        cluster: the cluster's name.
+        settings: its address and security.
+        timeout_ms: bound of each call.
+    """
+
+    def __init__(self, cluster: ClusterName, settings: Cluster, *, timeout_ms: int) -> None:
+        super().__init__(cluster, settings, timeout_ms=timeout_ms)
+        self._link = AdminLink(
+            client_settings(settings, client_id=f"parallax-{cluster}"), timeout_s=timeout_ms / 1_000
+        )
+        self._replication_factor = settings.replication_factor
+        self._settings = settings
+
+    def configs(self, topics: Collection[TopicName]) -> Mapping[TopicName, TopicConfig]:
+        """The topics' effective settings; a topic that does not exist is left out."""
+        answers = self._describe(ResourceType.TOPIC, topics)
+        return {TopicName(name): settings for name, settings in answers}
+
+    def create(self, plan: TopicPlan, deadline: Deadline) -> TopicInfo:
+        """Create a topic unless it is there, perhaps with other settings; several callers at once may do so.
+
+        Returns:
+            The topic once the cluster shows it.
+
+        Raises:
+            ClusterUnavailableError: it did not by the deadline.
+        """
+
+        def attempt() -> None:
+            new = NewTopic(
+                plan.topic,
+                num_partitions=plan.partitions,
+                replication_factor=self._replication_factor or _BROKER_DEFAULT,
+                config=dict(plan.settings),
+            )
+            future = self._link.client.create_topics([new], request_timeout=self._link.timeout_s())[
+                plan.topic
+            ]
+            self._change(future, f"creating topic {plan.topic!r}", KafkaError.TOPIC_ALREADY_EXISTS)
+
+        _until(deadline, attempt)
+        return self._shown(plan.topic, 1, deadline)
+
+    def grow(self, topic: TopicName, partitions: int, deadline: Deadline) -> TopicInfo:
+        """Give a topic more partitions unless it has as many; ``partitions`` is how many it has in all afterwards.
+
+        Returns:
+            The topic once the cluster shows them.
+
+        Raises:
+            ClusterUnavailableError: it did not by the deadline.
+        """
+
+        def attempt() -> None:
+            request = [NewPartitions(topic, partitions)]
+            future = self._link.client.create_partitions(request, request_timeout=self._link.timeout_s())[
+                topic
+            ]
+            self._change(future, f"growing topic {topic!r}", KafkaError.INVALID_PARTITIONS)
+
+        _until(deadline, attempt)
+        return self._shown(topic, partitions, deadline)
+
+    def _shown(self, topic: TopicName, partitions: int, deadline: Deadline) -> TopicInfo:
+        def look() -> TopicInfo:
+            found = self.topics().get(topic)
+            if found is None or found.partitions < partitions:
+                raise ClusterUnavailableError(
+                    f"{self.cluster}: topic {topic!r} does not show its {partitions} partitions yet"
+                )
+            return found
+
+        return _until(deadline, look)
+
+    def check_transactions(self) -> None:
+        """Prove that transactions are possible here, as far as one transactional id can.
+
+        Raises:
+            ConfigError: the cluster refuses them.
+            ClusterUnavailableError: it did not answer in time.
+        """
+        settings = client_settings(self._settings, client_id="parallax-preflight")
+        producer = Producer(settings | {"transactional.id": _PREFLIGHT_ID})
+        try:
+            producer.init_transactions(_TRANSACTION_TIMEOUT_S)
+        except KafkaException as error:
+            raise translated(error, self.cluster, "initialising a transactional id") from error
+
+    def _describe(self, kind: ResourceType, names: Collection[str]) -> Iterator[tuple[str, TopicConfig]]:
+        if not names:
+            return
+        resources = [ConfigResource(kind, name) for name in names]
+        answers = self._link.client.describe_configs(resources, request_timeout=self._link.timeout_s())
+        for resource, future in answers.items():
+            try:
+                entries = future.result(timeout=self._link.longest_s + 1)
+            except (KafkaException, TimeoutError) as error:
+                problem = translated(error, self.cluster, f"reading the settings of {resource.name!r}")
+                if not isinstance(problem, UnknownTopicError):
+                    raise problem from error
+                continue
+            yield (
+                resource.name,
+                {name: entry.value for name, entry in entries.items() if entry.value is not None},
+            )
+
+    def _change(self, future: Future[None], doing: str, already: int) -> None:
+        try:
+            future.result(timeout=self._link.longest_s + 1)
+        except (KafkaException, TimeoutError) as error:
+            if not (isinstance(error, KafkaException) and error.args[0].code() == already):
+                raise translated(error, self.cluster, doing) from error
+
+
+def _until(deadline: Deadline, call: Callable[[], T]) -> T:
+    """Call again while the cluster is away: a change whose answer was lost is found made the next time."""
+    return retry(
+        call,
+        policy=RetryPolicy(),
+        deadline=deadline,
+        retriable=lambda error: isinstance(error, ClusterUnavailableError),
+    )
+
+
+def ensure_target_topic(
+    admin: TopicAdmin,
+    topic: TopicName,
+    partitions: int,
+    source_config: TopicConfig,
+    *,
+    may_grow: bool,
+    deadline: Deadline | None = None,
+) -> TopicInfo:
+    """Make sure that the aggregate cluster has a topic for a source topic; safe to call from several routes at once.
+
+    A target with more partitions than this source is left as it is: another source may have as many.
+
+    Args:
+        admin: the aggregate cluster.
+        topic: the topic's name, the same on both sides.
+        partitions: how many partitions the source has.
+        source_config: the source's settings, as `TopicAdmin.configs` gives them.
+        may_grow: whether a target with fewer partitions gets the missing ones: true where the topic has been
+            replicated before, so that the source must have grown.
+        deadline: until when to wait for the topic to be seen; None: 10 s.
+
+    Returns:
+        The topic as the aggregate cluster shows it.
+
+    Raises:
+        PartitionStoppedError: the target has fewer partitions and may not grow (PARTITION_MISMATCH).
+        ClusterUnavailableError: the cluster did not answer in time; calling again is safe.
+    """
+    deadline = deadline or Deadline.after_ms(_VISIBLE_WITHIN_MS)
+    found = admin.topics().get(topic)
+    if found is None:
+        # Another route may have been faster, from a source with fewer partitions: look at what is there.
+        found = admin.create(target_topic_plan(topic, partitions, source_config), deadline)
+    if found.partitions >= partitions:
+        return found
+    if not may_grow:
+        raise PartitionStoppedError(partition_mismatch(topic, partitions, admin.cluster, found.partitions))
+    return admin.grow(topic, partitions, deadline)
+
+
+def partition_mismatch(
+    topic: TopicName, source_partitions: int, target: ClusterName, target_partitions: int
+) -> str:
+    """What is wrong where a target topic has too few partitions, and what to do."""
+    return (
+        f"{Outcome.PARTITION_MISMATCH.name}: topic {topic!r} has {source_partitions} partitions at the source and "
+        f"{target_partitions} on {target}; give it {source_partitions} there "
+        f"(kafka-topics.sh --alter --topic {topic} --partitions {source_partitions}), or exclude it from replication"
+    )

@@ -1,0 +1,1 @@
+"""Transactions as the coordinator sees them, and the end of hanging ones."""

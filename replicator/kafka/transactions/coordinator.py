@@ -1,0 +1,192 @@
+"""The transactions of one transactional id, spoken by hand with its coordinator (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kafka.errors import for_code
+
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
+from parallax.domain.ids import TopicPartition
+from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
+from parallax.runtime.deadline import Deadline
+from replicator.format.rewrite import ProducerState
+from replicator.kafka.transactions import messages
+
+_NONE = 0
+_MOVED = frozenset({14, 15, 16})
+"""Loading, not available, not the coordinator."""
+CONCURRENT_TRANSACTIONS = 51
+_FENCED = frozenset({47, 90})
+"""Invalid producer epoch, producer fenced."""
+_NOT_ALLOWED = frozenset({29, 31, 53})
+_NOT_ATTEMPTED = 55
+"""A partition was not added because another one could not be: what that one met is the cause."""
+_UNEXPECTED = -1
+"""The broker failed within. It does so, too, where a commit meets an owner who is just taking over (Kafka 4.3: "Preparing
+transaction state transition ... while it already a pending state PREPARE_EPOCH_FENCE"); asked again, it tells."""
+_UNEXPECTED_FOR_MS = 2_000
+_SHORT_WAIT_MS, _LONG_WAIT_MS = 2, 50
+_TRANSACTION_VERSION = 2
+
+
+class Coordinator:
+    """One transactional id.
+
+    Args:
+        loop: turned while an answer is awaited.
+        connections: to the target.
+        transactional_id: the id.
+        transaction_timeout_ms: after this the broker aborts a transaction by itself; also the patience with which
+            an unanswered request is repeated.
+        newest: whether the cluster has transaction version 2 (`has_newest_transactions`).
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        connections: Connections,
+        transactional_id: str,
+        transaction_timeout_ms: int,
+        *,
+        newest: bool,
+    ) -> None:
+        self._loop = loop
+        self._connections = connections
+        self.transactional_id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
+        self.newest = newest
+        self._node: Any = None
+
+    def initialise(self) -> ProducerState:
+        """Fence every older owner of the id and abort what it left open.
+
+        Raises:
+            ClusterUnavailableError: no definite answer in time.
+        """
+        request = messages.init_producer_id
+        answer = self._until_definite(
+            lambda: request(self.transactional_id, self._timeout_ms, newest=self.newest),
+            "initialising the transactional id",
+            patience_ms=self._timeout_ms * 3,
+        )
+        return ProducerState(answer.producer_id, answer.producer_epoch)
+
+    def add(self, items: Collection[TopicPartition], producer: ProducerState) -> None:
+        """Let partitions join the transaction; needed before transaction version 2 only.
+
+        Raises:
+            FencedError: another owner has initialised the id.
+            ClusterUnavailableError: no definite answer in time.
+        """
+        self._until_definite(
+            lambda: messages.add_partitions(
+                items,
+                transactional_id=self.transactional_id,
+                producer_id=producer.producer_id,
+                epoch=producer.epoch,
+            ),
+            "adding partitions to the transaction",
+            patience_ms=self._timeout_ms,
+        )
+
+    def commit(self, producer: ProducerState) -> None:
+        """Commit the transaction; see `end`."""
+        self.end(producer, committed=True)
+
+    def end(self, producer: ProducerState, *, committed: bool) -> None:
+        """Commit or abort the transaction; repeated until the answer is definite.
+
+        Raises:
+            FencedError: another owner has initialised the id.
+            ClusterUnavailableError: no definite answer in time: the outcome is unknown.
+        """
+        answer = self._until_definite(
+            lambda: messages.end_transaction(
+                self.transactional_id,
+                producer.producer_id,
+                producer.epoch,
+                newest=self.newest,
+                committed=committed,
+            ),
+            "committing" if committed else "aborting",
+            patience_ms=self._timeout_ms,
+        )
+        if answer.API_VERSION >= 5 and answer.producer_id >= 0:  # noqa: PLR2004 - the first that tells them
+            producer.renewed(answer.producer_id, answer.producer_epoch)
+
+    def _until_definite(self, request: Callable[[], Any], doing: str, *, patience_ms: float) -> Any:
+        deadline, unexpected = Deadline.after_ms(patience_ms), Deadline.after_ms(_UNEXPECTED_FOR_MS)
+        problem = "no answer"
+        while not deadline.passed:
+            try:
+                node = self._found()
+                answer = self._connections.ask(node, request(), doing)
+            except ClusterUnavailableError as error:
+                problem, self._node = str(error), None
+                self._pause(_LONG_WAIT_MS)
+                continue
+            code, where = _code_of(answer)
+            if code == _NONE:
+                return answer
+            problem = f"{self._connections.cluster}: {doing}{where}: {for_code(code).__name__} ({code})"
+            if code in _FENCED:
+                raise FencedError(f"{problem}: another owner has taken over {self.transactional_id}")
+            if code in _NOT_ALLOWED:
+                raise ConfigError(problem)
+            if code in _MOVED:
+                self._node = None
+                self._pause(_LONG_WAIT_MS)
+            elif code == CONCURRENT_TRANSACTIONS:
+                self._pause(_SHORT_WAIT_MS)
+            elif code == _UNEXPECTED and not unexpected.passed:
+                self._pause(_LONG_WAIT_MS)
+            else:
+                break
+        raise ClusterUnavailableError(problem)
+
+    def _found(self) -> Any:
+        if self._node is None:
+            answer = self._connections.ask(
+                self._connections.any_node,
+                messages.find_coordinator(self.transactional_id),
+                "finding the transaction coordinator",
+            )
+            if answer.error_code in _NOT_ALLOWED:
+                raise ConfigError(
+                    f"{self._connections.cluster}: {self.transactional_id}: {for_code(answer.error_code).__name__}"
+                )
+            if answer.error_code != _NONE:
+                raise ClusterUnavailableError(
+                    f"{self._connections.cluster}: finding the transaction coordinator: "
+                    f"{for_code(answer.error_code).__name__}"
+                )
+            self._node = self._connections.coordinator(answer.host, answer.port, answer.node_id)
+        return self._node
+
+    def _pause(self, duration_ms: float) -> None:
+        deadline = Deadline.after_ms(duration_ms)
+        while not deadline.passed:
+            self._loop.turn(duration_ms)
+
+
+def has_newest_transactions(connections: Connections) -> bool:
+    """Whether the cluster runs transaction version 2 (KIP-890): its finalised feature, not what its code could."""
+    return connections.features().get("transaction.version", 0) >= _TRANSACTION_VERSION
+
+
+def _code_of(answer: Any) -> tuple[int, str]:
+    """The gravest error of an answer: of the whole, or of one of its partitions, which is then named."""
+    code = int(getattr(answer, "error_code", 0) or 0)
+    if code:
+        return code, ""
+    codes = [
+        (int(part.partition_error_code), f" ({topic.name}-{part.partition_index})")
+        for topic in getattr(answer, "results_by_topic_v3_and_below", None) or ()
+        for part in topic.results_by_partition
+    ]
+    fatal = [found for found in codes if found[0] not in {_NONE, CONCURRENT_TRANSACTIONS, *_MOVED}]
+    fatal.sort(key=lambda found: found[0] == _NOT_ATTEMPTED)
+    return next(iter(fatal), max(codes, default=(_NONE, "")))

@@ -1,0 +1,118 @@
+"""What a lease is, and what its holder tells of its work: plain values that can be pickled or written as JSON."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from enum import Enum
+
+from parallax.domain.ids import Route, TopicPartition
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to copy one shard of one route until a deadline.
+
+    Attributes:
+        shard: number of the shard, ``0 <= shard < shard_count``.
+        layout: number of the layout that cut the route into ``shard_count`` shards (`replicator.kafka.layout`).
+        epoch: number of the lease epoch (a micro-batch), for logs.
+        deadline_unix_ms: when to stop.
+        available_now: stop earlier, once everything is copied that the source held when the lease began.
+    """
+
+    route: Route
+    shard: int
+    shard_count: int
+    layout: int
+    epoch: int
+    deadline_unix_ms: int
+    available_now: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.route} shard {self.shard}/{self.shard_count} layout {self.layout} epoch {self.epoch}"
+
+
+def shard_of(topic_partition: TopicPartition, shard_count: int) -> int:
+    """The shard that a partition belongs to: the same in every process and every version of Python.
+
+    Neighbouring partitions lie in neighbouring shards, so that one topic's load is spread evenly; the topic's name
+    decides where it begins, so that topics of one partition don't all meet in shard 0.
+    """
+    return (zlib.crc32(topic_partition.topic.encode()) + topic_partition.partition) % shard_count
+
+
+def transactional_id(route: Route, layout: int, shard: int, path: str = "record") -> str:
+    """The id that fences the owners of a shard against each other."""
+    return f"parallax.{route.source}.{route.target}.{layout}.{shard}.{path}"
+
+
+class PartitionStatus(Enum):
+    """What a partition is doing."""
+
+    WAITING = "waiting"
+    """Its topics have not been seen on both sides yet, or its position is being found."""
+    COPYING = "copying"
+    ABSENT = "absent"
+    """The source has no such topic; watermarks are written all the same."""
+    STOPPED = "stopped"
+    """It can't go on; ``reason`` says why and what to do."""
+
+
+@dataclass(frozen=True)
+class PartitionProgress:
+    """One partition's part of a report.
+
+    Attributes:
+        records, size_bytes: copied and committed since the lease began.
+        source_next: the committed position in the source.
+        lag_records: source offsets not yet copied, as last seen.
+        replication_latency_ms: of the newest record committed: commit time less the record's own timestamp;
+            None if nothing was copied since the last report.
+        reason: why the partition is stopped, and what to do; empty otherwise.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    size_bytes: int
+    source_next: int
+    lag_records: int
+    replication_latency_ms: float | None
+    status: PartitionStatus
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class LeaseProgress:
+    """A report of a lease, about once a second.
+
+    Attributes:
+        aborts: transactions given up; each was followed by a new start from the last committed position.
+        foreign_records: records on the target that no run log of any route explains, found in samples of what lies
+            between this shard's own.
+        index_lag_ms: age of the oldest run-log entry that is not indexed yet; 0 if all are.
+        waiting_for: what the lease waits for (a cluster that does not answer), or empty.
+    """
+
+    lease: Lease
+    partitions: tuple[PartitionProgress, ...]
+    transactions: int
+    aborts: int
+    index_lag_ms: float
+    foreign_records: int = 0
+    waiting_for: str = ""
+
+
+@dataclass(frozen=True)
+class LeaseResult:
+    """What a lease did."""
+
+    lease: Lease
+    records: int = 0
+    size_bytes: int = 0
+    transactions: int = 0
+    aborts: int = 0
+    watermarks: int = 0
+    stopped: dict[str, str] = field(default_factory=dict)
+    """``topic-partition`` to the reason, for partitions that could not go on."""

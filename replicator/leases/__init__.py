@@ -1,0 +1,1 @@
+"""Shards leased to Spark's tasks: planning, claiming, holding, reporting."""

@@ -1,0 +1,1 @@
+"""From the run log into the mapping index."""

@@ -1,0 +1,274 @@
+"""Carries committed run-log entries into the mapping index, beside the copy loop and never in its way.
+
+The queue between the two is bounded. When the index is away for longer than it holds, the queue is dropped, and
+the run log itself is read again from where the index ends: the index is always a prefix of the run log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from parallax.domain.ids import Lineage, Route, RoutePartition
+from parallax.domain.runs import LostRange, Run
+from parallax.ports.index import LineageRecord, MappingIndexWriter, RowBatch, index_version
+from parallax.v1.runlog_pb2 import Entry, PartitionEntry
+from replicator.copying.ports import Clock, RunLogReader
+from replicator.copying.state import lineage_of, lost_of, rows_of, state_of, topic_partition_of
+
+log = structlog.get_logger(__name__)
+
+LoggedEntry = tuple[int, Entry]
+"""An entry and its offset in the run log."""
+
+_QUEUE_BOUND_ENTRIES = 20_000
+_QUEUE_BOUND_BYTES = 16 * 1024 * 1024
+"""As they are encoded; decoded they take some six times that. With hundreds of partitions an entry has tens of KiB."""
+_ENTRIES_PER_TURN = 2_000
+_BYTES_PER_TURN = 4 * 1024 * 1024
+_LONGEST_BATCH_MS = 60_000
+"""Rows committed within this minute may share a batch, which lies in one hour."""
+
+
+@dataclass(slots=True)
+class _Window:
+    """Rows of one partition and lineage that are written together; of the last entry the rest."""
+
+    committed_at_ms: int
+    version: int
+    rows: list[Run] = field(default_factory=list)
+    lost: list[LostRange] = field(default_factory=list)
+
+
+class IndexRows:
+    """Run-log entries as index rows: of what is given at once, one batch per partition, lineage and minute.
+
+    A replay may cut them otherwise: readers know that the same row may be found twice.
+    """
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._told: set[tuple[RoutePartition, Lineage, bool]] = set()
+
+    def batches(self, entries: Iterable[LoggedEntry]) -> tuple[list[LineageRecord], list[RowBatch]]:
+        """What to write for these entries, in order; of several watermarks in a row only the last counts."""
+        windows: dict[tuple[RoutePartition, Lineage, int], _Window] = {}
+        lineages: list[LineageRecord] = []
+        for offset, entry in entries:
+            version = index_version(layout=entry.layout, run_log_offset=offset)
+            for part in entry.partitions:
+                partition = RoutePartition(self._route, topic_partition_of(part))
+                lineage = lineage_of(part)
+                if (partition, lineage, part.closed) not in self._told:
+                    self._told.add((partition, lineage, part.closed))
+                    lineages.append(self._lineage(partition, lineage, part, version))
+                if not part.source_start and not part.lost:
+                    continue
+                slot = (partition, lineage, entry.committed_at_ms // _LONGEST_BATCH_MS)
+                window = windows.setdefault(slot, _Window(entry.committed_at_ms, version))
+                window.committed_at_ms, window.version = entry.committed_at_ms, version
+                window.lost += lost_of(part)
+                for row in rows_of(part):
+                    if window.rows and window.rows[-1].is_watermark:
+                        window.rows.pop()
+                    window.rows.append(row)
+        return lineages, [
+            RowBatch(
+                partition=partition,
+                lineage=lineage,
+                rows=tuple(window.rows),
+                lost=tuple(window.lost),
+                committed_at_ms=window.committed_at_ms,
+                version=window.version,
+            )
+            for (partition, lineage, _), window in windows.items()
+        ]
+
+    def forget(self) -> None:
+        """Tell every lineage again: what was told last may not have arrived."""
+        self._told.clear()
+
+    @staticmethod
+    def _lineage(
+        partition: RoutePartition, lineage: Lineage, part: PartitionEntry, version: int
+    ) -> LineageRecord:
+        state = state_of(part)
+        return LineageRecord(
+            partition=partition,
+            lineage=lineage,
+            sequence=state.sequence,
+            source_first=state.source_first,
+            target_first=state.target_first,
+            closed_at=state.source_next if part.closed else None,
+            version=version,
+        )
+
+
+class IndexFeed:
+    """The state behind the thread: what is queued, and what has to be read again from the run log.
+
+    Not safe to use from several threads but for `offer`, `note_end` and the two figures.
+
+    Args:
+        index: where rows go.
+        reader: the run log of this shard.
+        route, layout, shard: whose entries these are; entries of other layouts are left alone.
+        bound_entries, bound_bytes: of the queue.
+    """
+
+    def __init__(
+        self,
+        index: MappingIndexWriter,
+        reader: RunLogReader,
+        *,
+        route: Route,
+        layout: int,
+        shard: int,
+        clock: Clock,
+        bound_entries: int = _QUEUE_BOUND_ENTRIES,
+        bound_bytes: int = _QUEUE_BOUND_BYTES,
+    ) -> None:
+        self._index = index
+        self._reader = reader
+        self._key = (route, layout, shard)
+        self._rows = IndexRows(route)
+        self._clock = clock
+        self._bounds = (bound_entries, bound_bytes)
+        self._lock = threading.Lock()
+        self._queue: deque[LoggedEntry] = deque()
+        self._queued_bytes = 0
+        self._gap_below = 0
+        """Entries below this may be missing from the queue."""
+        self._next: int | None = None
+        self._last_taken = -1
+        self._oldest_ms: int | None = None
+        self._lag_entries = 0
+
+    def note_end(self, run_log_end: int) -> None:
+        """The run log reaches to here: what lies below may never be offered."""
+        with self._lock:
+            self._gap_below = max(self._gap_below, run_log_end)
+
+    def offer(self, offset: int, entry: Entry) -> None:
+        """Take a committed entry. Never waits: when the queue is full it is dropped, to be read again later."""
+        size_bytes = entry.ByteSize()
+        most_entries, most_bytes = self._bounds
+        with self._lock:
+            full = len(self._queue) >= most_entries or self._queued_bytes + size_bytes > most_bytes
+            if full and self._queue:
+                self._gap_below = max(self._gap_below, self._queue[-1][0] + 1)
+                self._queue.clear()
+                self._queued_bytes = 0
+            self._queue.append((offset, entry))
+            self._queued_bytes += size_bytes
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was offered or noted is indexed."""
+        with self._lock:
+            nothing_taken = not self._queue and not self._lag_entries
+            return nothing_taken and self._next is not None and self._next >= self._gap_below
+
+    def lag_ms(self) -> float:
+        """Age of the oldest entry known and not indexed."""
+        with self._lock:
+            oldest = self._oldest_ms
+            if oldest is None and self._queue:
+                oldest = self._queue[0][1].committed_at_ms
+        return 0.0 if oldest is None else max(0.0, self._clock.now_ms() - oldest)
+
+    def turn(self) -> int:
+        """Write what is there, once.
+
+        Returns:
+            How many row batches were written.
+
+        Raises:
+            ParallaxError: the index could not be written or the run log not read; as after any other error nothing
+                is lost, and the next turn begins anew.
+        """
+        try:
+            if self._next is None:
+                self._next = self._begin()
+            with self._lock:
+                # Taken where it is decided: an entry offered in between may clear the queue and leave a gap.
+                gap_below = self._gap_below
+                behind = self._next < gap_below
+                taken = [] if behind else self._take()
+            if behind:
+                return self._replay(self._next, gap_below)
+            return self._write([item for item in taken if item[0] >= self._next])
+        except Exception:
+            with self._lock:
+                # Whatever was taken from the queue is read again.
+                self._gap_below = max(self._gap_below, self._last_taken + 1)
+            self._next = None
+            self._rows.forget()
+            raise
+
+    def _begin(self) -> int:
+        """Where the index ends, in offsets of the run log that there is now."""
+        stored = self._index.indexed_up_to(*self._key)
+        if stored == 0 or stored <= (end := self._reader.end()):
+            return stored
+        start = self._reader.start()
+        log.warning(
+            "the run log was made anew: it is indexed from its start",
+            route=str(self._key[0]),
+            shard=self._key[2],
+            indexed_up_to=stored,
+            run_log_end=end,
+        )
+        self._index.begin_anew(*self._key, start)
+        return start
+
+    def _take(self) -> list[LoggedEntry]:
+        """The next entries of the queue, for one turn; call with the lock held."""
+        taken = next(_turns(self._queue), [])
+        for _, entry in taken:
+            self._queue.popleft()
+            self._queued_bytes -= entry.ByteSize()
+        if taken:
+            self._last_taken = max(self._last_taken, taken[-1][0])
+        return taken
+
+    def _replay(self, start: int, end: int) -> int:
+        """Read the run log again up to ``end``."""
+        found = self._reader.read(max(start, self._reader.start()), end)
+        written = sum(map(self._write, _turns(item for item in found if item[1].layout == self._key[1])))
+        if self._next is not None and self._next < end:
+            self._next = end
+            self._index.save_indexed_up_to(*self._key, end)
+        return written
+
+    def _write(self, entries: Sequence[LoggedEntry]) -> int:
+        if not entries:
+            return 0
+        self._oldest_ms, self._lag_entries = entries[0][1].committed_at_ms, len(entries)
+        lineages, batches = self._rows.batches(entries)
+        if lineages:
+            self._index.write_lineages(lineages)
+        if batches:
+            self._index.write_rows(batches)
+        self._next = entries[-1][0] + 1
+        self._index.save_indexed_up_to(*self._key, self._next)
+        self._oldest_ms, self._lag_entries = None, 0
+        return len(batches)
+
+
+def _turns(entries: Iterable[LoggedEntry]) -> Iterator[list[LoggedEntry]]:
+    """Cut entries into what is written at once."""
+    turn: list[LoggedEntry] = []
+    size_bytes = 0
+    for item in entries:
+        turn.append(item)
+        size_bytes += item[1].ByteSize()
+        if len(turn) >= _ENTRIES_PER_TURN or size_bytes >= _BYTES_PER_TURN:
+            yield turn
+            turn, size_bytes = [], 0
+    if turn:
+        yield turn

@@ -1,0 +1,328 @@
+"""Looks at both ends of every route before a byte moves, and says what does not fit, where, and what to do.
+
+A cluster that does not answer is a warning: a lease starts with its source down and waits for its target. What
+concerns one topic stops that topic only. Everything else that would corrupt or stop replication is an error, and
+nothing is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from parallax.config.config import Config
+from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster, regional_cluster
+from parallax.errors import ParallaxError, PreflightError, UnavailableError
+from parallax.ports.clusters import TopicInfo
+from replicator.kafka.run_log import run_log_topic
+from replicator.kafka.topics import TopicConfig, partition_mismatch
+
+_ANY_TIME_MS = 2**63 - 1
+_FOREVER_MS = 2**63 - 1
+_LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+class Severity(Enum):
+    """How grave a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Problem(Enum):
+    """What a finding is about."""
+
+    TOO_FEW_SLOTS = "TOO_FEW_SLOTS"
+    TRANSACTIONS_REFUSED = "TRANSACTIONS_REFUSED"
+    CLUSTER_REFUSED = "CLUSTER_REFUSED"
+    CLUSTER_UNREACHABLE = "CLUSTER_UNREACHABLE"
+    PARTITION_MISMATCH = "PARTITION_MISMATCH"
+    MESSAGES_TOO_LARGE = "MESSAGES_TOO_LARGE"
+    TIMESTAMPS_OUT_OF_BOUNDS = "TIMESTAMPS_OUT_OF_BOUNDS"
+    TIMESTAMPS_REWRITTEN = "TIMESTAMPS_REWRITTEN"
+    RECOMPRESSED = "RECOMPRESSED"
+    RUN_LOG_TOO_SHORT = "RUN_LOG_TOO_SHORT"
+    RUN_LOG_MISSING = "RUN_LOG_MISSING"
+    RUN_LOG_UNFIT = "RUN_LOG_UNFIT"
+    STATUS_OUT_OF_REACH = "STATUS_OUT_OF_REACH"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that does not fit.
+
+    Attributes:
+        where: a cluster, a route, or ``route/topic``.
+        topic: the only topic that is concerned; None: all of ``where``.
+    """
+
+    severity: Severity
+    problem: Problem
+    where: str
+    message: str
+    advice: str
+    topic: TopicName | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether nothing may be started because of it."""
+        return self.severity is Severity.ERROR and self.topic is None
+
+    def to_json(self) -> dict[str, str | None]:
+        """The finding as JSON types."""
+        return {
+            "severity": self.severity.value,
+            "problem": self.problem.value,
+            "where": self.where,
+            "topic": self.topic,
+            "message": self.message,
+            "advice": self.advice,
+        }
+
+
+class PreflightCluster(Protocol):
+    """What preflight asks of a cluster. Every call may raise `UnavailableError` or `ConfigError`."""
+
+    def topics(self) -> Mapping[TopicName, TopicInfo]:
+        """Every topic but internal ones."""
+
+    def configs(self, topics: Sequence[TopicName]) -> Mapping[TopicName, TopicConfig]:
+        """The topics' effective settings."""
+
+    def check_transactions(self) -> None:
+        """Prove that transactions are possible here: raises what stands against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One cluster as it answered."""
+
+    cluster: ClusterName
+    topics: Mapping[TopicName, TopicInfo]
+    configs: Mapping[TopicName, TopicConfig]
+
+
+def run_preflight(
+    config: Config, routes: Sequence[Route], open_cluster: Callable[[ClusterName], PreflightCluster]
+) -> list[Finding]:
+    """Every finding for the routes, in the order of the routes.
+
+    Args:
+        config: everything.
+        routes: the routes that shall be replicated.
+        open_cluster: gives the door to a cluster; called once for each.
+    """
+    findings: list[Finding] = []
+    sides: dict[ClusterName, _Side | None] = {}
+    sources = dict.fromkeys(regional_cluster(route.source) for route in routes)
+    targets = dict.fromkeys(aggregate_cluster(route.target) for route in routes)
+    for cluster in (*sources, *targets):
+        sides[cluster] = _look(config, cluster, open_cluster(cluster), findings, is_target=cluster in targets)
+    for route in routes:
+        source = sides[regional_cluster(route.source)]
+        target = sides[aggregate_cluster(route.target)]
+        if source is not None and target is not None:
+            findings.extend(_compare_route(config, route, source, target))
+        if target is not None:
+            findings.extend(_check_run_log(config, route, target))
+        if source is not None:
+            findings.extend(_check_retention(config, route, source))
+    return findings
+
+
+def refuse_if_blocked(findings: Sequence[Finding]) -> None:
+    """Stop here if anything forbids a start.
+
+    Raises:
+        PreflightError: at least one finding blocks; the message has them all.
+    """
+    blocking = [finding for finding in findings if finding.blocks]
+    if blocking:
+        lines = [
+            f"{finding.problem.value}: {finding.where}: {finding.message}; {finding.advice}"
+            for finding in blocking
+        ]
+        raise PreflightError("\n".join(lines))
+
+
+def compare_topic(
+    route: Route, source: TopicInfo, source_config: TopicConfig, target: TopicInfo, target_config: TopicConfig
+) -> Iterator[Finding]:
+    """What does not fit between a source topic and an existing target topic."""
+    where, topic = f"{route}/{source.topic}", source.topic
+    cluster = aggregate_cluster(route.target)
+    if target.partitions < source.partitions:
+        yield Finding(
+            Severity.ERROR,
+            Problem.PARTITION_MISMATCH,
+            where,
+            partition_mismatch(topic, source.partitions, cluster, target.partitions),
+            "a topic that has been replicated before grows by itself; this one waits, all others go on",
+            topic,
+        )
+    source_limit, target_limit = (
+        _number(side, "max.message.bytes") for side in (source_config, target_config)
+    )
+    if source_limit is not None and target_limit is not None and target_limit < source_limit:
+        yield Finding(
+            Severity.WARNING,
+            Problem.MESSAGES_TOO_LARGE,
+            where,
+            f"max.message.bytes is {target_limit} on {cluster} and {source_limit} at the source: a larger batch stops "
+            "its partition",
+            f"set max.message.bytes={source_limit} for {topic!r} on {cluster}",
+            topic,
+        )
+    for bound in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        source_bound = _number(source_config, bound, _ANY_TIME_MS)
+        target_bound = _number(target_config, bound, _ANY_TIME_MS)
+        # A bound of age is stricter at the target even when equal: the copy is made later than the record.
+        late = bound.startswith("message.timestamp.before") and target_bound == source_bound != _ANY_TIME_MS
+        if source_bound is not None and target_bound is not None and (target_bound < source_bound or late):
+            yield Finding(
+                Severity.WARNING,
+                Problem.TIMESTAMPS_OUT_OF_BOUNDS,
+                where,
+                f"{bound} is {target_bound} on {cluster} and {source_bound} at the source: a record outside of the "
+                "bound stops its partition",
+                f"set {bound}={_ANY_TIME_MS} for {topic!r} on {cluster}",
+                topic,
+            )
+    if target_config.get("message.timestamp.type") == "LogAppendTime":
+        yield Finding(
+            Severity.WARNING,
+            Problem.TIMESTAMPS_REWRITTEN,
+            where,
+            f"message.timestamp.type=LogAppendTime on {cluster}: copies lose the records' own timestamps, and every "
+            "batch is rewritten, which is slower",
+            f"set message.timestamp.type=CreateTime for {topic!r} on {cluster}",
+            topic,
+        )
+    compression = target_config.get("compression.type", "producer")
+    if compression != "producer":
+        yield Finding(
+            Severity.WARNING,
+            Problem.RECOMPRESSED,
+            where,
+            f"compression.type={compression} on {cluster}: the broker compresses every batch again, which is slower",
+            f"set compression.type=producer for {topic!r} on {cluster}",
+            topic,
+        )
+
+
+def slots_finding(slots: int, leases: int) -> Finding | None:
+    """The finding that leases are more than task slots, if they are."""
+    if leases <= slots:
+        return None
+    return Finding(
+        Severity.ERROR,
+        Problem.TOO_FEW_SLOTS,
+        "spark",
+        f"{leases} leases need as many task slots, but Spark has {slots}",
+        "give it more cores, or lower replicator.shards_per_route",
+    )
+
+
+def status_finding(status_address: str, *, local: bool) -> Finding | None:
+    """The finding that executors on other machines can't report to the driver, if that is so."""
+    if local or status_address.rpartition(":")[0] not in _LOOPBACK_HOSTS:
+        return None
+    return Finding(
+        Severity.WARNING,
+        Problem.STATUS_OUT_OF_REACH,
+        "replicator.status_address",
+        f"leases on other machines can't report to {status_address}: metrics and readiness miss them, and they do not "
+        "hear of a stop",
+        "set it to an address of the driver that executors reach, or to 0.0.0.0 and a port",
+    )
+
+
+def _look(
+    config: Config, cluster: ClusterName, door: PreflightCluster, findings: list[Finding], *, is_target: bool
+) -> _Side | None:
+    prefix = f"{config.replicator.run_log_topic_prefix}."
+    try:
+        topics = door.topics()
+        wanted = [name for name in topics if config.topics.chosen(name) or name.startswith(prefix)]
+        side = _Side(cluster, topics, door.configs(wanted))
+        if is_target:
+            door.check_transactions()
+    except UnavailableError as error:
+        advice = "check its address; its leases wait until it answers"
+        findings.append(_of_cluster(Severity.WARNING, Problem.CLUSTER_UNREACHABLE, cluster, error, advice))
+        return None
+    except ParallaxError as error:
+        problem = Problem.TRANSACTIONS_REFUSED if is_target else Problem.CLUSTER_REFUSED
+        advice = "check credentials and access rights" + (
+            " (Write on transactional ids that start with 'parallax.')" if is_target else ""
+        )
+        findings.append(_of_cluster(Severity.ERROR, problem, cluster, error, advice))
+        return None
+    return side
+
+
+def _of_cluster(
+    severity: Severity, problem: Problem, cluster: ClusterName, error: ParallaxError, advice: str
+) -> Finding:
+    return Finding(severity, problem, cluster, str(error), advice)
+
+
+def _compare_route(config: Config, route: Route, source: _Side, target: _Side) -> Iterator[Finding]:
+    for name, info in sorted(source.topics.items()):
+        there = target.topics.get(name)
+        if there is not None and config.topics.chosen(name):
+            yield from compare_topic(
+                route, info, source.configs.get(name, {}), there, target.configs.get(name, {})
+            )
+
+
+def _check_run_log(config: Config, route: Route, target: _Side) -> Iterator[Finding]:
+    name, shards = run_log_topic(config, route.source), config.replicator.shards_per_route
+    found = target.topics.get(name)
+    if found is None:
+        yield Finding(
+            Severity.NOTE,
+            Problem.RUN_LOG_MISSING,
+            f"{route}/{name}",
+            f"the run log does not exist yet on {target.cluster}",
+            f"it is created at the start, with {shards} partition(s)",
+            name,
+        )
+        return
+    settings = target.configs.get(name, {})
+    if settings.get("cleanup.policy", "delete") != "delete":
+        yield Finding(
+            Severity.ERROR,
+            Problem.RUN_LOG_UNFIT,
+            f"{route}/{name}",
+            f"cleanup.policy={settings['cleanup.policy']} on {target.cluster}: entries would vanish",
+            f"set cleanup.policy=delete for {name!r}",
+        )
+
+
+def _check_retention(config: Config, route: Route, source: _Side) -> Iterator[Finding]:
+    kept_ms = config.replicator.run_log_retention_ms
+    for name, settings in sorted(source.configs.items()):
+        retention_ms = _number(settings, "retention.ms", _FOREVER_MS)
+        if retention_ms is None or "delete" not in settings.get("cleanup.policy", "delete"):
+            continue
+        if retention_ms < 0:
+            retention_ms = _FOREVER_MS
+        if config.topics.chosen(name) and retention_ms > kept_ms:
+            shown = "for ever" if retention_ms == _FOREVER_MS else f"for {retention_ms} ms"
+            yield Finding(
+                Severity.WARNING,
+                Problem.RUN_LOG_TOO_SHORT,
+                f"{route}/{name}",
+                f"the topic is kept {shown}, the run log for {kept_ms} ms: a rebuilt index would not reach back as far",
+                "raise replicator.run_log_retention_ms",
+                name,
+            )
+
+
+def _number(settings: TopicConfig, name: str, default: int | None = None) -> int | None:
+    text = settings.get(name)
+    return default if text is None else int(text)

@@ -1,1 +1,0 @@
-"""Generated from proto/parallax/v1 by tools/gen_protos.py; do not edit."""

@@ -1,1 +1,0 @@
-"""The parts of `offsetsvc.failover_producer.FailoverProducer`."""

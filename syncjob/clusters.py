@@ -1,0 +1,141 @@
+"""Reads clusters side by side; one that is away is asked again in the background and holds up nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+
+import structlog
+
+from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.errors import ConfigError, ParallaxError
+from parallax.ports.clusters import ClusterWriter, GroupCommit
+from parallax.runtime.deadline import Deadline
+
+_log = structlog.get_logger(__name__)
+
+_ASKED_AT_ONCE = 8
+"""Groups: each is a round trip, and the cluster may be far away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One cluster as read in one cycle.
+
+    Attributes:
+        assigned: by group, the topics of which its members have partitions.
+        refused: groups that may not be seen there: to them the cluster is as if it were away.
+        read_at_ms: when the reading began, milliseconds since the Unix epoch.
+    """
+
+    topic_ids: Mapping[TopicName, TopicId]
+    commits: Mapping[GroupName, Mapping[TopicPartition, GroupCommit]]
+    with_members: frozenset[GroupName]
+    assigned: Mapping[GroupName, frozenset[TopicName]]
+    read_at_ms: int
+    refused: frozenset[GroupName] = frozenset()
+
+
+def as_seen_for(
+    group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None]
+) -> Mapping[ClusterName, Snapshot | None]:
+    """The snapshots, None where the group may not be seen."""
+    return {
+        name: None if snapshot is None or group in snapshot.refused else snapshot
+        for name, snapshot in snapshots.items()
+    }
+
+
+class ClusterWatch:
+    """One cluster, read by a thread of its own.
+
+    A read that fails or takes too long marks the cluster as away. From then on a cycle only looks whether the read
+    that goes on in the background has succeeded.
+    """
+
+    def __init__(self, writer: ClusterWriter, timeout_ms: int, now_ms: Callable[[], int]) -> None:
+        self.writer = writer
+        self._now_ms = now_ms
+        self._timeout_ms = timeout_ms
+        self._thread = ThreadPoolExecutor(1, f"sync-{writer.cluster}")
+        self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, f"sync-{writer.cluster}-groups")
+        self._reading: Future[Snapshot] | None = None
+        self._away = False
+        self._told_refused: set[GroupName] = set()
+
+    @property
+    def cluster(self) -> ClusterName:
+        """The cluster's name."""
+        return self.writer.cluster
+
+    def begin(self, wanted: Callable[[GroupName], bool], known: frozenset[GroupName]) -> None:
+        """Start to read, unless an earlier read goes on.
+
+        Args:
+            wanted: which of the cluster's groups are of interest.
+            known: groups to ask for even if the cluster does not list them.
+        """
+        if self._reading is None:
+            self._reading = self._thread.submit(self._read, wanted, known, self._now_ms())
+
+    def result(self) -> Snapshot | None:
+        """What was read; None if the cluster is away."""
+        reading = self._reading
+        if reading is None:
+            return None
+        deadline = Deadline.after_ms(0 if self._away else self._timeout_ms)
+        try:
+            snapshot = reading.result(timeout=deadline.remaining_s)
+        except FutureTimeoutError:
+            self._say_away("it does not answer in time")
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next cycle reads anew
+            self._reading = None
+            self._say_away(str(error) if isinstance(error, ParallaxError) else repr(error))
+            return None
+        self._reading = None
+        if self._away:
+            _log.info("cluster_is_back", cluster=self.cluster)
+            self._away = False
+        return snapshot
+
+    def close(self) -> None:
+        """Read no more; a read under way ends by its own time-out."""
+        for pool in (self._thread, self._askers):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _say_away(self, problem: str) -> None:
+        if not self._away:
+            _log.warning("cluster_is_away", cluster=self.cluster, problem=problem)
+        self._away = True
+
+    def _read(self, wanted: Callable[[GroupName], bool], known: frozenset[GroupName], at_ms: int) -> Snapshot:
+        topic_ids = {name: info.topic_id for name, info in self.writer.topics().items()}
+        listed = self.writer.groups(wanted)
+        refused = frozenset(state.group for state in listed if state.refused)
+        states = {state.group: state for state in listed if not state.refused}
+        groups = sorted(known.union(states) - refused)
+        found = dict(zip(groups, self._askers.map(self._committed, groups), strict=True))
+        commits = {group: offsets for group, offsets in found.items() if offsets is not None}
+        return Snapshot(
+            topic_ids,
+            commits,
+            with_members=frozenset(
+                group for group in commits if group in states and states[group].members > 0
+            ),
+            assigned={group: states[group].assigned for group in commits if group in states},
+            read_at_ms=at_ms,
+            refused=refused.union(found.keys() - commits.keys()),
+        )
+
+    def _committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit] | None:
+        """The group's commits; None if this client may not see one of its topics."""
+        try:
+            return self.writer.committed(group)
+        except ConfigError as error:
+            if group not in self._told_refused:
+                self._told_refused.add(group)
+                _log.warning("commits_not_to_be_seen", cluster=self.cluster, group=group, problem=str(error))
+            return None

@@ -1,0 +1,123 @@
+"""`parallax sync`: publishes resume offsets on passive clusters."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from parallax.config.config import Config, load
+from parallax.runtime.logs import configure_logging
+from syncjob.cycle import CycleReport
+from syncjob.decide import Decision
+
+
+def sync(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Publish once, show what was done, and end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done, write nothing; implies --once.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print and log JSON.")] = False,
+) -> None:
+    """Publish where each consumer group would resume on the clusters where it is passive.
+
+    Without --once it runs on Spark until stopped. `parallax replicate --with-sync` does the same inside the
+    replicator's application.
+    """
+    configure_logging(json=as_json or None)
+    settings = load(config)
+    if not once and not dry_run:
+        _run_on_spark(settings, json_logs=as_json or None)
+        return
+    # The clients of store and service are heavy too.
+    from syncjob.run import run_once  # noqa: PLC0415
+
+    report = run_once(settings, dry_run=dry_run, wait=time.sleep)
+    _show(report, as_json=as_json)
+    if report.failures:
+        raise typer.Exit(1)
+
+
+def _run_on_spark(config: Config, *, json_logs: bool | None) -> None:
+    # Spark is heavy: it is imported only by the commands that run it.
+    from parallax.adapters.spark.application import Application, Extra  # noqa: PLC0415
+    from syncjob.board import SyncBoard  # noqa: PLC0415
+    from syncjob.query import QUERY_NAME, start_sync_query, sync_leases  # noqa: PLC0415
+
+    stop = threading.Event()
+
+    def handle_signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+
+    handle_signals()
+    extra = Extra(
+        QUERY_NAME,
+        sync_leases(config),
+        lambda session, target: start_sync_query(session, config, json_logs=json_logs, driver=target),
+        part=SyncBoard(config.sync.interval_ms),
+    )
+    address = config.sync.status_address
+    application = Application(config, (), (extra,), json_logs=json_logs, name="sync", status_address=address)
+    application.run(stop, session_started=handle_signals)
+
+
+def _show(report: CycleReport, *, as_json: bool) -> None:
+    if as_json:
+        values = {
+            "decisions": [decision_values(decision) for decision in report.decisions],
+            "failures": dict(report.failures),
+            "away": list(report.away),
+            "counts": report.counts,
+        }
+        sys.stdout.write(json.dumps(values) + "\n")
+        return
+    console = Console()
+    if report.decisions:
+        console.print(_table(report))
+    else:
+        console.print("no group has a commit on an aggregate cluster")
+    for cluster in report.away:
+        console.print(f"{cluster} does not answer; what was last seen there was used", style="yellow")
+    for group, problem in report.failures.items():
+        console.print(f"group {group}: {problem}", style="bold red", markup=False)
+
+
+def decision_values(decision: Decision) -> dict[str, Any]:
+    """A decision as JSON types."""
+    return {
+        "group": decision.group,
+        "topic": decision.topic_partition.topic,
+        "partition": decision.topic_partition.partition,
+        "from": decision.origin,
+        "to": decision.target,
+        "offset": decision.offset,
+        "reason": decision.reason.value,
+        "outcome": decision.outcome.name,
+    }
+
+
+def _table(report: CycleReport) -> Table:
+    table = Table()
+    for heading in ("group", "topic", "partition", "from", "to", "offset", "what was done", "outcome"):
+        table.add_column(heading, overflow="fold")
+    for decision in report.decisions:
+        values = decision_values(decision)
+        table.add_row(
+            *(
+                "-" if value is None else str(value).replace("_", " ") if key == "reason" else str(value)
+                for key, value in values.items()
+            )
+        )
+    return table

@@ -1,0 +1,320 @@
+"""One cycle after another: read the clusters, ask the offset service, decide, publish."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import structlog
+
+from parallax.config.config import Config
+from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.outcome import Outcome
+from parallax.domain.primary import Decisions, assignment_of
+from parallax.domain.progress import Progress
+from parallax.errors import FencedError, ParallaxError
+from parallax.ports.clusters import ClusterWriter, GroupCommit, GroupStore
+from parallax.ports.decisions import PrimaryStore
+from syncjob.active import pairs_to_ask
+from syncjob.clusters import ClusterWatch, Snapshot, as_seen_for
+from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes
+from syncjob.facts import Answer, GroupFacts, Pair, Seen, Side
+from syncjob.idle import Kept, Sight, Standing, hold, sight_of
+from syncjob.moves import find_moves, find_rewinds
+from syncjob.publish import publish
+from syncjob.remember import to_remember
+from syncjob.status import FAILED_GROUPS
+
+_log = structlog.get_logger(__name__)
+
+_GROUPS_AT_ONCE = 8
+
+
+class Asker(Protocol):
+    """Asks the offset service (`syncjob.asking.ask` with a client)."""
+
+    def __call__(
+        self, group: GroupName, pair: Pair, topics: Sequence[TopicName]
+    ) -> Mapping[TopicPartition, Answer]:
+        """Where each partition of the topics resumes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleReport:
+    """What a cycle did.
+
+    Attributes:
+        failures: by group, why nothing could be decided.
+        away: clusters that did not answer.
+    """
+
+    decisions: tuple[Decision, ...]
+    failures: Mapping[GroupName, str] = field(default_factory=dict)
+    away: tuple[ClusterName, ...] = ()
+    moves: int = 0
+    rewinds: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many decisions there were of each reason, and what else happened, by name."""
+        counted = Counter(decision.reason.value for decision in self.decisions)
+        return {**counted, "moves": self.moves, "rewinds": self.rewinds, FAILED_GROUPS: len(self.failures)}
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Syncer:
+    """Publishes resume offsets of every group, cycle by cycle.
+
+    It keeps nothing but the commits of the last cycle, so that two consecutive reads can be compared, and for
+    some seconds what was decided about groups that stand still: another process may go on at any time.
+
+    Args:
+        config: groups, rules, time-outs.
+        writers: every aggregate cluster.
+        store: what is remembered of groups.
+        primaries: where groups are primary.
+        ask: asks the offset service.
+        dry_run: decide and tell, write nothing anywhere.
+        now_ms: the wall clock.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        writers: Iterable[ClusterWriter],
+        store: GroupStore,
+        primaries: PrimaryStore,
+        ask: Asker,
+        *,
+        dry_run: bool = False,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self._config = config
+        self._watches = {
+            writer.cluster: ClusterWatch(writer, config.service.cluster_timeout_ms, now_ms)
+            for writer in writers
+        }
+        self._store = store
+        self._primaries = primaries
+        self._ask = ask
+        self._dry_run = dry_run
+        self._now_ms = now_ms
+        self._rules = Rules(config.sync.on_rewind == "propagate", config.sync.republish_after_s * 1_000)
+        self._before: dict[tuple[GroupName, ClusterName], Mapping[TopicPartition, GroupCommit]] = {}
+        self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
+        self._told: dict[tuple[GroupName, TopicPartition, ClusterName], Reason] = {}
+        self._standing = Standing()
+
+    def close(self) -> None:
+        """Stop reading."""
+        for watch in self._watches.values():
+            watch.close()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def cycle(self) -> CycleReport:
+        """Read, decide, publish. A group that can't be served does not keep others from it.
+
+        Raises:
+            StoreUnavailableError: the store did not answer, so that no group is known.
+        """
+        known = frozenset(group for group in self._store.groups() if self._config.groups.chosen(group))
+        for watch in self._watches.values():
+            watch.begin(self._config.groups.chosen, known)
+        snapshots = {name: watch.result() for name, watch in self._watches.items()}
+        groups = {group for snapshot in snapshots.values() if snapshot for group in snapshot.commits} | known
+        decided = self._primaries.decisions(groups)
+        self._standing.forget_all_but(groups)
+        reports = list(
+            self._threads.map(
+                lambda group: self._group(group, as_seen_for(group, snapshots), decided.get(group, ())),
+                sorted(groups),
+            )
+        )
+        report = CycleReport(
+            decisions=tuple(decision for part in reports for decision in part.decisions),
+            failures={group: problem for part in reports for group, problem in part.failures.items()},
+            away=tuple(name for name, snapshot in snapshots.items() if snapshot is None),
+            moves=sum(part.moves for part in reports),
+            rewinds=sum(part.rewinds for part in reports),
+        )
+        self._tell(report)
+        return report
+
+    def _group(
+        self,
+        group: GroupName,
+        snapshots: Mapping[ClusterName, Snapshot | None],
+        decided: Decisions,
+    ) -> CycleReport:
+        try:
+            assignment, now_ms = assignment_of(decided), self._now_ms()
+            sight = sight_of(group, snapshots, assignment, self._config.topics.chosen)
+            kept = self._standing.get(group, sight, now_ms)
+            if kept is not None and self._still_stands(group, snapshots, kept, now_ms):
+                return CycleReport(kept.decisions)
+            facts = self._facts(group, snapshots, sight)
+            moves, rewinds = self._note_moves(facts)
+            decisions, holds = self._serve(facts)
+            if holds and not (moves or rewinds):
+                self._standing.keep(group, sight, decisions, now_ms)
+            return CycleReport(tuple(decisions), moves=moves, rewinds=rewinds)
+        except ParallaxError as error:
+            return CycleReport((), {group: f"[{error.code}] {error}"})
+
+    def _still_stands(
+        self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], kept: Kept, now_ms: int
+    ) -> bool:
+        """Note now and then that the commits stand; whether nobody has reported more of the group."""
+        if not kept.is_to_be_noted(now_ms):
+            return True
+        ahead = [
+            self._remember(group, name, snapshot, commits, commits)
+            for name, commits in kept.sight.commits.items()
+            if (snapshot := snapshots[name]) is not None
+        ]
+        self._standing.noted(group, now_ms, stands=not any(ahead))
+        return not any(ahead)
+
+    def _facts(
+        self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], sight: Sight
+    ) -> GroupFacts:
+        sides = {name: self._side(group, name, snapshot, sight) for name, snapshot in snapshots.items()}
+        topics = {item.topic for side in sides.values() for item in side.commits}
+        progress: dict[TopicPartition, Progress] = {}
+        for topic in sorted(topics):
+            for partition, stored in self._store.progress(group, topic).items():
+                progress[TopicPartition(topic, partition)] = stored
+        return GroupFacts(group, sides, progress, sight.assignment)
+
+    def _side(self, group: GroupName, cluster: ClusterName, snapshot: Snapshot | None, sight: Sight) -> Side:
+        published = {item.topic_partition: item for item in self._store.published(group, cluster)}
+        if snapshot is None:
+            return self._side_away(
+                group, cluster, Side(cluster, reachable=False, topic_ids={}, commits={}, published=published)
+            )
+        found = sight.commits[cluster]
+        before = self._before.get((group, cluster), {})
+        self._before[group, cluster] = found
+        reported_ahead = self._remember(group, cluster, snapshot, found, before)
+        return Side(
+            cluster,
+            reachable=True,
+            topic_ids=snapshot.topic_ids,
+            commits={item: Seen(commit, before.get(item)) for item, commit in found.items()},
+            published=published,
+            has_members=cluster in sight.with_members,
+            assigned=sight.assigned[cluster],
+            reported_ahead=reported_ahead,
+        )
+
+    def _remember(
+        self,
+        group: GroupName,
+        cluster: ClusterName,
+        snapshot: Snapshot,
+        commits: Mapping[TopicPartition, GroupCommit],
+        before: Mapping[TopicPartition, GroupCommit],
+    ) -> bool:
+        """Remember the commits for the day when their cluster is gone; whether members have reported more."""
+        if self._dry_run or not commits:
+            return False
+        stored = self._store.observed(group, cluster)
+        told = to_remember(group, cluster, commits, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
+        self._store.save_observed(told)
+        return len(told) < len(commits)
+
+    def _side_away(self, group: GroupName, cluster: ClusterName, side: Side) -> Side:
+        """What was last seen of a cluster that is away."""
+        observed = [
+            item
+            for item in self._store.observed(group, cluster)
+            if self._config.topics.chosen(item.topic_partition.topic)
+        ]
+        commits = {}
+        for item in observed:
+            commit = GroupCommit(item.next_offset, item.leader_epoch, "")
+            commits[item.topic_partition] = Seen(commit, commit)
+        topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
+        reported_ahead = any(item.counts_at(self._now_ms()) for item in observed)
+        return replace(side, topic_ids=topic_ids, commits=commits, reported_ahead=reported_ahead)
+
+    def _note_moves(self, facts: GroupFacts) -> tuple[int, int]:
+        moves, rewinds = find_moves(facts), find_rewinds(facts)
+        for move in moves:
+            item = move.topic_partition
+            _log.info("moved", group=facts.group, partition=str(item), to=move.progress.cluster)
+            if not self._dry_run:
+                self._store.save_progress(
+                    facts.group, item.topic, {item.partition: move.progress}, moved_at_ms=self._now_ms()
+                )
+        for rewind in rewinds:
+            item = rewind.topic_partition
+            _log.warning("rewound", group=facts.group, partition=str(item), cluster=rewind.cluster)
+            if not self._dry_run:
+                self._store.void_progress(facts.group, item.topic, [item.partition])
+        return len(moves), len(rewinds)
+
+    def _serve(self, facts: GroupFacts) -> tuple[list[Decision], bool]:
+        """Decide and publish; whether the decisions hold as long as the group stands still."""
+        answers: dict[Pair, Mapping[TopicPartition, Answer]] = {}
+        wanted = pairs_to_ask(facts) if needs_answers(facts.assignment) else {}
+        for pair, topics in wanted.items():
+            try:
+                answers[pair] = self._ask(facts.group, pair, topics)
+            except ParallaxError as error:
+                # The other pairs can still be served; decisions that need this answer say that it is missing.
+                _log.warning(
+                    "not_answered",
+                    group=facts.group,
+                    origin=pair[0],
+                    to=pair[1],
+                    problem=f"[{error.code}] {error}",
+                )
+        decisions = decide(facts, answers, self._rules, self._now_ms())
+        holds = len(answers) == len(wanted) and hold(facts, answers, decisions)
+        if self._dry_run:
+            return decisions, holds
+        done = [decision for decision in decisions if decision.commit is None]
+        to_write = writes(decisions)
+        if to_write:
+            self._require_same(facts)
+        for cluster, changes in to_write.items():
+            expected = {item: seen.commit for item, seen in facts.sides[cluster].commits.items()}
+            published = publish(self._watches[cluster].writer, self._store, facts.group, expected, changes)
+            if published.commits is not None:
+                self._before[facts.group, cluster] = published.commits
+            done += published.decisions
+        return sorted(done, key=lambda decision: (decision.topic_partition, decision.target)), holds
+
+    def _require_same(self, facts: GroupFacts) -> None:
+        decided = self._primaries.decisions([facts.group])
+        if assignment_of(decided.get(facts.group, ())) != facts.assignment:
+            raise FencedError("its primary was decided anew during the cycle; the next one goes by that")
+
+    def _tell(self, report: CycleReport) -> None:
+        """Log decisions whose reason is another than in the cycle before."""
+        for decision in report.decisions:
+            key = (decision.group, decision.topic_partition, decision.target)
+            if self._told.get(key) is not decision.reason:
+                self._told[key] = decision.reason
+                asks_for_somebody = decision.outcome is Outcome.DUAL_ACTIVE
+                (_log.warning if asks_for_somebody else _log.info)(
+                    "decision",
+                    group=decision.group,
+                    partition=str(decision.topic_partition),
+                    origin=decision.origin,
+                    to=decision.target,
+                    offset=decision.offset,
+                    reason=decision.reason.value,
+                    outcome=decision.outcome.name,
+                )
+        for group, problem in report.failures.items():
+            _log.warning("group_failed", group=group, problem=problem)

@@ -1,0 +1,335 @@
+"""What to publish where, and why or why not: one decision for each group, partition and passive cluster. Pure.
+
+The rules, each with its `Reason`:
+
+* A group is active on its recorded primary, else where its progress vector holds what the others hold; its
+  offsets are published to the others. Active/active groups and groups that are moving are left alone.
+* A commit is replaced only if two consecutive reads agree on it and it is ours or dominated: somebody who commits
+  now is at work there, whether or not the group has members.
+* What was published is not made worse unasked: without a rewind the offset does not go back.
+* Unchanged offsets are left alone until they are in danger of expiring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, GroupName, TargetOffset, TopicPartition
+from parallax.domain.metadata import CommittedMetadata, encode, is_ours
+from parallax.domain.outcome import Outcome
+from parallax.domain.primary import Assignment, Mode, Stage
+from parallax.domain.progress import Progress
+from parallax.errors import LimitError
+from parallax.ports.clusters import GroupCommit, PublishedOffset
+from syncjob.active import Active, active_by_topic, active_on, assigned_alone
+from syncjob.facts import Answer, Answers, GroupFacts, Seen, Side, is_own
+
+
+class Reason(Enum):
+    """What was done with an offset, or why nothing was."""
+
+    PUBLISHED = "published"
+    """A new offset, or a new progress at the same offset."""
+    REFRESHED = "refreshed"
+    """The same as before, written again so that it does not expire."""
+    UNCHANGED = "unchanged"
+    KEPT_BETTER = "kept_better"
+    """The offset published before is further and still safe."""
+    REWIND_REFUSED = "rewind_refused"
+    """The group was rewound, and configuration says not to follow."""
+    WAITING = "waiting"
+    """The commit at the target was read for the first time: one more read must agree."""
+    ACTIVE_AT_TARGET = "active_at_target"
+    """Somebody commits at the target, or has joined the group there."""
+    DUAL_ACTIVE = "dual_active"
+    """The group makes progress in several clusters, each on its own."""
+    ACTIVE_ACTIVE = "active_active"
+    """The group is declared to consume in every region: each keeps its own offsets."""
+    MOVING = "moving"
+    """A move is under way: whoever moves the group writes its offsets."""
+    UNBEGUN = "unbegun"
+    """The group has not begun to consume at its recorded primary, so there is nothing to publish yet."""
+    ACTIVE_ELSEWHERE = "active_elsewhere"
+    """The group goes on consuming another cluster than its recorded primary, where it has not begun: which of the
+    two is right only an operator can say (`parallax failover`, or `parallax primary --set`)."""
+    UNDECIDED = "undecided"
+    """Where the group is active can't be told: an answer is missing."""
+    TARGET_AWAY = "target_away"
+    """The target cluster does not answer."""
+    NO_TOPIC = "no_topic"
+    """The target has no such topic or partition."""
+    NO_ANSWER = "no_answer"
+    """The offset service gave no answer for the partition."""
+    WRITE_FAILED = "write_failed"
+    """The target did not confirm the write; the next cycle tries again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What happens to one partition of a group on one passive cluster.
+
+    Attributes:
+        origin: where the group is active; None where that is not known.
+        offset: what is published there now or shall be; None if nothing is.
+        outcome: the answer's, or the reason's own word among outcomes.
+        commit, published: what to write; None: nothing.
+    """
+
+    group: GroupName
+    topic_partition: TopicPartition
+    origin: ClusterName | None
+    target: ClusterName
+    reason: Reason
+    offset: TargetOffset | None = None
+    outcome: Outcome = Outcome.OK
+    commit: GroupCommit | None = None
+    published: PublishedOffset | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What configuration says.
+
+    Attributes:
+        follow_rewinds: whether a rewind on the active side goes on to the passive ones.
+        republish_after_ms: unchanged offsets are written again after this time.
+    """
+
+    follow_rewinds: bool
+    republish_after_ms: int
+
+
+def decide(facts: GroupFacts, answers: Answers, rules: Rules, now_ms: int) -> list[Decision]:
+    """One decision for each partition of the group's topics and each cluster on which it is not active."""
+    items = sorted({*facts.partitions(), *(item for found in answers.values() for item in found)})
+    standstill = _standstill(facts.assignment)
+    if standstill is not None:
+        return [
+            Decision(facts.group, item, None, target, standstill[0], _offset(side, item), standstill[1])
+            for item in items
+            for target, side in facts.sides.items()
+        ]
+    actives = {item: active_on(facts, answers, item) for item in items}
+    by_topic = {**assigned_alone(facts), **active_by_topic(actives)}
+    return [
+        decision
+        for item in items
+        for decision in _for_partition(
+            facts, answers, rules, now_ms, item, _or_topic(actives[item], by_topic.get(item.topic))
+        )
+    ]
+
+
+def _standstill(assignment: Assignment | None) -> tuple[Reason, Outcome] | None:
+    """Why nothing at all is published for a group, by what was decided about its primary."""
+    if assignment is None:
+        return None
+    if assignment.dual_active:
+        return Reason.DUAL_ACTIVE, Outcome.DUAL_ACTIVE
+    if assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+        return Reason.ACTIVE_ACTIVE, Outcome.OK
+    return (Reason.MOVING, Outcome.OK) if assignment.decision.stage is Stage.MOVING else None
+
+
+def needs_answers(assignment: Assignment | None) -> bool:
+    """Whether `decide` looks at answers at all."""
+    return _standstill(assignment) is None
+
+
+def _or_topic(active: Active, of_topic: ClusterName | None) -> Active:
+    return Active(of_topic) if active == Active(None) else active
+
+
+def _for_partition(
+    facts: GroupFacts, answers: Answers, rules: Rules, now_ms: int, item: TopicPartition, active: Active
+) -> Iterable[Decision]:
+    for target, side in facts.sides.items():
+        if active.cluster is None:
+            reason, outcome = _undecided(active)
+            yield Decision(facts.group, item, active.elsewhere, target, reason, _offset(side, item), outcome)
+        elif target != active.cluster:
+            answer = answers.get((active.cluster, target), {}).get(item)
+            yield _Deciding(facts, rules, now_ms, item, active.cluster, side).decision(answer)
+
+
+def _undecided(active: Active) -> tuple[Reason, Outcome]:
+    if active.dual:
+        return Reason.DUAL_ACTIVE, Outcome.DUAL_ACTIVE
+    if active.elsewhere is not None:
+        return Reason.ACTIVE_ELSEWHERE, Outcome.DUAL_ACTIVE
+    return (Reason.UNBEGUN if active.unbegun else Reason.UNDECIDED), Outcome.OK
+
+
+def _offset(side: Side, item: TopicPartition) -> TargetOffset | None:
+    seen = side.commits.get(item)
+    return None if seen is None else seen.commit.next_offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Deciding:
+    """One partition and one passive cluster."""
+
+    facts: GroupFacts
+    rules: Rules
+    now_ms: int
+    item: TopicPartition
+    origin: ClusterName
+    side: Side
+
+    def decision(self, answer: Answer | None) -> Decision:
+        if answer is None:
+            reason = Reason.NO_ANSWER if self.side.reachable else Reason.TARGET_AWAY
+            return self._nothing(reason, Outcome.OK if self.side.reachable else Outcome.UNREACHABLE)
+        obstacle = self._obstacle(answer)
+        if obstacle is not None:
+            return self._nothing(*obstacle)
+        seen = self.side.commits.get(self.item)
+        rewound = self._rewound(answer)
+        if seen is None or not self._stays(answer, seen.commit.next_offset, rewound=rewound):
+            return self._publish(answer, rewound=rewound)
+        if rewound:
+            return self._nothing(Reason.REWIND_REFUSED, Outcome.REWOUND)
+        unchanged = Outcome.NO_COMMIT in answer.notes
+        return self._same(Reason.UNCHANGED if unchanged else Reason.KEPT_BETTER, answer)
+
+    def _obstacle(self, answer: Answer) -> tuple[Reason, Outcome] | None:
+        """What forbids to write, whatever the answer."""
+        if not self.side.reachable:
+            return Reason.TARGET_AWAY, Outcome.UNREACHABLE
+        topic_id = self.side.topic_ids.get(self.item.topic)
+        if answer.high_watermark is None and Outcome.UNREACHABLE in answer.notes:
+            return Reason.TARGET_AWAY, Outcome.UNREACHABLE  # for the service, which asks by itself
+        if topic_id is None or answer.high_watermark is None or answer.target_topic_id != topic_id:
+            return Reason.NO_TOPIC, answer.outcome
+        seen = self.side.commits.get(self.item)
+        if self.side.has_members or (seen is not None and self._is_somebodys(seen)):
+            return Reason.ACTIVE_AT_TARGET, Outcome.ACTIVE_AT_TARGET
+        if seen is not None and seen.before is None:
+            return Reason.WAITING, answer.outcome
+        return None
+
+    def _is_somebodys(self, seen: Seen) -> bool:
+        """Whether somebody has committed there since the last reading; another sync job may have published."""
+        if seen.before is None or seen.steady:
+            return False
+        return not is_ours(seen.commit.metadata) or is_own(self.facts, self.side.cluster, self.item)
+
+    def _rewound(self, answer: Answer) -> bool:
+        told = self.side.published.get(self.item)
+        return Outcome.REWOUND in answer.notes or (
+            told is not None
+            and told.origin_cluster == self.origin
+            and answer.origin_next_offset is not None
+            and told.origin_next_offset is not None
+            and answer.origin_next_offset < told.origin_next_offset
+        )
+
+    def _stays(self, answer: Answer, standing: TargetOffset, *, rewound: bool) -> bool:
+        """Whether the offset that is there shall stay.
+
+        Where a group without a commit starts is said once: an end that moves on changes nothing. Otherwise a
+        further offset stays: it was proven safe, and that of an origin that only goes on never goes back. A lower
+        answer means that rows are missing now, unless the target was made anew or lost its tail.
+        """
+        low, high = answer.low_watermark or 0, answer.high_watermark or 0
+        if not low <= standing <= high:
+            return False
+        if Outcome.NO_COMMIT in answer.notes:
+            return True
+        if answer.resume_offset >= standing:
+            return False
+        if rewound:
+            return not self.rules.follow_rewinds
+        if Outcome.EARLIEST_FALLBACK in answer.notes:
+            return True
+        ours = not is_own(self.facts, self.side.cluster, self.item)
+        return ours and Outcome.LINEAGE_CHANGED not in answer.notes
+
+    def _publish(self, answer: Answer, *, rewound: bool) -> Decision:
+        seen = self.side.commits.get(self.item)
+        progress = Progress(self.side.cluster, answer.target_topic_id, answer.resume_offset, answer.vector)
+        commit = GroupCommit(answer.resume_offset, UNKNOWN_EPOCH, metadata_for(answer))
+        told = self.side.published.get(self.item)
+        if (
+            seen is not None
+            and told is not None
+            and told.progress == progress
+            and _same_commit(seen.commit, commit)
+        ):
+            return self._same(Reason.UNCHANGED, answer)
+        return self._write(Reason.PUBLISHED, answer, commit, progress, rewound=rewound)
+
+    def _same(self, reason: Reason, answer: Answer) -> Decision:
+        """Leave what is there, or write it again if it is old."""
+        seen, told = self.side.commits[self.item], self.side.published.get(self.item)
+        due = told is not None and self.now_ms - told.published_at_ms >= self.rules.republish_after_ms
+        if told is None or not due or is_own(self.facts, self.side.cluster, self.item):
+            return self._nothing(reason, answer.outcome)
+        return self._write(Reason.REFRESHED, answer, seen.commit, told.progress, rewound=False)
+
+    def _write(
+        self, reason: Reason, answer: Answer, commit: GroupCommit, progress: Progress, *, rewound: bool
+    ) -> Decision:
+        outcome = (
+            Outcome.REWOUND if rewound and answer.outcome.value < Outcome.REWOUND.value else answer.outcome
+        )
+        published = PublishedOffset(
+            group=self.facts.group,
+            topic_partition=self.item,
+            progress=progress,
+            origin_cluster=self.origin,
+            origin_next_offset=answer.origin_next_offset,
+            outcome=outcome,
+            published_at_ms=self.now_ms,
+        )
+        return Decision(
+            self.facts.group,
+            self.item,
+            self.origin,
+            self.side.cluster,
+            reason,
+            commit.next_offset,
+            outcome,
+            commit,
+            published,
+        )
+
+    def _nothing(self, reason: Reason, outcome: Outcome = Outcome.OK) -> Decision:
+        offset = _offset(self.side, self.item)
+        return Decision(self.facts.group, self.item, self.origin, self.side.cluster, reason, offset, outcome)
+
+
+def _same_commit(first: GroupCommit, second: GroupCommit) -> bool:
+    return (first.next_offset, first.metadata) == (second.next_offset, second.metadata)
+
+
+def metadata_for(answer: Answer, fencing_number: int = 0) -> str:
+    """What goes beside the offset; empty where even the positions alone are too long for Kafka.
+
+    Args:
+        answer: the offset's answer.
+        fencing_number: of the decision that moves the group there; 0: it is passive there.
+    """
+    metadata = CommittedMetadata(
+        fencing_number=fencing_number,
+        target_topic_id=answer.target_topic_id,
+        resume_offset=answer.resume_offset,
+        positions=answer.vector,
+        skips=answer.skips,
+        complete_to=answer.complete_to,
+    )
+    try:
+        return encode(metadata)
+    except LimitError:
+        return ""
+
+
+def writes(decisions: Sequence[Decision]) -> dict[ClusterName, list[Decision]]:
+    """Decisions that write something, by cluster."""
+    found: dict[ClusterName, list[Decision]] = {}
+    for decision in decisions:
+        if decision.commit is not None:
+            found.setdefault(decision.target, []).append(decision)
+    return found

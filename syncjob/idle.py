@@ -1,0 +1,152 @@
+"""Which groups stand still, so that they are looked at now and then instead of in every cycle. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.domain.primary import Assignment
+from parallax.ports.clusters import GroupCommit
+from syncjob.clusters import Snapshot
+from syncjob.decide import Decision
+from syncjob.facts import Answer, Answers, GroupFacts
+
+HOLDS_MS = 5_000
+"""So long at most: members' reports, retention and lost tails at the target, partitions that were added, and a source
+topic made anew, are seen by looking alone. While a cluster is away, the age of its last positions grows by as much: it
+stays well below `service.stale_after_ms` by default."""
+
+HOLDS_ALONE_MS = 30_000
+"""The same for a group without any member, of which there are many: that its commits stand is still noted every
+`HOLDS_MS`, or its last positions would look old once their cluster is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What every cycle reads of a group, and its decisions depend on.
+
+    Attributes:
+        commits, topic_ids, assigned: by cluster that answers; a topic that does not exist there has no id.
+        with_members: the clusters where it has members.
+        complete: every cluster answers.
+    """
+
+    assignment: Assignment | None
+    commits: Mapping[ClusterName, Mapping[TopicPartition, GroupCommit]]
+    topic_ids: Mapping[ClusterName, Mapping[TopicName, TopicId | None]]
+    assigned: Mapping[ClusterName, frozenset[TopicName]]
+    with_members: frozenset[ClusterName]
+    complete: bool
+
+    @property
+    def holds_ms(self) -> int:
+        """How long decisions about a group that looks like this may be kept."""
+        return HOLDS_ALONE_MS if self.complete and not self.with_members else HOLDS_MS
+
+
+def sight_of(
+    group: GroupName,
+    snapshots: Mapping[ClusterName, Snapshot | None],
+    assignment: Assignment | None,
+    chosen: Callable[[TopicName], bool],
+) -> Sight:
+    """What a cycle has read of a group on the clusters that are not away, of the topics that are chosen."""
+    found = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
+    commits = {
+        name: {item: commit for item, commit in snapshot.commits.get(group, {}).items() if chosen(item.topic)}
+        for name, snapshot in found.items()
+    }
+    assigned = {
+        name: frozenset(filter(chosen, snapshot.assigned.get(group, ()))) for name, snapshot in found.items()
+    }
+    topics = {item.topic for there in commits.values() for item in there}.union(*assigned.values())
+    return Sight(
+        assignment,
+        commits,
+        {
+            name: {topic: snapshot.topic_ids.get(topic) for topic in topics}
+            for name, snapshot in found.items()
+        },
+        assigned,
+        frozenset(name for name, snapshot in found.items() if group in snapshot.with_members),
+        complete=len(found) == len(snapshots),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was decided about a group.
+
+    Attributes:
+        looked_at_ms: when.
+        noted_at_ms: when it was last noted that its commits stand.
+    """
+
+    sight: Sight
+    decisions: tuple[Decision, ...]
+    looked_at_ms: int
+    noted_at_ms: int
+
+    def is_to_be_noted(self, now_ms: int) -> bool:
+        """Whether it is time to note that the commits stand."""
+        return now_ms - self.noted_at_ms >= HOLDS_MS
+
+
+class Standing:
+    """The decisions of former cycles that looking again could not change.
+
+    Nothing was to be written by them, and their answers are final: all that the group consumed is at the targets, and
+    indexed, however long ago the last row was written. Groups may be looked at from several threads, each from one at a time.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[GroupName, Kept] = {}
+
+    def get(self, group: GroupName, sight: Sight, now_ms: int) -> Kept | None:
+        """What was decided about the group, if it still holds."""
+        kept = self._kept.get(group)
+        if kept is not None and kept.sight == sight and 0 <= now_ms - kept.looked_at_ms < sight.holds_ms:
+            return kept
+        self._kept.pop(group, None)  # what is seen now may pass, and the former sight come again
+        return None
+
+    def keep(self, group: GroupName, sight: Sight, decisions: Sequence[Decision], now_ms: int) -> None:
+        """Remember decisions that `hold`."""
+        self._kept[group] = Kept(sight, tuple(decisions), now_ms, now_ms)
+
+    def noted(self, group: GroupName, now_ms: int, *, stands: bool) -> None:
+        """Remember that the group's commits were noted to stand; it is to be looked at anew if more was reported."""
+        kept = self._kept.pop(group)
+        if stands:
+            self._kept[group] = replace(kept, noted_at_ms=now_ms)
+
+    def forget_all_but(self, groups: Collection[GroupName]) -> None:
+        """Forget groups that are gone."""
+        for group in self._kept.keys() - set(groups):
+            del self._kept[group]
+
+
+def hold(facts: GroupFacts, answers: Answers, decisions: Sequence[Decision]) -> bool:
+    """Whether decisions stay what they are for as long as the group is seen like this.
+
+    Args:
+        facts: what they were made of.
+        answers: of every pair that was to be asked.
+        decisions: of this cycle.
+    """
+    sides = facts.sides.values()
+    return (
+        all(seen.steady for side in sides for seen in side.commits.values())
+        and not any(side.reported_ahead for side in sides)
+        and all(decision.commit is None for decision in decisions)
+        and all(
+            _is_final(answer, facts, pair[0]) for pair, found in answers.items() for answer in found.values()
+        )
+    )
+
+
+def _is_final(answer: Answer, facts: GroupFacts, origin: ClusterName) -> bool:
+    """The service reads the group's commits anew: an answer about newer ones than the cycle's must not outlive it."""
+    seen = facts.sides[origin].commits.get(answer.topic_partition)
+    return answer.final and seen is not None and seen.commit.next_offset == answer.origin_next_offset

@@ -1,0 +1,133 @@
+"""Builds a syncer from the configuration and runs it: a composition root for executors and the command line."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import structlog
+
+from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.client.client import OffsetClient
+from parallax.config.config import Config
+from parallax.errors import ConfigError, UnavailableError
+from parallax.runtime.deadline import Deadline
+from parallax.wiring import client_credentials
+from syncjob.asking import ask
+from syncjob.cycle import CycleReport, Syncer
+from syncjob.status import CYCLES, FAILED_CYCLES
+
+_log = structlog.get_logger(__name__)
+
+_SAY_EVERY_S = 10.0
+
+
+@contextmanager
+def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
+    """A syncer over the configured clusters, offset services and store.
+
+    Raises:
+        ConfigError: no region has an offset service, or a certificate can't be read.
+    """
+    targets = [region.offsetsvc.grpc for region in config.regions.values() if region.offsetsvc is not None]
+    if not targets:
+        raise ConfigError("no region has an 'offsetsvc' section: the syncjob has nobody to ask")
+    writers = [
+        KafkaCluster(name, cluster, timeout_ms=config.service.cluster_timeout_ms)
+        for name, cluster in config.clusters()
+        if name.startswith("aggregate-")
+    ]
+    client = OffsetClient(
+        targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)
+    )
+    with CassandraStores(config.cassandra, config.index) as stores, client:
+        syncer = Syncer(
+            config, writers, stores.groups, stores.primaries, partial(ask, client), dry_run=dry_run
+        )
+        try:
+            yield syncer
+        finally:
+            syncer.close()
+
+
+def run_until(
+    config: Config,
+    deadline: Deadline,
+    stop: threading.Event,
+    tell: Callable[[Mapping[str, int], str], object] = lambda _counts, _problem: None,
+) -> Mapping[str, int]:
+    """Sync every ``sync.interval_ms`` until the deadline or until ``stop`` is set; the sums of what was done.
+
+    A store or cluster that is away is waited for.
+
+    Args:
+        config: everything.
+        deadline: when to end.
+        stop: ends it earlier.
+        tell: hears after each cycle the sums so far, and why the cycle failed; empty if it was good.
+
+    Raises:
+        ConfigError: something that no waiting mends.
+    """
+    totals: Counter[str] = Counter()
+    with open_syncer(config) as syncer:
+        say = Deadline.after_ms(0)
+        while not deadline.passed and not stop.is_set():
+            next_at = deadline.at_most_ms(config.sync.interval_ms)
+            try:
+                report = syncer.cycle()
+            except UnavailableError as error:
+                problem = f"[{error.code}] {error}"
+                _log.warning("cycle_failed", problem=problem)
+                totals[FAILED_CYCLES] += 1
+                tell(totals, problem)
+            else:
+                totals[CYCLES] += 1
+                totals.update(report.counts)
+                tell(totals, "")
+                if say.passed:
+                    _log.info("synced", away=list(report.away), **report.counts)
+                    say = Deadline.after_ms(_SAY_EVERY_S * 1_000)
+            stop.wait(next_at.remaining_s)
+    return dict(totals)
+
+
+def run_once(config: Config, *, dry_run: bool, wait: Callable[[float], object]) -> CycleReport:
+    """Two cycles, as a commit is replaced only if two consecutive reads agree; the report of the second.
+
+    Args:
+        config: everything.
+        dry_run: write nothing.
+        wait: waits so many seconds between the two reads.
+
+    Raises:
+        StoreUnavailableError: the store did not answer in time.
+    """
+    with open_syncer(config, dry_run=dry_run) as syncer:
+        first = syncer.cycle()
+        wait(config.sync.interval_ms / 1_000)
+        return merged(first, syncer.cycle())
+
+
+def merged(first: CycleReport, second: CycleReport) -> CycleReport:
+    """The second report, with what the first has already written in the place of "unchanged"."""
+    written = {
+        (item.group, item.topic_partition, item.target): item
+        for item in first.decisions
+        if item.commit is not None
+    }
+    decisions = tuple(
+        written.get((item.group, item.topic_partition, item.target), item) if item.commit is None else item
+        for item in second.decisions
+    )
+    return CycleReport(
+        decisions,
+        second.failures,
+        second.away,
+        first.moves + second.moves,
+        first.rewinds + second.rewinds,
+    )

@@ -1,0 +1,119 @@
+"""What the pages for users have to name, and the parts that their tables repeat."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from parallax.consumer import errors as consumer_errors
+from parallax.consumer.events import EventKind as ConsumerEvent
+from parallax.consumer.events import EventQueue, FailoverEvent
+from parallax.consumer.settings import Policies as ConsumerPolicies
+from parallax.domain.outcome import Outcome
+from parallax.producer.events import EventKind as ProducerEvent
+from parallax.producer.settings import Policies as ProducerPolicies
+from tests.unit.house.test_imports import CORE, LAYERS, PACKAGES
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """The cells of the table below a heading row that begins so."""
+    lines = text[text.index(heading) :].splitlines()[2:]
+    table = lines[: next((n for n, line in enumerate(lines) if not line.startswith("|")), len(lines))]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
+
+
+def words(cells: list[list[str]]) -> list[str]:
+    """The names in backticks in the first column."""
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell[0])]
+
+
+def test_the_consumer_page_explains_every_event() -> None:
+    told = words(rows(page("failover-consumer.md"), "| event |"))
+    assert sorted(told) == sorted(kind.name for kind in ConsumerEvent)
+
+
+def test_the_producer_page_explains_every_event() -> None:
+    told = words(rows(page("failover-producer.md"), "| event |"))
+    assert sorted(told) == sorted(kind.name for kind in ProducerEvent)
+
+
+def test_the_runbook_explains_every_outcome() -> None:
+    told = words(rows(page("failover.md"), "| outcome in a plan |"))
+    told += words(rows(page("failover.md"), "| outcome of the sync job |"))
+    assert sorted(set(told)) == sorted(outcome.name for outcome in Outcome)
+
+
+@pytest.mark.parametrize(
+    ("name", "policies"),
+    [("failover-consumer.md", ConsumerPolicies()), ("failover-producer.md", ProducerPolicies())],
+)
+def test_the_pages_name_the_defaults(name: str, policies: ConsumerPolicies | ProducerPolicies) -> None:
+    told = {cells[0].strip("`"): cells[1].strip("`") for cells in rows(page(name), "| argument |")}
+    for argument in policies.__dataclass_fields__:
+        default = getattr(policies, argument)
+        assert told[argument] == (f'"{default}"' if isinstance(default, str) else f"{default:,}")
+
+
+def test_the_consumer_page_shows_every_error() -> None:
+    text = page("failover-consumer.md")
+    own = [
+        name
+        for name, item in vars(consumer_errors).items()
+        if isinstance(item, type) and item.__module__ == consumer_errors.__name__
+    ]
+    assert "GroupMovingError" in own
+    for name in own:
+        assert name in text
+        assert name in (consumer_errors.__doc__ or "")
+
+
+def test_the_imports_of_the_architecture_are_those_that_are_tested() -> None:
+    """Every layer has a row, which names the layers that it may import."""
+    table = {cells[0]: cells[2] for cells in rows(page("architecture.md"), "| folder | job |")}
+    layers = {
+        folder.removesuffix(".py").replace("/", "."): cell
+        for folders, cell in table.items()
+        for folder in re.findall(r"`([^`]+)`", folders)
+    }
+    assert list(layers) == list(LAYERS)
+    parts = {layer.removeprefix("parallax."): {layer} for layer in LAYERS if layer.startswith("parallax.")}
+    meanings = parts | {
+        "nothing": set(),
+        "core": CORE,
+        "all of parallax": {"parallax"},
+        "replicator": {"replicator"},
+        "syncjob": {"syncjob"},
+        "everything": set(PACKAGES),
+    }
+    for layer, cell in layers.items():
+        assert set().union(*(meanings[word] for word in cell.split(", "))) == LAYERS[layer], layer
+
+
+@pytest.mark.parametrize(
+    ("kind", "level"),
+    [
+        (ConsumerEvent.AGAINST_PRIMARY, "warning"),
+        (ConsumerEvent.INDEX_INCOMPLETE, "warning"),
+        (ConsumerEvent.METADATA_UNREADABLE, "warning"),
+        (ConsumerEvent.MOVE_FAILED, "warning"),
+        (ConsumerEvent.SERVICE_AWAY, "warning"),
+        (ConsumerEvent.SKIPPING_ABANDONED, "warning"),
+        (ConsumerEvent.MOVED, "info"),
+        (ConsumerEvent.PENDING_STARTED, "info"),
+        (ConsumerEvent.SERVICE_BACK, "info"),
+        (ConsumerEvent.SKIPPED, "info"),
+    ],
+)
+def test_events_that_ask_for_attention_are_warnings(kind: ConsumerEvent, level: str) -> None:
+    with capture_logs() as logs:
+        EventQueue(None).put(FailoverEvent(kind, "b"))
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [(kind.value, level)]

@@ -1,0 +1,225 @@
+"""The player over a stack that obeys at once: what it orders, what it notes, what it waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from lab.oracle.once import Rewind
+from lab.storm import player as module
+from lab.storm.operating import Commit, Ended
+from lab.storm.options import GROUPS, StormOptions
+from lab.storm.player import Player
+from lab.storm.schedule import Act, Kind
+from lab.workload.journal import Journal
+from lab.workload.worker import WorkerError
+
+
+class World:
+    """Stack, groups, offsets and commands; ``log`` says what was done to them."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.flows = True
+        self.commits = [{0: Commit(500, ""), 1: Commit(90, "")}]
+        self.waited: list[str] = []
+        self.groups = {name: Group(name, self) for name in GROUPS}
+        self.player = Player(
+            StormOptions(),
+            self,  # type: ignore[arg-type] # these stand in for the real ones
+            self.groups,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            self.run,
+            Journal(),
+            self.until,
+        )
+
+    def play(self, *acts: Act) -> list[str]:
+        for act in acts:
+            self.player.play(act, "an act")
+        return self.log
+
+    def bootstrap(self, cluster: str) -> str:
+        return cluster
+
+    def kill(self, part: str) -> None:
+        self.log.append(f"kill {part}")
+
+    def stop(self, part: str) -> None:
+        self.log.append(f"stop {part}")
+
+    def start(self, part: str) -> None:
+        self.log.append(f"start {part}")
+
+    def run(self, arguments: Sequence[str]) -> Ended:
+        self.log.append(" ".join(arguments))
+        moved = ["pair-a", "solo-a"] if "--region" in arguments else [arguments[1]]
+        return Ended(
+            0,
+            json.dumps([{"group": name, "ending": "moved", "problem": "", "took_ms": 1} for name in moved]),
+            "",
+        )
+
+    def read(self, _cluster: str, _group: str) -> Mapping[int, Commit]:
+        return self.commits.pop(0) if len(self.commits) > 1 else self.commits[0]
+
+    def set(self, cluster: str, group: str, offsets: Mapping[int, int]) -> None:
+        self.log.append(f"set {group} at {cluster} to {dict(offsets)}")
+
+    def until(self, reached: Callable[[], bool], within_s: float, otherwise: str) -> None:
+        """Time passes at once."""
+        self.waited.append(otherwise)
+        if within_s > 30 and not any(reached() for _ in range(3)):
+            raise WorkerError(otherwise)
+
+
+class Group:
+    def __init__(self, name: str, world: World) -> None:
+        self._name, self._world, self._delivered = name, world, 0
+
+    @property
+    def delivered(self) -> int:
+        self._delivered += 100 if self._world.flows else 0
+        return self._delivered
+
+    def limit(self, per_s: float | None) -> None:
+        self._world.log.append(f"limit {self._name} to {per_s}")
+
+    def stop(self) -> None:
+        self._world.log.append(f"stop members of {self._name}")
+
+    def start(self) -> None:
+        self._world.log.append(f"start members of {self._name}")
+
+    def restart_one(self) -> None:
+        self._world.log.append(f"restart a member of {self._name}")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+
+    class Link:
+        def __init__(self, bootstrap_servers: str, client_id: str) -> None:
+            self._name = f"{bootstrap_servers} for {client_id}"
+
+        def narrow(self, _bytes_per_s: int) -> None:
+            made.log.append(f"narrow {self._name}")
+
+        def widen(self) -> None:
+            made.log.append(f"widen {self._name}")
+
+    monkeypatch.setattr(module, "NarrowLink", Link)
+    monkeypatch.setattr(module, "_ASK_EVERY_S", 0.0)
+    return made
+
+
+def lost(kind: Kind, part: str) -> Act:
+    return Act(kind, part=part, region="a", to="b", groups=("pair-a", "solo-a"), lag_s=2.0, narrow=True)
+
+
+def test_a_cluster_is_lost_behind_a_narrow_route_which_is_widened_at_once(world: World) -> None:
+    assert world.play(lost(Kind.CLUSTER_LOST, "aggregate-a")) == [
+        "limit pair-a to 80.0",
+        "limit solo-a to 80.0",
+        "narrow regional-a for parallax-b",
+        "kill aggregate-a",
+        "failover --region a --to b --disaster --execute",
+        "limit pair-a to None",
+        "limit solo-a to None",
+        "widen regional-a for parallax-b",
+    ]
+
+
+def test_the_route_of_a_lost_region_is_widened_when_it_is_back(world: World) -> None:
+    world.play(lost(Kind.REGION_LOST, "region-a"))
+    assert "widen regional-a for parallax-b" not in world.log
+    assert world.play(Act(Kind.START, part="region-a"))[-2:] == [
+        "start region-a",
+        "widen regional-a for parallax-b",
+    ]
+
+
+def test_nobody_waits_for_groups_while_something_is_down(world: World) -> None:
+    world.flows = False
+    world.play(Act(Kind.SPARK_KILLED, part="spark"), Act(Kind.REGIONAL_KILLED, part="regional-b"))
+    world.play(Act(Kind.START, part="regional-b"))
+    with pytest.raises(WorkerError, match="not every group has been delivered"):
+        world.play(Act(Kind.START, part="spark"))
+    assert [bool(found.problem) for found in world.player.happened] == [False, False, False, True]
+
+
+def test_a_service_that_is_down_keeps_no_group_from_going_on(world: World) -> None:
+    world.flows = False
+    with pytest.raises(WorkerError, match="not every group has been delivered"):
+        world.play(Act(Kind.SERVICE_KILLED, part="offsetsvc-a"))
+
+
+def test_a_planned_move_has_the_whole_route_again(world: World) -> None:
+    act = Act(Kind.PLANNED, group="solo-b", region="b", to="a", groups=("solo-b",), lag_s=2.0, narrow=True)
+    assert world.play(act) == [
+        "limit solo-b to 80.0",
+        "narrow regional-b for parallax-a",
+        "widen regional-b for parallax-a",
+        "failover solo-b --to a --execute",
+        "limit solo-b to None",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("act", "done"),
+    [
+        (Act(Kind.PLANNED, group="solo-b", to="a", groups=("solo-b",)), ["failover solo-b --to a --execute"]),
+        (
+            Act(Kind.ALARM, group="solo-b", to="a", groups=("solo-b",)),
+            ["failover solo-b --to a --disaster --execute"],
+        ),
+        (Act(Kind.FAILBACK, to="a", groups=("pair-a", "solo-a")), ["failback --region a --execute"]),
+        (
+            Act(Kind.AGGREGATE_KILLED, part="aggregate-b", down_s=3),
+            ["kill aggregate-b", "start aggregate-b"],
+        ),
+        (Act(Kind.RESTART, part="spark"), ["stop spark", "start spark"]),
+        (Act(Kind.RESTART, group="pair-a"), ["restart a member of pair-a"]),
+    ],
+)
+def test_an_act_is_done_as_it_says(world: World, act: Act, done: list[str]) -> None:
+    assert [entry for entry in world.play(act) if not entry.startswith("limit")] == done
+    assert world.waited[-1].startswith("not every group")
+
+
+def test_a_rewind_is_noted_as_it_was_made(world: World) -> None:
+    behind: dict[int, Any] = {0: Commit(350, ""), 1: Commit(0, "")}
+    world.commits = [
+        {0: Commit(480, "v1 ..."), 1: Commit(90, "")},  # what its last move left is not dealt with yet
+        {0: Commit(490, ""), 1: Commit(90, "")},
+        {0: Commit(500, ""), 1: Commit(90, "")},  # as the members left it
+        behind,
+        {0: Commit(510, ""), 1: Commit(95, "")},
+    ]
+    assert world.play(Act(Kind.REWIND, group="solo-a", region="a", records=200)) == [
+        "stop members of solo-a",
+        "set solo-a at aggregate-a to {0: 300, 1: 0}",
+        "start members of solo-a",
+    ]
+    made = world.player.rewinds["solo-a"]
+    at_ms = made[0].at_ms
+    assert made == [Rewind("aggregate-a", 0, 300, 500, at_ms), Rewind("aggregate-a", 1, 0, 90, at_ms)]
+
+
+def test_a_rewind_that_is_not_consumed_again_ends_the_storm(world: World) -> None:
+    settled = {0: Commit(500, "")}
+    world.commits = [settled, settled, {0: Commit(499, "")}]
+    with pytest.raises(WorkerError, match="has not come back to where it was set back from"):
+        world.play(Act(Kind.REWIND, group="solo-a", region="a", records=200))
+
+
+def test_what_happened_is_written_down(world: World) -> None:
+    world.play(Act(Kind.RESTART, part="spark"))
+    (found,) = world.player.happened
+    assert found.act.part == "spark"
+    assert found.notes[0] == "spark is stopped"
+    assert found.took_s >= 0

@@ -1,0 +1,74 @@
+"""A cluster that is away costs one time-out, not one for each call, and is asked again once it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from offsetsvc.clusters import Clusters
+from parallax.domain.ids import ClusterName, TopicName
+from parallax.errors import ClusterUnavailableError
+from tests.support import poll_until
+from tests.worlds.offset_world import FakeCluster
+
+A = ClusterName("aggregate-a")
+B = ClusterName("aggregate-b")
+
+
+@pytest.fixture
+def readers() -> dict[ClusterName, FakeCluster]:
+    return {A: FakeCluster(A), B: FakeCluster(B)}
+
+
+def clusters_of(readers: dict[ClusterName, FakeCluster], probe_every_ms: float) -> Iterator[Clusters]:
+    clusters = Clusters(readers, probe_every_ms=probe_every_ms)
+    yield clusters
+    clusters.close()
+
+
+@pytest.fixture
+def patient(readers: dict[ClusterName, FakeCluster]) -> Iterator[Clusters]:
+    yield from clusters_of(readers, 60_000)
+
+
+@pytest.fixture
+def eager(readers: dict[ClusterName, FakeCluster]) -> Iterator[Clusters]:
+    yield from clusters_of(readers, 2)
+
+
+def test_after_a_failure_nobody_else_waits_for_the_cluster(
+    patient: Clusters, readers: dict[ClusterName, FakeCluster]
+) -> None:
+    readers[A].away = True
+    with pytest.raises(ClusterUnavailableError):
+        patient.ask(A, lambda reader: reader.topics())
+    readers[A].away = False  # not known before a probe has said so
+    with pytest.raises(ClusterUnavailableError):
+        patient.ask(A, lambda reader: reader.topics())
+    assert patient.view(A).topic_id(TopicName("trips")) is None
+    assert readers[A].asked == 1
+    assert patient.ask(B, lambda reader: reader.topics()) == {}
+
+
+def test_a_cluster_that_answers_a_probe_is_asked_again(
+    eager: Clusters, readers: dict[ClusterName, FakeCluster]
+) -> None:
+    readers[A].away = True
+    with pytest.raises(ClusterUnavailableError):
+        eager.ask(A, lambda reader: reader.topics())
+    poll_until(lambda: readers[A].asked > 3, 10, "probes of a cluster that is away")
+    readers[A].away = False
+    poll_until(lambda: eager.view(A).topic_id(TopicName("trips")) == "", 10, "the cluster is asked again")
+    asked = readers[A].asked
+    assert eager.ask(A, lambda reader: reader.topics()) == {}
+    assert readers[A].asked == asked + 1
+
+
+def test_it_can_fail_again(eager: Clusters, readers: dict[ClusterName, FakeCluster]) -> None:
+    for _ in range(2):
+        readers[A].away = True
+        with pytest.raises(ClusterUnavailableError):
+            eager.ask(A, lambda reader: reader.topics())
+        readers[A].away = False
+        poll_until(lambda: eager.view(A).topic_id(TopicName("trips")) == "", 10, "the cluster is back")

@@ -1,0 +1,251 @@
+"""The status of a replicator: totals over leases, readiness, what the server answers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from parallax.adapters.spark.status_server import StatusServer
+from parallax.domain.ids import RegionName, Route
+from parallax.errors import ConfigError
+from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
+from replicator.leases.board import SILENT_AFTER_MS, ProgressBoard, Report
+from replicator.leases.planning import LeaseKey
+from replicator.leases.reporter import TOKEN_HEADER
+
+ROUTE = Route(RegionName("a"), RegionName("b"))
+KEYS = [LeaseKey(ROUTE, 0), LeaseKey(ROUTE, 1)]
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def report(
+    *,
+    shard: int = 0,
+    epoch: int = 1,
+    attempt: str = "first",
+    records: int = 0,
+    ended: bool = False,
+    status: PartitionStatus = PartitionStatus.COPYING,
+) -> Report:
+    lease = Lease(ROUTE, shard, shard_count=2, layout=1, epoch=epoch, deadline_unix_ms=0)
+    partition = PartitionProgress(
+        topic="trips",
+        partition=shard,
+        records=records,
+        size_bytes=records * 100,
+        source_next=records,
+        lag_records=7,
+        replication_latency_ms=12.5,
+        status=status,
+        reason="too large" if status is PartitionStatus.STOPPED else "",
+    )
+    progress = LeaseProgress(
+        lease,
+        partitions=(partition,),
+        transactions=records // 10,
+        aborts=1,
+        index_lag_ms=3.0,
+    )
+    return Report(progress, attempt, ended)
+
+
+def records_of(board: ProgressBoard) -> int:
+    return sum(totals.records.value for totals in board.partitions().values())
+
+
+def test_a_report_survives_json() -> None:
+    before = report(records=5, status=PartitionStatus.STOPPED)
+    assert Report.from_json(json.loads(json.dumps(before.to_json()))) == before
+
+
+@pytest.mark.parametrize("values", [{}, {"progress": {}}, {"progress": {"lease": 3}}, {"progress": 1}])
+def test_what_is_no_report_is_a_value_error(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not a lease's report"):
+        Report.from_json(values)
+
+
+def test_totals_go_on_where_the_next_epoch_counts_from_zero() -> None:
+    board = ProgressBoard(KEYS)
+    board.record(report(records=40))
+    board.record(report(records=100))
+    board.record(report(records=3, epoch=2, attempt="second"))
+    assert records_of(board) == 103
+    assert board.leases()[KEYS[0]].transactions.value == 10
+
+
+def test_a_lost_report_changes_nothing_that_the_next_one_tells() -> None:
+    all_heard, some_lost = ProgressBoard(KEYS), ProgressBoard(KEYS)
+    for records in (10, 20, 30):
+        all_heard.record(report(records=records))
+    some_lost.record(report(records=30))
+    assert records_of(all_heard) == records_of(some_lost) == 30
+
+
+def test_a_replaced_holder_is_not_heard_any_more() -> None:
+    board = ProgressBoard(KEYS)
+    board.record(report(records=50, attempt="first"))
+    board.record(report(records=1, attempt="second"))
+    board.record(report(records=60, attempt="first"))
+    board.record(report(records=2, attempt="second"))
+    assert records_of(board) == 52
+
+
+def test_ready_only_once_every_lease_has_reported_in_its_routes_epoch() -> None:
+    board = ProgressBoard(KEYS)
+    assert set(board.missing()) == set(KEYS)
+    board.record(report(shard=0))
+    assert set(board.missing()) == {KEYS[1]}
+    board.record(report(shard=1))
+    assert not board.missing()
+    board.record(report(shard=0, epoch=2, attempt="second"))
+    assert "epoch 2" in board.missing()[KEYS[1]]
+
+
+def test_a_silent_lease_is_not_ready() -> None:
+    clock = FakeClock()
+    board = ProgressBoard(KEYS[:1], clock)
+    board.record(report())
+    clock.now_s += SILENT_AFTER_MS / 1_000 + 1
+    assert "silent" in board.missing()[KEYS[0]]
+
+
+def test_a_lease_that_said_goodbye_is_not_active() -> None:
+    board = ProgressBoard(KEYS)
+    board.record(report(shard=0))
+    board.record(report(shard=1))
+    board.record(report(shard=1, ended=True))
+    assert board.active() == [KEYS[0]]
+
+
+@pytest.fixture
+def server() -> Iterator[StatusServer]:
+    running = StatusServer("127.0.0.1:0", ProgressBoard(KEYS), token="token")  # noqa: S106 - a test's own
+    running.start()
+    yield running
+    running.close()
+
+
+def ask(server: StatusServer, path: str, body: bytes | None = None, token: str = "token") -> tuple[int, str]:  # noqa: S107 - as above
+    connection = http.client.HTTPConnection(*server.address, timeout=5)
+    headers = {TOKEN_HEADER: token} if body is not None else {}
+    connection.request("GET" if body is None else "POST", path, body, headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def posted(server: StatusServer, what: Report) -> dict[str, Any]:
+    status, text = ask(server, "/reports", json.dumps(what.to_json()).encode())
+    assert status == HTTPStatus.OK, text
+    return dict(json.loads(text))
+
+
+def test_reports_become_metrics_with_route_topic_and_partition(server: StatusServer) -> None:
+    posted(server, report(records=50))
+    posted(server, report(shard=1, records=5, status=PartitionStatus.STOPPED))
+    status, text = ask(server, "/metrics")
+    assert status == HTTPStatus.OK
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    first = (("partition", "0"), ("route", "a->b"), ("topic", "trips"))
+    second = (("partition", "1"), ("route", "a->b"), ("topic", "trips"))
+    lease = (("route", "a->b"), ("shard", "0"))
+    expected = {
+        ("parallax_replicator_records_total", first): 50,
+        ("parallax_replicator_bytes_total", first): 5_000,
+        ("parallax_replicator_lag_records", first): 7,
+        ("parallax_replicator_replication_latency_ms", first): 12.5,
+        ("parallax_replicator_partition_stopped", first): 0,
+        ("parallax_replicator_partition_stopped", second): 1,
+        ("parallax_replicator_transactions_total", lease): 5,
+        ("parallax_replicator_transaction_aborts_total", lease): 1,
+        ("parallax_replicator_index_lag_ms", lease): 3,
+    }
+    assert {key: samples.get(key) for key in expected} == expected
+
+
+def test_readiness_names_what_is_missing(server: StatusServer) -> None:
+    assert ask(server, "/livez")[0] == HTTPStatus.OK
+    posted(server, report(shard=0))
+    status, text = ask(server, "/readyz")
+    assert status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert text == "lease a->b/1 has not reported yet\n"
+    posted(server, report(shard=1))
+    assert ask(server, "/readyz")[0] == HTTPStatus.OK
+
+
+def test_status_is_the_whole_picture(server: StatusServer) -> None:
+    posted(server, report(records=50, status=PartitionStatus.STOPPED))
+    status = json.loads(ask(server, "/status")[1])
+    assert status["ready"] is False
+    (lease,) = status["leases"]
+    assert (lease["route"], lease["shard"], lease["transactions"]) == ("a->b", 0, 5)
+    (partition,) = lease["partitions"]
+    assert (partition["status"], partition["reason"]) == ("stopped", "too large")
+
+
+def test_leases_are_told_to_end(server: StatusServer) -> None:
+    assert posted(server, report()) == {"end": False}
+    server.end_leases()
+    assert posted(server, report()) == {"end": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "token", "expected"),
+    [
+        ("/reports", b"{}", "token", HTTPStatus.BAD_REQUEST),
+        ("/reports", b"no json", "token", HTTPStatus.BAD_REQUEST),
+        ("/reports", b"{}", "wrong", HTTPStatus.FORBIDDEN),
+        ("/claims", b"{}", "token", HTTPStatus.BAD_REQUEST),
+        ("/claims", b'{"given": {"route": 3}, "copied": []}', "token", HTTPStatus.BAD_REQUEST),
+        ("/claims", b'{"given": 3, "copied": [{"route": {"source": "a", "target": "b"}}]}', "token", 400),
+        ("/claims", b'{"copied": []}', "token", 400),
+        ("/claims", b"{}", "wrong", HTTPStatus.FORBIDDEN),
+        ("/other", b"{}", "token", HTTPStatus.NOT_FOUND),
+        ("/other", None, "token", HTTPStatus.NOT_FOUND),
+    ],
+)
+def test_bad_requests_are_refused(
+    server: StatusServer, path: str, body: bytes | None, token: str, expected: HTTPStatus
+) -> None:
+    assert ask(server, path, body, token)[0] == expected
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:port", ":80"])
+def test_a_bad_address_is_a_config_error(address: str) -> None:
+    with pytest.raises(ConfigError, match="status_address"):
+        StatusServer(address, ProgressBoard(KEYS), token="token")  # noqa: S106 - a test's own
+
+
+def test_a_taken_port_is_a_config_error(server: StatusServer) -> None:
+    host, port = server.address
+    with pytest.raises(ConfigError, match="choose another"):
+        StatusServer(f"{host}:{port}", ProgressBoard(KEYS), token="token")  # noqa: S106 - a test's own
+
+
+def test_summaries_add_up_a_route() -> None:
+    board = ProgressBoard(KEYS)
+    board.record(report(shard=0, records=10))
+    waiting = report(shard=1, records=5)
+    board.record(replace(waiting, progress=replace(waiting.progress, waiting_for="regional-a")))
+    (summary,) = board.routes()
+    assert (summary.records, summary.bytes, summary.lag_records) == (15, 1_500, 14)
+    assert (summary.latency_ms, summary.waiting_for) == (12.5, "regional-a")

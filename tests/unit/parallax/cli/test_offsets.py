@@ -1,0 +1,126 @@
+"""How the commands find a service, and what they draw."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from parallax.cli.offset_tables import number, outcome_text, tell
+from parallax.cli.options import connect, place, targets_of, timestamp_policy
+from parallax.config.config import Config
+from parallax.errors import ConfigError, InvalidNameError
+from parallax.v1 import offsets_pb2 as pb
+
+
+def test_without_a_service_the_error_says_how_to_name_one() -> None:
+    with pytest.raises(ConfigError, match="--service host:port"):
+        connect(None, None, None, 1_000)
+
+
+def test_a_configuration_names_the_services_of_its_regions() -> None:
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    cassandra = {"contact_points": ["127.0.0.1"]}
+    named = {"aggregate": cluster, "offsetsvc": {"grpc": "127.0.0.1:7000"}}
+
+    both = Config.model_validate(
+        {"regions": {"a": named, "b": {"aggregate": cluster}}, "cassandra": cassandra}
+    )
+    none = Config.model_validate({"regions": {"a": {"aggregate": cluster}}, "cassandra": cassandra})
+
+    assert targets_of(both) == ["127.0.0.1:7000"]
+    assert targets_of(none) == ["127.0.0.1:7600"]
+
+
+def test_an_authority_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        connect(None, ["127.0.0.1:1"], tmp_path / "nowhere.pem", 1_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("b", pb.Place(region="b")),
+        ("aggregate-b", pb.Place(cluster="aggregate-b")),
+        ("regional-b", pb.Place(cluster="regional-b")),
+    ],
+)
+def test_a_place_is_a_region_or_a_cluster(text: str, expected: pb.Place) -> None:
+    assert place(text) == expected
+    assert place(None) is None
+
+
+def test_timestamps_are_never_chosen_by_naming_a_margin() -> None:
+    assert timestamp_policy(by_timestamp=False, margin_ms=None, timestamp_ms=None) is None
+    assert timestamp_policy(by_timestamp=True, margin_ms=5, timestamp_ms=None) == pb.TimestampPolicy(
+        margin_ms=5
+    )
+    with pytest.raises(InvalidNameError, match="go with --by-timestamp"):
+        timestamp_policy(by_timestamp=False, margin_ms=None, timestamp_ms=1)
+
+
+def test_what_is_read_again_by_time_is_a_bound_and_no_number() -> None:
+    by_time = pb.SourcePart(region="a", position=4, via="timestamp")
+    answer = pb.FailoverOffset(
+        to=pb.ClusterPosition(cluster="aggregate-b", low_watermark=0, high_watermark=20),
+        resume_offset=4,
+        outcome=pb.BY_TIMESTAMP,
+        sources=[by_time],
+        by_timestamp=pb.ByTimestamp(basis="position", redelivery_at_most_offsets=16),
+    )
+    text = io.StringIO()
+
+    tell(answer, Console(file=text, width=160))
+
+    assert "an unknown number of records (of those there now at most 16)" in text.getvalue()
+    assert "by record timestamps" in text.getvalue()
+
+
+def test_unknown_is_not_zero() -> None:
+    assert number(pb.FailoverOffset(), "freshness_ms") == "-"
+    assert number(pb.FailoverOffset(freshness_ms=0), "freshness_ms") == "0"
+
+
+def test_an_outcome_is_shown_with_the_other_notes() -> None:
+    answer = pb.FailoverOffset(outcome=pb.TRIMMED, notes=[pb.TRIMMED, pb.PENDING])
+
+    assert outcome_text(answer) == "[bold red]TRIMMED[/] + PENDING"
+
+
+def test_the_story_names_every_source_and_marks_the_one_that_decides() -> None:
+    held = pb.SourcePart(region="b", position=5, via="exact", consumed_next_offset=5)
+    free = pb.SourcePart(
+        region="a",
+        via="after",
+        position=20,
+        pending=pb.OffsetRange(start=10, end=14),
+        pending_records=4,
+        never_delivered=[pb.OffsetRange(start=2, end=3)],
+        redelivery_records=14,
+    )
+    answer = pb.FailoverOffset(
+        group="billing",
+        topic="trips",
+        to=pb.ClusterPosition(cluster="aggregate-b", low_watermark=0, high_watermark=20),
+        resume_offset=5,
+        outcome=pb.PENDING,
+        notes=[pb.PENDING],
+        explanation="Why.",
+        sources=[free, held],
+        skip_ranges=[pb.OffsetRange(start=10, end=20)],
+        complete_to=20,
+        nearest_checkpoint_offset=1,
+    )
+    text = io.StringIO()
+
+    tell(answer, Console(file=text, width=160))
+
+    lines = text.getvalue().splitlines()
+    assert next(line for line in lines if "decides the resume offset" in line).startswith("source b")
+    (bar,) = [line for line in lines if line.startswith("aggregate-b 0 ")]
+    cells = bar.split()[2]
+    assert (cells[0], cells[-1], set(cells) <= set("=x+.")) == ("=", "x", True)
+    for part in ("[10, 14)", "never delivered", "known below 20", "4 offsets earlier"):
+        assert part in text.getvalue()

@@ -1,0 +1,163 @@
+"""A configuration file with a mistake says which key, on which line, and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parallax.config.config import load
+from parallax.domain.ids import ClusterName, RegionName, Route
+from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
+
+GOOD = """\
+regions:
+  a:
+    regional: {bootstrap_servers: "127.0.0.1:1"}
+    aggregate: {bootstrap_servers: "127.0.0.1:2"}
+  b:
+    regional: {bootstrap_servers: "127.0.0.1:3"}
+    aggregate: {bootstrap_servers: "127.0.0.1:4"}
+  edge:
+    regional: {bootstrap_servers: "127.0.0.1:5"}
+cassandra:
+  contact_points: ["127.0.0.1:9042"]
+"""
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "parallax.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_routes_are_derived_from_the_clusters_that_exist(tmp_path: Path) -> None:
+    config = load(written(tmp_path, GOOD), {})
+    routes = {str(route) for route in config.all_routes()}
+    assert routes == {"a->a", "b->a", "edge->a", "a->b", "b->b", "edge->b"}
+    assert config.routes_into(RegionName("b"))[0] == Route(RegionName("a"), RegionName("b"))
+
+
+def test_no_route_leads_into_a_region_without_an_aggregate_cluster(tmp_path: Path) -> None:
+    config = load(written(tmp_path, GOOD), {})
+    with pytest.raises(UnknownRouteError, match="no route leads to region 'edge'"):
+        config.routes_into(RegionName("edge"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '    aggregate: {bootstrap_servers: "127.0.0.1:4"}',
+            "    agregate: {bootstrap_servers: x}",
+            ":7: unknown key 'regions.b.agregate'; did you mean 'aggregate'?",
+        ),
+        (
+            "contact_points",
+            "contact_point",
+            "unknown key 'cassandra.contact_point'; did you mean 'contact_points'?",
+        ),
+        (
+            "cassandra:",
+            "index: {interval_ms: fast}\ncassandra:",
+            ":10: index.interval_ms: Input should be a valid integer",
+        ),
+        ("cassandra:", "routes: [a->edge]\ncassandra:", "region 'edge' has no aggregate cluster"),
+        ("cassandra:", "routes: [a-b]\ncassandra:", "'a-b' is not of the form 'source->target'"),
+        ("cassandra:", "routes:\n- a->edge\ncassandra:", ":10: routes: route 'a->edge'"),
+        ("regions:", "regions: [", "not valid YAML"),
+        (
+            "cassandra:",
+            "sync: {no_commit: lastest}\ncassandra:",
+            ":10: sync.no_commit: Input should be 'earliest' or 'latest'",
+        ),
+        (
+            "cassandra:",
+            "sync: {on_rewind: reject}\ncassandra:",
+            ":10: sync.on_rewind: Input should be 'propagate' or 'refuse'",
+        ),
+        (
+            '"127.0.0.1:1"',
+            '"127.0.0.1:1", security: {protocol: SASL}',
+            ":3: regions.a.regional.security.protocol: Input should be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'",
+        ),
+        (
+            '"127.0.0.1:1"',
+            '"127.0.0.1:1", security: {sasl_mechanism: SCRAM}',
+            ":3: regions.a.regional.security.sasl_mechanism: Input should be 'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512'",
+        ),
+        (
+            "cassandra:",
+            'topics:\n  include:\n  - trips\n  - "pay(ments"\ncassandra:',
+            ":13: topics.include.1: 'pay(ments' is not a regular expression: missing ), unterminated subpattern at",
+        ),
+        (
+            "cassandra:",
+            'groups: {exclude: ["*"]}\ncassandra:',
+            ":10: groups.exclude.0: '*' is not a regular expression: nothing to repeat at position 0",
+        ),
+        (
+            "  edge:",
+            "  edge->x:",
+            ":8: regions.edge->x: 'edge->x' is no name for a region: it takes 1 to 64 ",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = written(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a", "eu-west", "eu_west.2", "EU", "1a", "a" * 64])
+def test_regions_have_names_that_topics_and_clusters_can_bear(tmp_path: Path, name: str) -> None:
+    assert name in load(written(tmp_path, GOOD.replace("edge:", f'"{name}":')), {}).regions
+
+
+@pytest.mark.parametrize("name", ["", " ", "-a", ".a", "_a", "a b", "a/b", "a->b", "ü", "a" * 65, "a\\n"])
+def test_other_names_of_regions_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name for a region"):
+        load(written(tmp_path, GOOD.replace("edge:", f'"{name}":')), {})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
+        load(tmp_path / "none.yaml", {})
+
+
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected keys"):
+        load(written(tmp_path, "- a\n- b\n"), {})
+
+
+def test_the_environment_overrides_single_keys(tmp_path: Path) -> None:
+    environ = {"PARALLAX__SERVICE__STALE_AFTER_MS": "777", "HOME": "x"}
+    assert load(written(tmp_path, GOOD), environ).service.stale_after_ms == 777
+
+
+def test_a_typo_in_the_environment_is_refused_too(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown key 'service\.stale_after'; did you mean 'stale_after_ms'"
+    ):
+        load(written(tmp_path, GOOD), {"PARALLAX__SERVICE__STALE_AFTER": "777"})
+
+
+def test_clusters_are_found_by_name(tmp_path: Path) -> None:
+    config = load(written(tmp_path, GOOD), {})
+    assert config.cluster(ClusterName("aggregate-b")).bootstrap_servers == "127.0.0.1:4"
+    with pytest.raises(UnknownRegionError, match="unknown region 'c'; configured: a, b, edge"):
+        config.cluster(ClusterName("aggregate-c"))
+    with pytest.raises(UnknownRegionError, match="has no cluster 'aggregate-edge'"):
+        config.cluster(ClusterName("aggregate-edge"))
+    with pytest.raises(InvalidNameError, match="'agg-b' is not named"):
+        config.cluster(ClusterName("agg-b"))
+
+
+def test_passwords_do_not_show(tmp_path: Path) -> None:
+    text = GOOD.replace('"127.0.0.1:1"', '"127.0.0.1:1", security: {sasl_password: hunter2}')
+    config = load(written(tmp_path, text), {})
+    assert "hunter2" not in repr(config)
+    security = config.cluster(ClusterName("regional-a")).security
+    assert security.sasl_password is not None
+    assert security.sasl_password.get_secret_value() == "hunter2"

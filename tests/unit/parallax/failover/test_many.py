@@ -1,0 +1,545 @@
+"""Whole regions: which groups move, in which order, side by side, and what the commands say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
+
+import parallax.cli.failover as commands
+from parallax.cli.main import app
+from parallax.config.config import Config
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
+from parallax.domain.primary import Change, Mode, Stage
+from parallax.errors import (
+    ConfigError,
+    InvalidNameError,
+    InvariantError,
+    NotFoundError,
+    ParallaxError,
+    RefusedError,
+    ServiceUnavailableError,
+    StoreUnavailableError,
+    UnknownRegionError,
+)
+from parallax.failover.facts import Kind
+from parallax.failover.journal import Step
+from parallax.failover.many import groups_on, in_order, side_by_side
+from parallax.failover.opening import service_targets, without
+from parallax.failover.results import Ending
+from parallax.failover.selection import one_move, region_moves, way_back, ways_back
+from parallax.ports.clusters import GroupCommit, ObservedCommit
+from parallax.runtime.deadline import Deadline
+from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench, two_sources
+from tests.worlds.offset_world import GROUP, TOPIC
+
+ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
+BILLING, FRAUD, MAPS = GROUP, GroupName("fraud"), GroupName("maps")
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Three groups on a, one on b."""
+    with failover_bench() as made:
+        two_sources(made.world)
+        for group, offset in ((BILLING, 15), (FRAUD, 10), (MAPS, 20)):
+            made.put("a", offset, group)
+        made.put("b", 7, GroupName("local-to-b"))
+        yield made
+
+
+def decided(bench: Bench, change: Change) -> None:
+    bench.client.service.primaries.set(change, Deadline.after_ms(1_000))
+
+
+def everything(_group: GroupName) -> bool:
+    return True
+
+
+class TestWhichGroups:
+    def test_those_with_commits_of_their_own_there(self, bench: Bench) -> None:
+        assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [BILLING, FRAUD, MAPS]
+        assert groups_on(bench.outside, ON_B, everything, to=ON_A) == ["local-to-b"]
+
+    def test_not_those_whose_commits_were_put_there_for_them(self, bench: Bench) -> None:
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        bench.world.primaries = type(bench.world.primaries)()
+
+        with bench.world.service() as service:
+            bench.client.service = service
+            assert groups_on(bench.outside, ON_B, everything, to=ON_A) == ["local-to-b"]
+
+    def test_what_is_recorded_outweighs_commits(self, bench: Bench) -> None:
+        decided(bench, Change(BILLING, RegionName("b")))
+        decided(bench, Change(FRAUD, RegionName("a"), mode=Mode.ACTIVE_ACTIVE))
+        decided(bench, Change(GroupName("new"), RegionName("a")))
+        decided(bench, Change(MAPS, RegionName("b"), stage=Stage.MOVING, moving_from=ON_A))
+
+        assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [FRAUD, MAPS, "new"]
+        assert groups_on(bench.outside, ON_A, lambda group: group == MAPS, to=ON_B) == [MAPS]
+        assert groups_on(bench.outside, ON_A, everything, to=ClusterName("aggregate-c")) == [FRAUD, "new"]
+        assert FRAUD not in groups_on(bench.outside, ON_B, everything, to=ON_A)
+
+    def test_of_a_dead_cluster_those_that_were_seen(self, bench: Bench) -> None:
+        topic_id = bench.writer("a").infos[TOPIC].topic_id
+        bench.world.groups.save_observed(
+            [ObservedCommit(FRAUD, ON_A, P0, topic_id, TargetOffset(10), -1, bench.world.now_ms)]
+        )
+        bench.writer("a").away = True
+
+        assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [FRAUD]
+
+    def test_groups_are_asked_about_side_by_side(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        published = bench.world.groups.published
+        together = threading.Barrier(3)
+
+        def with_the_others(group: GroupName, cluster: ClusterName) -> Any:
+            together.wait(10)
+            return published(group, cluster)
+
+        monkeypatch.setattr(bench.world.groups, "published", with_the_others)
+        assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [BILLING, FRAUD, MAPS]
+
+
+class TestOrder:
+    def test_groups_named_first_come_first(self) -> None:
+        assert in_order([MAPS, BILLING, FRAUD], [MAPS, MAPS]) == [MAPS, BILLING, FRAUD]
+        with pytest.raises(RefusedError, match="--first: nobody is not among"):
+            in_order([MAPS], [GroupName("nobody")])
+
+    def test_they_begin_in_order_and_results_keep_it(self) -> None:
+        begun: list[GroupName] = []
+        done: list[GroupName] = []
+
+        def task(group: GroupName) -> int:
+            begun.append(group)
+            return len(group)
+
+        results = side_by_side(
+            [MAPS, BILLING, FRAUD], task, at_once=1, done=lambda group, _: done.append(group)
+        )
+        assert begun == [MAPS, BILLING, FRAUD]
+        assert list(results.items()) == [(MAPS, 4), (BILLING, 7), (FRAUD, 5)]
+        assert sorted(done) == sorted(begun)
+
+    def test_an_error_ends_what_has_not_begun(self) -> None:
+        begun: list[GroupName] = []
+
+        def task(group: GroupName) -> None:
+            begun.append(group)
+            raise StoreUnavailableError("away")
+
+        with pytest.raises(StoreUnavailableError):
+            side_by_side([GroupName(str(number)) for number in range(100)], task, at_once=1)
+        assert begun == ["0"]
+
+
+class TestWhichMove:
+    def test_the_origin_is_the_only_other_cluster_or_the_recorded_one(self, bench: Bench) -> None:
+        options: dict[str, Any] = {"to_region": "b", "to_cluster": None, "origin": None, "kind": Kind.PLANNED}
+        assert one_move(bench.outside, GROUP, **options) == a_move("a", "b")
+        decided(bench, Change(GROUP, RegionName("a")))
+        assert one_move(bench.outside, GROUP, **options) == a_move("a", "b")
+        decided(bench, Change(GROUP, RegionName("b"), stage=Stage.MOVING))
+        assert one_move(bench.outside, GROUP, **options) == a_move("a", "b")
+        decided(bench, Change(GROUP, RegionName("b")))
+        assert one_move(bench.outside, GROUP, **{**options, "origin": "a"}) == a_move("a", "b")
+
+    def test_a_cluster_alone_keeps_the_region(self, bench: Bench) -> None:
+        found = one_move(
+            bench.outside, GROUP, to_region=None, to_cluster="aggregate-b", origin=None, kind=Kind.DISASTER
+        )
+        assert (found.region, found.target) == ("a", ON_B)
+
+    def test_of_three_clusters_the_origin_must_be_named(self) -> None:
+        with failover_bench(("a", "b", "c")) as bench:
+            decided(bench, Change(MAPS, RegionName("c"), mode=Mode.ACTIVE_ACTIVE))
+            options: dict[str, Any] = {"to_region": "b", "to_cluster": None, "kind": Kind.PLANNED}
+            with pytest.raises(InvalidNameError, match="--from: say where"):
+                one_move(bench.outside, GROUP, origin=None, **options)
+            assert one_move(bench.outside, GROUP, origin="aggregate-c", **options).origin == "aggregate-c"
+            assert one_move(bench.outside, MAPS, origin=None, **options).origin == "aggregate-c"
+
+    @pytest.mark.parametrize(
+        ("words", "error"),
+        [
+            ({"to_region": None}, InvalidNameError),
+            ({"to_cluster": "aggregate-b"}, InvalidNameError),
+            ({"to_region": "x"}, UnknownRegionError),
+            ({"origin": "x"}, UnknownRegionError),
+            ({"origin": "b"}, InvalidNameError),
+        ],
+    )
+    def test_what_cannot_be_is_said(
+        self, bench: Bench, words: dict[str, Any], error: type[ParallaxError]
+    ) -> None:
+        options = {"to_region": "b", "to_cluster": None, "origin": None, "kind": Kind.PLANNED, **words}
+        with pytest.raises(error):
+            one_move(bench.outside, GROUP, **options)
+
+    def test_a_region_goes_and_comes_back(self, bench: Bench) -> None:
+        going = region_moves(bench.outside, "a", "b", everything, Kind.PLANNED)
+        assert list(going) == [BILLING, FRAUD, MAPS]
+        for move in going.values():
+            assert bench.mover(drain_ms=1_000).move(move).ending is Ending.MOVED
+
+        back = ways_back(bench.outside, "a", everything, Kind.PLANNED)
+
+        assert {group: (move.origin, move.target) for group, move in back.items()} == dict.fromkeys(
+            going, (ON_B, ON_A)
+        )
+        assert way_back(bench.outside, FRAUD, Kind.PLANNED) == back[FRAUD]
+        assert ways_back(bench.outside, "b", everything, Kind.PLANNED) == {}
+
+    def test_ways_back_are_looked_up_side_by_side(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for move in region_moves(bench.outside, "a", "b", everything, Kind.PLANNED).values():
+            assert bench.mover(drain_ms=1_000).move(move).ending is Ending.MOVED
+        operations = bench.outside.journal.operations
+        together = threading.Barrier(3)
+
+        def with_the_others(group: GroupName) -> Any:
+            together.wait(10)
+            return operations(group)
+
+        monkeypatch.setattr(bench.outside.journal, "operations", with_the_others)
+        assert list(ways_back(bench.outside, "a", everything, Kind.PLANNED)) == [BILLING, FRAUD, MAPS]
+
+    def test_without_a_move_there_is_no_way_back(self, bench: Bench) -> None:
+        with pytest.raises(NotFoundError, match="no move to go back from"):
+            way_back(bench.outside, GROUP, Kind.PLANNED)
+        with pytest.raises(UnknownRegionError):
+            ways_back(bench.outside, "x", everything, Kind.PLANNED)
+        with pytest.raises(InvalidNameError):
+            region_moves(bench.outside, "a", "a", everything, Kind.PLANNED)
+
+
+def test_services_are_asked_from_the_living_side_on(bench: Bench) -> None:
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+
+    def config(*names: str) -> Config:
+        regions = {
+            name: {"aggregate": cluster, "offsetsvc": {"grpc": f"{name}:7600", "rest": f"{name}:7601"}}
+            for name in names
+        }
+        return Config.model_validate({"regions": regions, "cassandra": {"contact_points": ["127.0.0.1"]}})
+
+    order = service_targets(config("a", "b", "c"), first=RegionName("c"), last=RegionName("a"))
+    assert order == ["c:7600", "b:7600", "a:7600"]
+    lost = {RegionName("a")}
+    assert service_targets(config("a", "b", "c"), first=RegionName("b"), lost=lost) == ["b:7600", "c:7600"]
+    assert service_targets(config("a"), first=RegionName("b"), lost=lost) == ["a:7600"]
+    with pytest.raises(ConfigError, match="nobody to ask"):
+        service_targets(bench.world.config, first=None, last=None)
+
+
+# --- the commands ----------------------------------------------------------------------------------------------
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def not_asked() -> list[set[RegionName]]:
+    """The regions whose services each command left out when it acted."""
+    return []
+
+
+@pytest.fixture
+def first_and_last() -> list[tuple[RegionName | None, RegionName | None]]:
+    """Of each command: the region whose service is asked first, and the one asked last."""
+    return []
+
+
+@pytest.fixture
+def run(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    not_asked: list[set[RegionName]],
+    first_and_last: list[tuple[RegionName | None, RegionName | None]],
+) -> Iterator[Run]:
+    @contextmanager
+    def opened(_config: Config, **near: Any) -> Iterator[Any]:
+        first_and_last.append((near.get("target"), near.get("origin")))
+        yield bench.outside
+
+    @contextmanager
+    def narrowed(_config: Config, outside: Any, lost: Collection[RegionName], **_near: Any) -> Iterator[Any]:
+        not_asked.append(set(lost))
+        yield outside
+
+    monkeypatch.setattr(commands, "open_outside", opened)
+    monkeypatch.setattr(commands, "without", narrowed)
+    monkeypatch.setattr(commands, "load", lambda _path: bench.world.config)
+    # A logger would keep the runner's standard error, which ends with each command.
+    monkeypatch.setattr(commands, "configure_logging", lambda **_options: None)
+
+    def invoke(*arguments: str) -> Any:
+        bench.world.now_ms += 1_000
+        result = CliRunner().invoke(app, [*arguments, "--config", str(tmp_path / "parallax.yaml")])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    with capture_logs():  # they would go to the commands' standard output
+        yield invoke
+
+
+def test_failover_shows_the_plan_and_changes_nothing(run: Run, bench: Bench) -> None:
+    for arguments in (("--to", "b"), ("--to", "b", "--dry-run")):
+        result = run("failover", GROUP, *arguments)
+        assert result.exit_code == 0, result.stdout
+        assert "nothing was changed: --execute carries this out" in result.stdout
+        assert "a plain client reads 10 record(s) again" in result.stdout
+    plan = json.loads(run("failover", GROUP, "--to", "b", "--json").stdout)
+    assert (plan["group"], plan["refusals"]) == (GROUP, [])
+    assert [(item["resume_offset"], item["skip_records"]) for item in plan["partitions"]] == [(5, 10)]
+    assert bench.commit("b") is None
+    assert bench.client.service.primaries.get(GROUP) is None
+
+
+def test_failover_refuses_a_silent_gap(run: Run, bench: Bench) -> None:
+    bench.world.trim("b", 8)
+
+    result = run("failover", GROUP, "--to", "b")
+    assert result.exit_code == 1
+    assert "--accept-gaps" in result.stdout
+    assert run("failover", GROUP, "--to", "b", "--execute").exit_code == 1
+    assert bench.commit("b") is None
+    accepted = run("failover", GROUP, "--to", "b", "--execute", "--accept-gaps")
+    assert accepted.exit_code == 0, accepted.stdout
+    assert bench.commit("b") == 8
+
+
+def test_failover_failback_and_rollback_of_a_group(run: Run, bench: Bench) -> None:
+    moved = json.loads(run("failover", GROUP, "--to", "b", "--execute", "--json").stdout)
+    assert (moved["ending"], bench.commit("b")) == ("moved", 5)
+    assert "already there" in run("failover", GROUP, "--to", "b", "--from", "a", "--execute").stdout
+
+    back = run("failback", GROUP, "--execute")
+    assert back.exit_code == 0, back.stdout
+    assert bench.assignment().consumed_cluster == ON_A
+
+    shown = run("failover", "rollback", GROUP)
+    assert shown.exit_code == 0
+    assert "nothing was changed: --execute puts it back" in shown.stdout
+    done = json.loads(run("failover", "rollback", GROUP, "--execute", "--json").stdout)
+    assert done["done"]
+    assert bench.assignment().consumed_cluster == ON_B
+    again = run("failover", "rollback", GROUP)
+    assert (again.exit_code, "nothing to undo" in again.stdout) == (1, True)
+
+
+def test_a_disaster_leaves_out_the_services_of_what_is_lost(
+    run: Run, bench: Bench, not_asked: list[set[RegionName]]
+) -> None:
+    run("failover", GROUP, "--to", "b")
+    run("failover", GROUP, "--to-cluster", "aggregate-b", "--disaster")
+    assert not_asked == [set(), set()]  # there region a lives
+    run("failover", GROUP, "--to", "b", "--disaster")
+    run("failover", "--region", "a", "--to", "b", "--execute", "--disaster")
+    run("failback", "--region", "a", "--disaster")
+    assert not_asked[2:] == [{"a"}, {"a"}, {"b"}]
+    assert bench.assignment().consumed_cluster == ON_B
+
+
+def test_the_service_of_a_region_that_may_have_been_away_is_asked_last(
+    run: Run, first_and_last: list[tuple[RegionName | None, RegionName | None]]
+) -> None:
+    run("failover", "--region", "a", "--to", "b", "--execute")
+    run("failback", "--region", "a")
+    run("failback", "--region", "a", "--disaster")  # b is gone
+    assert first_and_last == [("b", "a"), (None, "a"), ("a", None)]
+
+
+def test_a_client_without_the_lost_regions_is_another_one(bench: Bench) -> None:
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    services = {
+        name: {
+            "aggregate": cluster,
+            "offsetsvc": {"grpc": f"127.0.0.1:{port}", "rest": f"127.0.0.1:{port + 1}"},
+        }
+        for name, port in (("a", 2), ("b", 4))
+    }
+    config = Config.model_validate(
+        {"regions": services, "cassandra": {"contact_points": ["127.0.0.1"]}, "service": {"deadline_ms": 300}}
+    )
+    with without(config, bench.outside, set()) as same:
+        assert same is bench.outside
+    with (
+        without(config, bench.outside, {RegionName("a")}, first=RegionName("b")) as living,
+        pytest.raises(ServiceUnavailableError, match=r"127\.0\.0\.1:4") as failure,
+    ):
+        living.assignment(GROUP)
+    assert "127.0.0.1:2" not in str(failure.value)
+
+
+def test_a_region_moves_in_order_and_comes_back(run: Run, bench: Bench) -> None:
+    plans = json.loads(run("failover", "--region", "a", "--to", "b", "--json").stdout)
+    assert [plan["group"] for plan in plans] == [BILLING, FRAUD, MAPS]
+    assert "nothing was changed" in run("failover", "--region", "a", "--to", "b").stdout
+
+    arguments = ("failover", "--region", "a", "--to", "b", "--execute", "--first", MAPS, "--at-once", "2")
+    results = json.loads(run(*arguments, "--json").stdout)
+
+    assert [(item["group"], item["ending"]) for item in results] == [
+        (MAPS, "moved"),
+        (BILLING, "moved"),
+        (FRAUD, "moved"),
+    ]
+    assert [bench.commit("b", group=group) for group in (BILLING, FRAUD, MAPS)] == [5, 0, 20]
+    assert "no group has to move" in run("failover", "--region", "a", "--to", "b", "--execute").stdout
+    back = run("failback", "--region", "a", "--execute")
+    assert back.exit_code == 0, back.stdout
+    assert [bench.commit("a", group=group) for group in (BILLING, FRAUD, MAPS)] == [15, 10, 20]
+    assert [bench.assignment(group).consumed_cluster for group in (BILLING, FRAUD, MAPS)] == [ON_A] * 3
+
+
+def test_an_interrupted_region_goes_on(run: Run, bench: Bench) -> None:
+    bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+    first = run("failover", "--region", "a", "--to", "b", "--execute")
+    assert first.exit_code == 1
+    assert "interrupted" in first.stdout
+    bench.client.failing.clear()
+
+    second = run("failover", "--region", "a", "--to", "b", "--execute", "--json")
+
+    assert [item["ending"] for item in json.loads(second.stdout)] == ["moved"] * 3
+    for group in (BILLING, FRAUD, MAPS):
+        (record,) = bench.outside.records(group)
+        assert record.step is Step.DONE
+
+
+def test_ctrl_c_ends_between_steps_and_the_command_goes_on_later(run: Run, bench: Bench) -> None:
+    bench.writer("a").members[FRAUD] = 1
+
+    def interrupt(_turn: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert bench.outside.stop.wait(10)
+
+    bench.while_waiting = interrupt
+    handler = signal.getsignal(signal.SIGINT)
+    command = ("failover", "--region", "a", "--to", "b", "--execute", "--at-once", "1")
+
+    stopped = run(*command, "--first", FRAUD, "--json")
+
+    assert stopped.exit_code == 1
+    results = {item["group"]: item for item in json.loads(stopped.stdout)}
+    assert {group: item["ending"] for group, item in results.items()} == {
+        FRAUD: "interrupted",
+        BILLING: "refused",
+        MAPS: "refused",
+    }
+    assert results[MAPS]["problem"] == "the command was stopped"
+    assert signal.getsignal(signal.SIGINT) is handler
+    bench.outside.stop.clear()
+    bench.writer("a").members.clear()
+    bench.while_waiting = lambda _turn: None
+    assert [item["ending"] for item in json.loads(run(*command, "--json").stdout)] == ["moved"] * 3
+
+
+def test_a_group_whose_decisions_cant_be_read_holds_up_no_other(
+    run: Run, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = bench.world.primaries.decisions
+    decided(bench, Change(FRAUD, RegionName("a")))
+    monkeypatch.setattr(
+        bench.world.primaries,
+        "decisions",
+        lambda groups: {**whole(groups), **({FRAUD: InvariantError("newer")} if FRAUD in groups else {})},
+    )
+    plans = json.loads(run("failover", "--region", "a", "--to", "b", "--json").stdout)
+    assert {plan["group"]: plan["refusals"] for plan in plans} == {
+        BILLING: [],
+        FRAUD: ["[INVARIANT] newer"],
+        MAPS: [],
+    }
+    results = json.loads(run("failover", "--region", "a", "--to", "b", "--execute", "--json").stdout)
+    assert {item["group"]: item["ending"] for item in results} == {
+        BILLING: "moved",
+        FRAUD: "refused",
+        MAPS: "moved",
+    }
+
+
+def test_one_group_that_stays_does_not_hold_up_the_others(run: Run, bench: Bench) -> None:
+    bench.writer("a").members[FRAUD] = 1
+
+    result = run("failover", "--region", "a", "--to", "b", "--execute", "--drain-timeout-s", "0.5", "--json")
+
+    assert result.exit_code == 1
+    endings = {item["group"]: item["ending"] for item in json.loads(result.stdout)}
+    assert endings == {BILLING: "moved", FRAUD: "abandoned", MAPS: "moved"}
+    assert bench.assignment(FRAUD).consumed_cluster == ON_A
+
+
+def test_an_active_active_group_keeps_its_offsets_and_publishes_elsewhere(run: Run, bench: Bench) -> None:
+    decided(bench, Change(FRAUD, RegionName("a"), mode=Mode.ACTIVE_ACTIVE))
+    number = bench.assignment(FRAUD).decision.fencing_number
+    assert "region b publishes its results" in run("failover", FRAUD, "--to", "b").stdout
+    assert bench.assignment(FRAUD).is_primary(RegionName("a"))
+
+    moved = run("failover", "--region", "a", "--to", "b", "--execute", "--disaster", "--json")
+
+    assert {item["group"]: item["ending"] for item in json.loads(moved.stdout)} == {
+        BILLING: "moved",
+        FRAUD: "moved",
+        MAPS: "moved",
+    }
+    decision = bench.assignment(FRAUD).decision
+    assert (decision.primary, decision.mode, decision.stage) == ("b", Mode.ACTIVE_ACTIVE, Stage.SETTLED)
+    assert decision.fencing_number > number
+    assert bench.commit("b", group=FRAUD) is None
+    assert "already there" in run("failover", FRAUD, "--to", "b", "--from", "a", "--execute").stdout
+
+    refused = run("failover", "rollback", FRAUD)
+    assert (refused.exit_code, "parallax failback" in refused.stdout) == (1, True)
+    assert run("failback", "--region", "a", "--execute").exit_code == 0
+    assert bench.assignment(FRAUD).is_primary(RegionName("a"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("failover", "--to", "b"),
+        ("failover", GROUP, "--region", "a", "--to", "b"),
+        ("failover", "--region", "a"),
+        ("failover", "--region", "a", "--to", "b", "--from", "a"),
+        ("failover", GROUP, "--to", "b", "--execute", "--dry-run"),
+        ("failover", GROUP),
+        ("failback",),
+    ],
+)
+def test_commands_that_contradict_themselves_are_refused(run: Run, arguments: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidNameError):
+        run(*arguments)
+
+
+def test_a_plan_says_what_is_not_known(run: Run, bench: Bench) -> None:
+    topic_id = bench.writer("a").infos[TOPIC].topic_id
+    bench.world.groups.save_observed(
+        [ObservedCommit(GROUP, ON_A, P0, topic_id, TargetOffset(15), -1, bench.world.now_ms)]
+    )
+    bench.writer("a").away = True
+
+    shown = run("failover", GROUP, "--to", "b", "--disaster").stdout
+
+    assert "aggregate-a can't be asked; the position 15 was seen" in shown
+
+
+def test_a_rollback_shows_what_it_puts_back(run: Run, bench: Bench) -> None:
+    bench.writer("b").commits[GROUP] = {P0: GroupCommit(TargetOffset(2), -1, "before")}
+    run("failover", GROUP, "--to", "b", "--execute")
+    values = json.loads(run("failover", "rollback", GROUP, "--json").stdout)
+    assert [(item["cluster"], item["next_offset"]) for item in values["restore"]] == [(ON_B, 2)]
+    assert "undo the move from aggregate-a to aggregate-b" in run("failover", "rollback", GROUP).stdout

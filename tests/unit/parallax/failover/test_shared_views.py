@@ -1,0 +1,110 @@
+"""What moves side by side ask a cluster alike: asked once, and failed once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import cast
+
+import pytest
+
+from parallax.domain.ids import GroupName, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.resume import LogRange
+from parallax.errors import ClusterUnavailableError, ConfigError
+from parallax.failover.shared_views import Membership, Places
+from parallax.ports.clusters import ClusterWriter, GroupState, TopicInfo
+
+P0, P1 = (TopicPartition(TopicName("trips"), number) for number in range(2))
+
+
+class Cluster:
+    """Counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.now_s = 100.0
+        self.away = False
+        self.end = 10
+
+    def groups(self) -> list[GroupState]:
+        self._count("groups")
+        return [
+            GroupState(GroupName("billing"), "Stable", 2),
+            GroupState(GroupName("secret"), "Stable", 1, refused="not allowed"),
+        ]
+
+    def topics(self) -> Mapping[TopicName, TopicInfo]:
+        self._count("topics")
+        return {P0.topic: TopicInfo(P0.topic, TopicId("id"), 2)}
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        self._count(f"logs of {len(partitions)}")
+        return {item: LogRange(TargetOffset(0), TargetOffset(self.end)) for item in partitions if item == P0}
+
+    def _count(self, what: str) -> None:
+        self.asked.append(what)
+        if self.away:
+            self.now_s += 3.0  # a time-out
+            raise ClusterUnavailableError("aggregate-b does not answer")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def membership(cluster: Cluster) -> Membership:
+    return Membership(cast("ClusterWriter", cluster), lambda: cluster.now_s)
+
+
+def places(cluster: Cluster) -> Places:
+    return Places(cast("ClusterWriter", cluster), lambda: cluster.now_s)
+
+
+def test_one_listing_of_groups_serves_all_for_half_a_second(cluster: Cluster) -> None:
+    shared = membership(cluster)
+    state = shared.of(GroupName("billing"))
+    assert state is not None
+    assert state.members == 2
+    assert shared.of(GroupName("other")) is None
+    with pytest.raises(ConfigError, match="not allowed"):
+        shared.of(GroupName("secret"))
+    assert cluster.asked == ["groups"]
+    cluster.now_s += 0.5
+    shared.of(GroupName("other"))
+    assert cluster.asked == ["groups", "groups"]
+
+
+def test_log_ranges_are_asked_of_those_partitions_alone_that_nobody_has_just_asked_about(
+    cluster: Cluster,
+) -> None:
+    shared = places(cluster)
+    shared.log_ranges([P0])
+    assert list(shared.log_ranges([P0, P1])) == [P0]  # the other one is not there
+    shared.log_ranges([P1, P0])
+    assert cluster.asked == ["logs of 1", "logs of 1"]
+    cluster.end, cluster.now_s = 20, cluster.now_s + 0.5
+    assert shared.log_ranges([P0, P1])[P0].high_watermark == 20
+    assert cluster.asked[2:] == ["logs of 2"]
+
+
+def test_topics_are_asked_about_anew_after_half_a_second(cluster: Cluster) -> None:
+    shared = places(cluster)
+    for _ in range(3):
+        assert shared.topics()[P0.topic].topic_id == "id"
+    assert cluster.asked == ["topics"]
+    cluster.now_s += 0.5
+    shared.topics()
+    assert cluster.asked == ["topics", "topics"]
+
+
+def test_a_time_out_is_waited_for_once(cluster: Cluster) -> None:
+    cluster.away = True
+    shared = places(cluster)
+    for _ in range(3):
+        with pytest.raises(ClusterUnavailableError, match="aggregate-b does not answer"):
+            shared.log_ranges([P0])
+        with pytest.raises(ClusterUnavailableError, match="aggregate-b does not answer"):
+            shared.topics()
+    assert cluster.asked == ["logs of 1"]
+    cluster.away, cluster.now_s = False, cluster.now_s + 0.5
+    assert list(shared.log_ranges([P0])) == [P0]

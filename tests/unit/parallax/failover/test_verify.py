@@ -1,0 +1,315 @@
+"""`parallax verify` over moves made by the real executor in a world whose every record is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from parallax.cli import verify as command
+from parallax.cli.main import app
+from parallax.domain.consumption import Kind
+from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset
+from parallax.errors import NotFoundError
+from parallax.failover.facts import Kind as MoveKind
+from parallax.failover.journal import Step
+from parallax.failover.results import Ending
+from parallax.failover.verify.verdict import Consumers, GroupVerdict, Verdict
+from parallax.failover.verify.verify import Verifier
+from parallax.ports.clusters import GroupCommit, ObservedCommit
+from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
+from tests.worlds.offset_world import GROUP, TOPIC, SparseIndex
+
+ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """The group has consumed a0..9 and b0..4 on a, and was moved to b at 5, where a0..9 are to be skipped."""
+    with failover_bench() as made:
+        two_sources(made.world)
+        made.world.commit("a", 15)
+        assert made.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        yield made
+
+
+def verifier(bench: Bench) -> Verifier:
+    return Verifier(bench.outside, bench.world.index, bench.world.config.routes_into)
+
+
+def verified(bench: Bench, consumers: Consumers = Consumers.AUTO, moves: int = 1) -> GroupVerdict:
+    return verifier(bench).verify(GROUP, moves=moves, consumers=consumers)
+
+
+def ranges(found: GroupVerdict, region: str, kind: Kind) -> list[tuple[int, int | None]]:
+    (partition,) = found.partitions
+    (source,) = (item for item in partition.sources if item.source.region == region)
+    assert source.tally is not None
+    return [(item.start, item.end) for item in source.tally.ranges.get(kind, ())]
+
+
+def test_a_group_that_skips_consumed_every_record_once(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.verdict is Verdict.ONCE
+    assert ranges(found, "b", Kind.ONCE) == [(5, 10)]
+    assert found.records(Kind.TWICE) == 0
+
+
+def test_a_plain_group_read_again_what_the_plan_foretold(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    found = verified(bench, Consumers.PLAIN)
+    assert found.verdict is Verdict.TWICE
+    assert ranges(found, "a", Kind.TWICE) == [(0, 10)]
+    assert ranges(found, "b", Kind.ONCE) == [(5, 10)]
+
+
+def test_who_skips_is_told_by_reports_or_left_open(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    assert verified(bench).verdict is Verdict.UNKNOWN
+    assert "say --consumers" in verified(bench).partitions[0].notes[0]
+
+    report(bench, 20)
+    found = verified(bench)
+    assert (found.verdict, found.consumers) == (Verdict.ONCE, Consumers.FAILOVER)
+
+
+def report(bench: Bench, offset: int) -> None:
+    topic_id = bench.writer("b").infos[TOPIC].topic_id
+    seen = ObservedCommit(
+        GROUP, ON_B, P0, topic_id, TargetOffset(offset), -1, bench.world.now_ms, reported=True
+    )
+    bench.world.groups.save_observed([seen])
+
+
+def test_a_report_counts_where_it_is_ahead_of_the_commit(bench: Bench) -> None:
+    bench.world.commit("b", 6)
+    report(bench, 8)
+    assert ranges(verified(bench), "b", Kind.ONCE) == [(5, 8)]
+
+
+def test_what_was_consumed_before_and_is_still_to_come_is_told(bench: Bench) -> None:
+    bench.world.commit("b", 12)
+    found = verified(bench, Consumers.PLAIN)
+    (partition,) = found.partitions
+    assert {item.source.region: item.ahead_records for item in partition.sources} == {"a": 8, "b": 0}
+    assert ranges(found, "a", Kind.TWICE) == [(0, 2)]
+
+
+def test_a_resume_offset_that_was_too_late_shows_as_never(bench: Bench) -> None:
+    (record,) = bench.outside.records(GROUP)
+    mark = replace(record.written[P0], next_offset=TargetOffset(8))
+    bench.outside.keep(replace(record, written={P0: mark}))
+    bench.world.commit("b", 20)
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.verdict is Verdict.NEVER
+    assert ranges(found, "b", Kind.NEVER) == [(5, 8)]
+
+
+def test_a_skip_of_something_unconsumed_shows_as_never(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    (stored,) = bench.world.groups.progress(GROUP, TOPIC).values()
+    further = {
+        source: replace(position, source_next=SourceOffset(7), epoch_ends=())
+        for source, position in stored.positions.items()
+    }
+    bench.world.groups.save_progress(
+        GROUP, TOPIC, {0: replace(stored, positions=further)}, moved_at_ms=bench.world.now_ms + 1
+    )
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.verdict is Verdict.NEVER
+    assert ranges(found, "b", Kind.NEVER) == [(5, 7)]
+    assert ranges(found, "a", Kind.TWICE) == [(7, 10)]
+
+
+def test_there_and_back(bench: Bench) -> None:
+    bench.world.commit("b", 17)  # b5..9 and, skipped, a0..6
+    assert bench.move("b", "a", drain_ms=1_000).ending is Ending.MOVED
+    bench.world.copy("a", "a", 5)
+    bench.world.watermarks()
+    assert bench.commit("a") == 20
+    bench.world.commit("a", 25)
+    found = verified(bench, Consumers.FAILOVER, moves=2)
+    assert found.verdict is Verdict.ONCE
+    assert [visit.cluster for visit in found.partitions[0].visits] == [ON_A, ON_B, ON_A]
+    assert ranges(found, "a", Kind.ONCE)[-1][1] == 15
+
+
+def test_what_a_straggler_consumed_at_the_cluster_that_was_left_counts(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    bench.world.commit("a", 18)
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.verdict is Verdict.TWICE
+    assert ranges(found, "b", Kind.TWICE) == [(5, 8)]
+    assert "somebody consumed aggregate-a after" in found.partitions[0].notes[0]
+
+
+def test_a_disaster_is_judged_once_the_lost_cluster_is_back() -> None:
+    with failover_bench() as bench:
+        two_sources(bench.world)
+        topic_id = bench.writer("a").infos[TOPIC].topic_id
+        seen = ObservedCommit(GROUP, ON_A, P0, topic_id, TargetOffset(13), -1, bench.world.now_ms)
+        bench.world.groups.save_observed([seen])
+        bench.writer("a").away = True
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
+        bench.world.commit("b", 20)
+
+        dark = verified(bench, Consumers.FAILOVER)
+        assert dark.verdict is Verdict.UNKNOWN
+        assert "can't be asked what was consumed there beyond 13" in dark.partitions[0].unknown[0]
+
+        bench.writer("a").away = False
+        bench.world.now_ms += 10_000
+        bench.world.commit("a", 15)  # the last commit, which nobody had seen
+        found = verified(bench, Consumers.FAILOVER)
+        assert found.verdict is Verdict.TWICE
+        assert ranges(found, "b", Kind.TWICE) == [(3, 5)]
+
+
+def test_an_index_that_lags_leaves_it_open(bench: Bench) -> None:
+    bench.world.commit("b", 23)
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.behind
+    assert found.verdict is Verdict.UNKNOWN
+    assert ranges(found, "a", Kind.UNKNOWN) == [(10, None)]
+
+    def arrive(_turn: int) -> None:
+        bench.world.copy("a", "b", 3)
+        bench.world.watermarks()
+
+    bench.while_waiting = arrive
+    waited = command.verify_within(verifier(bench), GROUP, 1, Consumers.FAILOVER, 60)
+    assert waited.verdict is Verdict.ONCE
+
+
+def test_records_that_retention_took_before_the_group_came_to_them_are_never_consumed(bench: Bench) -> None:
+    bench.world.commit("b", 6)
+    bench.world.trim("b", 8)
+    found = verified(bench, Consumers.FAILOVER)
+    assert ranges(found, "b", Kind.NEVER) == [(6, 8)]
+    assert "retention at aggregate-b" in found.partitions[0].notes[0]
+
+
+def test_records_lost_before_they_were_copied_are_told(bench: Bench) -> None:
+    bench.world.copy("a", "a", 3)
+    bench.world.lose("a", "b", 3)
+    bench.world.copy("a", "b", 2)
+    bench.world.watermarks()
+    bench.world.commit("b", 22)
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.verdict is Verdict.NEVER
+    assert ranges(found, "a", Kind.LOST) == [(10, 13)]
+
+
+def test_a_rewind_after_the_move_leaves_it_open(bench: Bench) -> None:
+    bench.world.commit("b", 2)
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "was set back in aggregate-b, to 2" in found.partitions[0].unknown[0]
+
+
+def test_a_topic_created_anew_or_a_log_that_lost_its_tail_leaves_it_open(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    bench.world.lose_tail("b", 18)
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "lost its tail" in found.partitions[0].sources[0].unknown[0]
+
+    bench.world.create_topic("b", generation="2")
+    anew = verified(bench, Consumers.FAILOVER)
+    assert any("created anew at aggregate-b" in text for text in anew.partitions[0].unknown)
+
+
+def test_a_dead_target_is_judged_by_what_was_seen(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    report(bench, 18)
+    bench.writer("b").away = True
+    found = verified(bench)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "18 was seen last" in found.partitions[0].unknown[0]
+    assert found.records(Kind.TWICE) == 0
+
+
+def test_no_more_rows_than_the_port_promises_are_needed(bench: Bench) -> None:
+    for region in "ab":
+        for source in "ab":
+            for _ in range(9):
+                bench.world.copy(source, region, 2)
+    bench.world.watermarks()
+    bench.world.commit("b", 50)
+    sparse = Verifier(bench.outside, SparseIndex(bench.world.index), bench.world.config.routes_into)  # type: ignore[arg-type] # the questions asked are there
+    assert sparse.verify(GROUP, consumers=Consumers.PLAIN) == verified(bench, Consumers.PLAIN)
+    assert sparse.verify(GROUP, consumers=Consumers.FAILOVER).verdict is Verdict.ONCE
+
+
+def test_a_group_that_was_never_moved_has_nothing_to_compare() -> None:
+    with failover_bench() as bench:
+        with pytest.raises(NotFoundError, match="nothing to compare"):
+            verifier(bench).verify(GroupName("nobody"))
+        two_sources(bench.world)
+        bench.world.commit("a", 15)
+        bench.writer("a").members[GROUP] = 1
+        assert bench.move("a", "b").ending is Ending.ABANDONED
+        with pytest.raises(NotFoundError):
+            verifier(bench).verify(GROUP)
+
+
+def test_a_move_under_way_is_noted(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    (record,) = bench.outside.records(GROUP)
+    begun = bench.outside.begin(record.move.reversed(), record.snapshot, record)
+    bench.outside.keep(replace(begun, step=Step.FENCED))
+    assert "a move to aggregate-a is under way (fenced)" in verified(bench).notes[0]
+
+
+class TestCommand:
+    @pytest.mark.parametrize(
+        ("consumers", "code"),
+        [("failover", 0), ("plain", 3), ("auto", 5)],
+    )
+    def test_the_exit_code_tells_the_verdict(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, consumers: str, code: int
+    ) -> None:
+        bench.world.commit("b", 20)
+        made = verifier(bench)
+
+        @contextmanager
+        def opened(_config: object) -> Iterator[Verifier]:
+            yield made
+
+        monkeypatch.setattr(command, "open_verifier", opened)
+        monkeypatch.setattr(command, "load", Path)
+        monkeypatch.setattr(
+            command, "configure_logging", lambda **_: None
+        )  # it would keep the runner's stream
+        arguments = ["verify", GROUP, "--config", "unread", "--consumers", consumers]
+        done = CliRunner().invoke(app, [*arguments, "--json"])
+        assert done.exit_code == code, done.output
+        assert f'"group": "{GROUP}"' in done.output
+
+        table = CliRunner().invoke(app, arguments)
+        assert table.exit_code == code
+        assert "aggregate-a to aggregate-b" in table.output
+
+    def test_ranges_are_listed(self, bench: Bench) -> None:
+        bench.world.commit("b", 20)
+        out = Console(width=160, record=True, file=None)
+        with out.capture() as captured:
+            command.show_verdict(verified(bench, Consumers.PLAIN), out)
+        assert "trips-0 of a: twice: [0, 10)" in captured.get()
+
+
+def test_a_commit_published_for_the_way_back_is_no_straggler(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    metadata = bench.writer("b").commits[GROUP][P0].metadata
+    assert metadata == ""
+    moved = bench.outside.records(GROUP)[0]
+    ours = next(iter(bench.writer("b").written))[P0].metadata
+    bench.writer("a").commits[GROUP][P0] = GroupCommit(TargetOffset(20), -1, ours)
+    assert moved.left_at == {P0: 15}
+    assert verified(bench, Consumers.FAILOVER).verdict is Verdict.ONCE

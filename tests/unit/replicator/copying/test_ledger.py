@@ -1,0 +1,195 @@
+"""When a shard commits: not at once after a commit, and never later than the bounds say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+
+import pytest
+
+from parallax.config.config import Replicator
+from parallax.domain.ids import (
+    Lineage,
+    RegionName,
+    Route,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.ledger import Ledger
+from replicator.copying.ports import RecordBlock
+from replicator.copying.session_end import Counts
+from replicator.copying.state import PartitionState
+from replicator.lease import Lease
+from tests.worlds.clocks import StandingClock
+
+
+class Target:
+    """Appends everything at the end of one partition after the other."""
+
+    path = "batch"
+
+    def __init__(self) -> None:
+        self._sent: dict[TopicPartition, list[int]] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self.entries: list[Entry] = []
+        self.gone: set[TopicPartition] = set()
+        """Of these no end is known."""
+        self.asked: list[TopicPartition] = []
+
+    def begin(self) -> None:
+        self._sent = {}
+
+    def produce(self, block: RecordBlock) -> None:
+        item = block.topic_partition
+        end = self._ends.get(item, 0)
+        self._ends[item] = end + len(block.offsets)
+        self._sent.setdefault(item, []).extend(range(end, self._ends[item]))
+
+    def serve(self) -> None: ...
+
+    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+        return self._sent
+
+    def commit(self, entry: Entry) -> int:
+        self.entries.append(entry)
+        return len(self.entries) - 1
+
+    def ends(
+        self, partitions: Collection[TopicPartition], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetOffset]:
+        assert not patient
+        self.asked += partitions
+        return {item: TargetOffset(self._ends.get(item, 0)) for item in partitions if item not in self.gone}
+
+    def close(self) -> None: ...
+
+
+class World:
+    """A shard of many partitions."""
+
+    def __init__(self, partitions: int) -> None:
+        self.clock, self.target = StandingClock(), Target()
+        self.settings = Replicator()
+        self.items = [TopicPartition(TopicName("orders"), number) for number in range(partitions)]
+        lineage = Lineage(TopicId("s"), TopicId("t"))
+        states = {
+            item: PartitionState(
+                item,
+                lineage,
+                0,
+                SourceOffset(0),
+                TargetOffset(0),
+                SourceOffset(0),
+                SourceOffset(0),
+                TargetOffset(0),
+            )
+            for item in self.items
+        }
+        self.ledger = Ledger(
+            Lease(Route(RegionName("a"), RegionName("b")), 0, 1, 1, 1, 10**9),
+            self.settings,
+            target=self.target,
+            clock=self.clock,
+            states=states,
+            counts=Counts(),
+            committed=lambda _offset, _entry: None,
+        )
+
+    def send(self, partitions: int) -> None:
+        """One record of each of so many partitions."""
+        for item in self.items[:partitions]:
+            position = self.ledger.states[item].source_next
+            self.ledger.send(RecordBlock(item, 0, range(position, position + 1), [b"x"], 1))
+
+    def commit(self) -> None:
+        self.ledger.commit(lambda item: self.ledger.states[item].source_next)
+
+
+@pytest.mark.parametrize(("partitions", "pause_ms"), [(1, 2), (8, 2), (9, 2.25), (40, 10), (400, 100)])
+def test_the_pause_after_a_commit_grows_with_its_partitions(partitions: int, pause_ms: float) -> None:
+    world = World(400)
+    world.send(partitions)
+    world.commit()
+    assert world.ledger.rest_ms == pause_ms
+    world.clock.sleep_ms(pause_ms - 0.5)
+    assert world.ledger.rest_ms == 0.5
+    world.clock.sleep_ms(100)
+    assert world.ledger.rest_ms == 0
+
+
+def test_watermarks_are_no_reason_to_pause() -> None:
+    world = World(400)
+    world.send(1)
+    world.clock.sleep_ms(world.settings.watermark_interval_ms)
+    world.commit()
+    assert len(world.target.entries[0].partitions) == 400
+    assert world.ledger.rest_ms == world.settings.commit_min_interval_ms
+
+
+def test_a_commit_of_nothing_leaves_the_pause_as_it_is() -> None:
+    world = World(400)
+    world.send(400)
+    world.commit()
+    world.clock.sleep_ms(10)
+    world.commit()
+    assert len(world.target.entries) == 1
+    assert world.ledger.rest_ms == 90
+
+
+def test_a_transaction_is_full_when_its_time_is_over() -> None:
+    world = World(1)
+    assert world.ledger.left_ms == float("inf")
+    world.send(1)
+    longest_ms = world.settings.commit_max_interval_ms
+    assert world.ledger.left_ms == longest_ms
+    world.clock.sleep_ms(longest_ms - 1)
+    assert (world.ledger.left_ms, world.ledger.full()) == (1, False)
+    world.clock.sleep_ms(2)
+    assert (world.ledger.left_ms, world.ledger.full()) == (0, True)
+
+
+def test_a_partition_without_an_end_is_asked_about_less_and_less_often() -> None:
+    world = World(3)
+    gone = world.items[1]
+    world.target.gone = {gone}
+    asked_at = []
+    for _ in range(100):
+        world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
+        world.target.asked = []
+        world.commit()
+        if gone in world.target.asked:
+            asked_at.append(world.clock.at_ms)
+    pauses_ms = [later - earlier for earlier, later in pairwise(asked_at)]
+    assert pauses_ms[:6] == [250, 250, 500, 1_000, 2_000, 4_000]
+    assert set(pauses_ms[6:]) == {world.settings.discovery_interval_ms}
+    world.target.gone = set()
+    world.clock.sleep_ms(world.settings.discovery_interval_ms)
+    world.commit()
+    assert any(part.partition == gone.partition for part in world.target.entries[-1].partitions)
+
+
+def test_leaders_not_known_yet_delay_no_watermark() -> None:
+    world = World(3)
+    for known in (False, True):
+        world.target.gone = set() if known else set(world.items)
+        world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
+        world.commit()
+    assert {part.partition for part in world.target.entries[-1].partitions if part.source_start} == {0, 1, 2}
+    world.target.gone = {world.items[0]}
+    for _ in range(8):
+        world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
+        world.commit()
+    world.target.gone = set()
+    world.send(1)  # copied meanwhile: nothing is held against it any more
+    world.commit()
+    asked_at = []
+    for _ in range(6):
+        world.clock.sleep_ms(world.settings.watermark_interval_ms / 4)
+        world.target.asked = []
+        world.commit()
+        asked_at += [world.clock.at_ms] if world.items[0] in world.target.asked else []
+    assert asked_at

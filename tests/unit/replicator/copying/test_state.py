@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallax.domain.ids import Lineage, Route, TopicId, TopicName, TopicPartition
+from parallax.domain.runs import LostRange, Run
+from parallax.errors import InvariantError
+from parallax.ports.clusters import TopicInfo
+from replicator.copying.lineages import begin, changes_for, lose
+from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey
+from replicator.copying.reconcile import Decision, decide
+from replicator.copying.session_end import TargetCut
+from replicator.copying.state import PartitionChange, PartitionState, encode, fold, lost_of, rows_of
+from replicator.copying.transaction import OpenTransaction
+from replicator.lease import PartitionStatus, shard_of, transactional_id
+
+ITEM = TopicPartition(TopicName("t"), 0)
+LINEAGE = Lineage(TopicId("s1"), TopicId("d1"))
+
+
+def state(
+    source_next: int = 10, floor: int = 20, lineage: Lineage = LINEAGE, epoch: int = 3
+) -> PartitionState:
+    return PartitionState(ITEM, lineage, 0, 0, 0, source_next, source_next, floor, epoch)
+
+
+def survey(
+    *, source_id: str | None = "s1", target_id: str = "d1", log: LogEnd | None = None, partitions: int = 1
+) -> Survey:
+    topic = ITEM.topic
+    return Survey(
+        1,
+        {} if source_id is None else {topic: TopicInfo(topic, TopicId(source_id), partitions)},
+        {} if log is None else {ITEM: log},
+        {topic: TopicInfo(topic, TopicId(target_id), 1)},
+    )
+
+
+def decision(
+    looked: Survey, known: PartitionState | None, position: int = 10, unreadable: OutOfRange | None = None
+) -> Decision:
+    states = {} if known is None else {ITEM: known}
+    found = decide(
+        looked,
+        states,
+        positions=dict.fromkeys(states, position),
+        out_of_range={} if unreadable is None else {ITEM: unreadable},
+        shard=0,
+        shard_count=1,
+    )
+    [only] = [item for item in found if item.topic_partition == ITEM]
+    return only
+
+
+# --- what a survey means
+
+
+def test_a_partition_seen_for_the_first_time_begins_where_the_sources_log_does() -> None:
+    found = decision(survey(log=LogEnd(4, 9, 9)), None)
+    assert found.begins is not None
+    assert (found.begins.lineage, found.begins.source_first) == (LINEAGE, 4)
+    [opened] = begin(ITEM, found.begins, None, 7)
+    assert opened.rows == (Run(4, 7, 0, 0),)
+    assert opened.lost == (LostRange(0, 4, 7),)
+    assert opened.state.last_run_end == 4
+
+
+def test_a_known_partition_goes_on() -> None:
+    found = decision(survey(log=LogEnd(0, 12, 12)), state())
+    assert (found.status, found.begins, found.lost_up_to) == (PartitionStatus.COPYING, None, None)
+
+
+def test_a_source_without_the_topic_is_absent_and_has_a_lineage_all_the_same() -> None:
+    found = decision(survey(source_id=None), None)
+    assert found.status is PartitionStatus.ABSENT
+    assert found.begins is not None
+    assert (found.begins.lineage.source_topic_id, found.begins.source_first) == ("", 0)
+    assert decision(survey(source_id=None), state()).begins is None  # deleted there: nothing more can come
+
+
+def test_another_source_id_is_another_source_from_its_start() -> None:
+    found = decision(survey(source_id="s2", log=LogEnd(0, 3, 3)), state())
+    assert found.begins is not None
+    closed, opened = begin(ITEM, found.begins, state(), 25)
+    assert (closed.closed, closed.state.source_next) == (True, 10)
+    assert opened.rows == (Run(0, 25, 0, 0),)
+    assert (opened.state.sequence, opened.state.target_floor) == (1, 25)
+
+
+def test_another_target_id_voids_every_position() -> None:
+    found = decision(survey(target_id="d2", log=LogEnd(2, 12, 12)), state())
+    assert found.begins is not None
+    assert (found.begins.lineage.target_topic_id, found.begins.source_first) == ("d2", 2)
+
+
+def test_retention_that_overtook_the_reader_is_a_loss_only_once_the_reader_has_met_it() -> None:
+    ahead = survey(log=LogEnd(15, 30, 30))
+    assert decision(ahead, state()).lost_up_to is None
+    assert decision(ahead, state(), unreadable=OutOfRange(ITEM, None)).lost_up_to == 15
+    change = lose(state(), 15, 22)
+    assert change.lost == (LostRange(10, 15, 22),)
+    assert change.rows == (Run(15, 22, 0, 15, 3),)
+    assert change.state.source_next == 15
+
+
+def test_a_log_that_diverged_cuts_the_lineage_and_begins_the_next_generation() -> None:
+    found = decision(survey(log=LogEnd(0, 30, 30, 5)), state(), unreadable=OutOfRange(ITEM, 6, 2))
+    assert found.begins is not None
+    assert (found.begins.lineage.generation, found.begins.source_first, found.begins.leader_epoch) == (
+        5,
+        6,
+        2,
+    )
+    closed, opened = begin(ITEM, found.begins, state(), 25)
+    assert closed.state.source_next == 6
+    assert opened.rows == (Run(6, 25, 0, 6, 2),)
+    assert opened.lost == ()
+
+
+def test_an_end_below_the_position_proves_a_cut_only_where_nothing_was_copied() -> None:
+    short = survey(log=LogEnd(0, 7, 7))
+    assert decision(short, state()).begins is None
+    found = decision(short, state(epoch=-1))
+    assert found.begins is not None
+    assert found.begins.source_first == 0
+
+
+def test_fewer_partitions_on_the_target_stop_the_topic() -> None:
+    found = decision(survey(partitions=2, log=LogEnd(0, 1, 1)), None)
+    assert found.status is PartitionStatus.STOPPED
+    assert "PARTITION_MISMATCH" in found.reason
+
+
+def test_a_target_that_lost_its_tail_sets_the_position_back_to_the_source_of_the_cut() -> None:
+    rows = [Run(0, 0, 5, 0, 3), Run(5, 12, 5, 5, 3)]
+    going_on = Decision(ITEM, PartitionStatus.COPYING)
+    closed, opened = changes_for(
+        [going_on], {ITEM: state(10, 17)}, {ITEM: 14}, cuts={}, history=lambda _item, _lineage: rows
+    )
+    assert closed.state.source_next == 7
+    assert (opened.state.source_next, opened.state.lineage.generation, opened.state.target_first) == (
+        7,
+        1,
+        14,
+    )
+
+
+def test_a_cut_found_by_an_acknowledgement_holds_though_the_end_has_grown_since() -> None:
+    cuts = {ITEM: TargetCut(ITEM, LINEAGE, 3)}
+    closed, _ = changes_for(
+        [Decision(ITEM, PartitionStatus.COPYING)],
+        {ITEM: state(10, 17)},
+        {ITEM: 40},
+        cuts=cuts,
+        history=lambda _item, _lineage: [Run(0, 0, 5, 0, 3), Run(5, 12, 5, 5, 3)],
+    )
+    assert closed.state.source_next == 3
+
+
+# --- states and entries
+
+LINEAGES = st.builds(
+    Lineage, st.sampled_from(["", "s"]).map(TopicId), st.just(TopicId("d")), st.integers(0, 9)
+)
+STATES = st.builds(
+    PartitionState,
+    st.builds(TopicPartition, st.sampled_from(["t", "u"]).map(TopicName), st.integers(0, 3)),
+    LINEAGES,
+    st.integers(0, 5),
+    *[st.integers(0, 2**40)] * 5,
+    st.integers(-1, 100),
+)
+
+
+@given(STATES, st.booleans())
+def test_an_entry_says_all_of_a_state(known: PartitionState, snapshot: bool) -> None:  # noqa: FBT001 - hypothesis
+    rows = (Run(1, 2, 3, 1, 4), Run(9, 9, 0, 4, 4))
+    change = PartitionChange(known, rows, (LostRange(1, 2, 3),))
+    encoded = encode(
+        layout=1,
+        shard=0,
+        path="record",
+        changes=[change],
+        everything={known.topic_partition: known} if snapshot else None,
+        committed_at_ms=1,
+    )
+    decoded = type(encoded).FromString(encoded.SerializeToString())
+    assert fold({}, [decoded]) == {known.topic_partition: known}
+    [part] = decoded.partitions
+    assert (rows_of(part), lost_of(part)) == (rows, change.lost)
+
+
+def test_a_snapshot_forgets_what_it_does_not_name_and_a_closed_lineage_is_gone() -> None:
+    def entry(changes: list[PartitionChange], everything: dict[TopicPartition, PartitionState] | None = None):  # noqa: ANN202
+        return encode(
+            layout=1, shard=0, path="record", changes=changes, everything=everything, committed_at_ms=1
+        )
+
+    assert fold({ITEM: state()}, [entry([], {})]) == {}
+    assert fold({ITEM: state()}, [entry([PartitionChange(state(), closed=True)])]) == {}
+    newer = state(11)
+    assert fold({}, [entry([PartitionChange(state(), closed=True), PartitionChange(newer)])]) == {ITEM: newer}
+
+
+def test_rows_that_go_back_are_refused() -> None:
+    with pytest.raises(InvariantError, match="B"):
+        state().after([Run(10, 19, 1, 10, 3)], 11)
+    with pytest.raises(InvariantError, match="E"):
+        state().after([Run(10, 20, 1, 10, 2)], 11)
+    with pytest.raises(InvariantError, match="A"):
+        state().after([], 9)
+
+
+# --- the open transaction
+
+
+def block(offsets: list[int], epoch: int = 3) -> RecordBlock:
+    return RecordBlock(ITEM, epoch, offsets, offsets, 10, 1_000)
+
+
+def test_runs_break_at_gaps_on_either_side_and_at_leader_epochs() -> None:
+    opened = OpenTransaction(0)
+    opened.add(block([10, 11, 13]))
+    opened.add(block([14, 15], epoch=4))
+    opened.reached_end(ITEM, 17)
+    change = opened.change(state(), [20, 21, 22, 23, 30])
+    assert change.rows == (
+        Run(10, 20, 2, 10, 3),
+        Run(13, 22, 1, 12, 3),
+        Run(14, 23, 1, 14, 4),
+        Run(15, 30, 1, 15, 4),
+    )
+    assert (change.state.source_next, change.state.last_run_end, change.state.target_floor) == (17, 16, 31)
+    assert opened.record_offset(ITEM, 3) == 14
+
+
+def test_an_end_told_before_further_records_counts_no_more() -> None:
+    opened = OpenTransaction(0)
+    opened.add(block([10]))
+    opened.reached_end(ITEM, 17)
+    opened.add(block([18]))
+    assert opened.source_next(ITEM) == 19
+
+
+def test_records_without_acknowledgement_are_never_taken_for_copied() -> None:
+    opened = OpenTransaction(0)
+    opened.add(block([10, 11]))
+    with pytest.raises(InvariantError):
+        opened.change(state(), [20])
+
+
+# --- leases
+
+
+def test_shards_and_transactional_ids_never_change_from_release_to_release() -> None:
+    assert [shard_of(TopicPartition(TopicName("trips"), number), 3) for number in range(6)] == SHARDS_OF_TRIPS
+    assert transactional_id(Route.parse("a->b"), 2, 5) == "parallax.a.b.2.5.record"
+
+
+SHARDS_OF_TRIPS = [0, 1, 2, 0, 1, 2]

@@ -1,0 +1,270 @@
+"""When the batch path fetches and sends: not for every record, and not into a transaction's end."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
+from replicator.copying.ports import ReadFrom
+from replicator.format.block import BatchBlock, whole
+from replicator.format.header import Compression, Place, split
+from replicator.format.records import Record, body, packed
+from replicator.format.rewrite import ProducerState
+from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition, Produce
+from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES, Sender
+from replicator.kafka.batch.source import REST_MS, BatchSource
+
+TOPIC_ID = uuid.UUID(int=7)
+CONCURRENT_TRANSACTIONS = 51
+SMALL_BYTES, LARGE_BYTES = 100, 200_000
+
+
+class Broker:
+    """Stands for `Connections` to a cluster of one broker: keeps requests until the test answers them."""
+
+    cluster = ClusterName("aggregate-b")
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[Any, Callable[[Any], None], float]] = []
+
+    def leader(self, _item: TopicPartition) -> int:
+        return 1
+
+    def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        return {1: list(items)}
+
+    def learn_leaders(self, _items: Collection[TopicPartition], *, timeout_ms: float) -> list[TopicPartition]:
+        assert timeout_ms > 0
+        return []
+
+    def watch(self, _topics: Iterable[TopicName]) -> None: ...
+
+    @property
+    def problem(self) -> str:
+        return ""
+
+    def send(
+        self, _node: int, request: Any, answered: Callable[[Any], None], _failed: Callable[..., None]
+    ) -> None:
+        self.requests.append((request, answered, time.monotonic()))
+
+
+def item(partition: int) -> TopicPartition:
+    return TopicPartition(TopicName("orders"), partition)
+
+
+def batch(size: int) -> bytes:
+    return packed([Record(0, 1_000, body(None, bytes(size)))], Compression.NONE)
+
+
+def fetched(*records: bytes) -> Fetched:
+    parts = [
+        FetchedPartition(TOPIC_ID, number, 0, 10, 10, None, (), memoryview(raw))
+        for number, raw in enumerate(records)
+    ]
+    return Fetched(0, 0, parts)
+
+
+@pytest.fixture
+def loop() -> Iterator[EventLoop]:
+    made = EventLoop()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("size", "rests"), [(SMALL_BYTES, True), (LARGE_BYTES, False)])
+def test_after_a_small_answer_the_next_fetch_waits(loop: EventLoop, size: int, *, rests: bool) -> None:
+    broker = Broker()
+    source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    source.take({item(0): ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)})
+    source.poll(100, 1)
+    [(request, answered, _)] = broker.requests
+    assert isinstance(request, Fetch)
+    answered(fetched(batch(size)))
+    answered_at = time.monotonic()
+    deadline = answered_at + 2
+    while len(broker.requests) == 1 and time.monotonic() < deadline:
+        source.poll(100, 50)
+    sent_at = broker.requests[1][2]
+    assert (sent_at - answered_at >= REST_MS / 1_000) is rests
+
+
+@pytest.mark.parametrize(("size", "waits"), [(SMALL_BYTES, True), (LARGE_BYTES, False)])
+def test_while_many_tiny_batches_wait_no_fetch_begins(loop: EventLoop, size: int, *, waits: bool) -> None:
+    broker = Broker()
+    source = BatchSource(loop, broker, buffer_bytes=10**9, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
+    source.take({item(number): start for number in range(400)})
+    source.poll(1, 1)
+    broker.requests[0][1](fetched(*[batch(size)] * 400))
+    deadline = time.monotonic() + 0.1
+    while time.monotonic() < deadline:
+        loop.turn(10)
+    handed_out = len(source.poll(1, 0))
+    assert (len(broker.requests) == 1) is waits
+    while len(broker.requests) == 1:
+        handed_out += len(source.poll(50, 0))
+    assert (handed_out > 1) is waits
+
+
+def sender(loop: EventLoop, broker: Broker) -> Sender:
+    coordinator: Any = SimpleNamespace(newest=True, transactional_id="parallax.a.b.1.0.batch")
+    made = Sender(loop, broker, coordinator, ProducerState(1, 0), timeout_ms=5_000)  # type: ignore[arg-type]
+    made.begin()
+    return made
+
+
+def block(partition: int) -> BatchBlock:
+    place = Place(ClusterName("regional-a"), item(partition))
+    [found] = split(batch(SMALL_BYTES), place)
+    return whole(found, place)
+
+
+def produced(request: Produce, code: int) -> Any:
+    return SimpleNamespace(
+        responses=[
+            SimpleNamespace(
+                name=place.topic,
+                partition_responses=[
+                    SimpleNamespace(index=place.partition, error_code=code, base_offset=40, error_message="")
+                ],
+            )
+            for place in request._batches
+        ]
+    )
+
+
+def test_after_a_commit_nothing_is_sent_for_as_long_as_it_took(loop: EventLoop) -> None:
+    broker = Broker()
+    sending = sender(loop, broker)
+    committed_at = time.monotonic()
+    sending.committed(took_ms=4.0)
+    sending.add(block(0))
+    sending.step()
+    assert not broker.requests
+    while not broker.requests and time.monotonic() < committed_at + 2:
+        loop.turn(50)
+    assert broker.requests[0][2] - committed_at >= 0.004
+
+
+def test_a_slow_commit_does_not_keep_the_next_transaction_waiting(loop: EventLoop) -> None:
+    broker = Broker()
+    sending = sender(loop, broker)
+    sending.committed(took_ms=10_000.0)
+    sending.add(block(0))
+    sending.step()
+    deadline = time.monotonic() + 2
+    while not broker.requests and time.monotonic() < deadline:
+        loop.turn(50)
+    assert broker.requests
+
+
+def test_partitions_that_are_told_to_come_again_come_in_one_request(loop: EventLoop) -> None:
+    broker = Broker()
+    sending = sender(loop, broker)
+    for partition in range(100):
+        sending.add(block(partition))
+    sending.step()
+    [(first, answered, _)] = broker.requests
+    answered(produced(first, CONCURRENT_TRANSACTIONS))
+    while len(broker.requests) == 1:
+        loop.turn(50)
+    again, answered, _ = broker.requests[1]
+    assert list(again._batches) == list(first._batches) == [item(partition) for partition in range(100)]
+    assert again._batches == first._batches
+    answered(produced(again, 0))
+    sending.flush("waiting")
+    assert {place: list(found) for place, found in sending.acknowledged.items()} == {
+        item(partition): [40] for partition in range(100)
+    }
+    assert len(broker.requests) == 2
+
+
+def test_what_a_callback_raises_ends_every_turn_of_the_loop(loop: EventLoop) -> None:
+    def broken() -> None:
+        raise ValueError("not of this world")
+
+    loop.after(0, broken)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not of this world"):
+            loop.turn(50)
+
+
+@pytest.mark.parametrize(("rest_bytes", "kept"), [(SMALL_BYTES // 4, True), (LARGE_BYTES, False)])
+def test_a_batch_keeps_its_answer_only_if_it_is_most_of_it(
+    loop: EventLoop,
+    rest_bytes: int,
+    *,
+    kept: bool,
+) -> None:
+    broker = Broker()
+    source = BatchSource(
+        loop,
+        broker,
+        buffer_bytes=10_000_000,
+        fetch_bytes=1_000_000,
+        whole_from_records=0,  # type: ignore[arg-type]
+    )
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    source.take({item(0): ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)})
+    source.poll(100, 1)
+    [(_, answered, _)] = broker.requests
+    begun = batch(LARGE_BYTES)[:rest_bytes]
+    answer = fetched(batch(SMALL_BYTES) + begun)
+    answered(answer)
+    [event] = source.poll(100, 1)
+    assert isinstance(event, BatchBlock)
+    assert bytes(event.raw) == batch(SMALL_BYTES)
+    assert (event.raw.obj is answer.partitions[0].records.obj) is kept
+
+
+def test_batches_that_come_again_are_cut_into_requests_of_bounded_size(loop: EventLoop) -> None:
+    broker = Broker()
+    sending = sender(loop, broker)
+    place = Place(ClusterName("regional-a"), item(0))
+    [large] = split(batch(LARGEST_REQUEST_BYTES * 2 // 3), place)
+    for partition in range(4):
+        sending.add(whole(large, Place(place.cluster, item(partition))))
+        sending.step()
+    first, broker.requests = broker.requests, []
+    for request, answered, _ in first:
+        answered(produced(request, CONCURRENT_TRANSACTIONS))
+    while not broker.requests:
+        loop.turn(50)
+    assert [len(request._batches) for request, _, _ in broker.requests] == [2, 2]
+
+
+def test_each_broker_has_its_own_turn_of_partitions(loop: EventLoop) -> None:
+    class TwoBrokers(Broker):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first: dict[int, set[int]] = {1: set(), 2: set()}
+            self.answers: list[Any] = []
+
+        def leader(self, item: TopicPartition) -> int:
+            return 1 + item.partition % 2
+
+        def send(self, leader: int, request: Any, answered: Any, _failed: Any) -> None:
+            self.first[leader].add(request._request.topics[0].partitions[0].partition)
+            self.answers.append(answered)
+
+    brokers = TwoBrokers()
+    source = BatchSource(loop, brokers, buffer_bytes=10**9, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
+    source.take({item(number): start for number in range(8)})
+    source.poll(1, 0)
+    other = FetchedPartition(uuid.UUID(int=8), 0, 0, 10, 10, None, (), memoryview(bytes(LARGE_BYTES)))
+    for _ in range(40):
+        brokers.answers.pop(0)(Fetched(0, 0, [other]))
+    assert brokers.first == {1: {0, 2, 4, 6}, 2: {1, 3, 5, 7}}

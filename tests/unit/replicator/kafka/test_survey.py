@@ -1,0 +1,86 @@
+"""What a survey tells of a source that answers for some of its partitions only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
+
+from parallax.config.config import Config
+from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition
+from parallax.ports.clusters import TopicInfo
+from replicator.copying.ports import Survey
+from replicator.kafka import survey as discovery
+from replicator.kafka.survey import KafkaSurveyor
+from replicator.lease import Lease
+from tests.support import poll_until
+
+LEASE = Lease(Route.parse("a->b"), 0, 1, layout=1, epoch=1, deadline_unix_ms=0)
+TOPICS = {
+    TopicName(name): TopicInfo(TopicName(name), TopicId(f"id of {name}"), 2) for name in ("trips", "orders")
+}
+LEADERLESS = TopicPartition(TopicName("trips"), 0)
+
+
+@pytest.fixture
+def surveyor(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor]:
+    """A surveyor of a source whose partitions have no leader where the test says so."""
+
+    def made(leaderless: Callable[[TopicPartition], bool]) -> KafkaSurveyor:
+        def list_offsets(_admin: object, request: Mapping[Any, Any], **_: object) -> dict[Any, Future[Any]]:
+            answers: dict[Any, Future[Any]] = {}
+            for place in request:
+                answers[place] = future = Future()
+                if leaderless(TopicPartition(TopicName(place.topic), place.partition)):
+                    future.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+                else:
+                    future.set_result(SimpleNamespace(offset=7, leader_epoch=1))
+            return answers
+
+        cluster = SimpleNamespace(topics=lambda: TOPICS)
+        monkeypatch.setattr(discovery, "list_offsets", list_offsets)
+        monkeypatch.setattr(discovery, "KafkaCluster", lambda *_args, **_settings: cluster)
+        config = Config.model_validate(
+            {
+                "regions": {
+                    "a": {"regional": {"bootstrap_servers": "127.0.0.1:1"}},
+                    "b": {"aggregate": {"bootstrap_servers": "127.0.0.1:1"}},
+                },
+                "cassandra": {"contact_points": ["127.0.0.1:1"]},
+            }
+        )
+        return KafkaSurveyor(config, LEASE, lambda _topic, _replicated: None)
+
+    return made
+
+
+def surveyed(surveyor: KafkaSurveyor) -> Survey:
+    surveyor.request()
+    return poll_until(surveyor.result, 10, "a survey")
+
+
+def test_a_partition_without_a_leader_is_left_out_and_told_of_once(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor],
+) -> None:
+    made = surveyor(lambda item: item == LEADERLESS)
+    with capture_logs() as logs:
+        found = [surveyed(made).source_logs.keys() for _ in range(2)]
+    made.close()
+    every = {TopicPartition(name, number) for name in TOPICS for number in range(2)}
+    assert found == [every - {LEADERLESS}] * 2
+    assert [line["partition"] for line in logs] == [str(LEADERLESS)]
+
+
+def test_a_source_of_which_nothing_answers_is_told_of_as_one(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor],
+) -> None:
+    made = surveyor(lambda _item: True)
+    with capture_logs() as logs:
+        assert surveyed(made).source_logs == {}
+    made.close()
+    assert len(logs) == 1

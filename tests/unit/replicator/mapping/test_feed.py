@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+from parallax.domain.ids import (
+    Lineage,
+    Route,
+    RoutePartition,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.runs import Run
+from parallax.errors import ConfigError, StoreUnavailableError, UnknownTopicError
+from parallax.ports.index import RowBatch
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.state import PartitionChange, PartitionState, encode
+from replicator.mapping import feed as index_writer
+from replicator.mapping.feed import IndexFeed, IndexRows
+from replicator.mapping.thread import IndexThread, index_pause_ms
+from tests.memory.index import MemoryMappingIndex
+from tests.support import poll_until
+
+ROUTE = Route.parse("a->b")
+ITEM = TopicPartition(TopicName("t"), 0)
+LINEAGE = Lineage(TopicId("s"), TopicId("d"))
+PARTITION = RoutePartition(ROUTE, ITEM)
+
+
+def entry(
+    rows: Sequence[Run], committed_at_ms: int = 1_000, layout: int = 1, *, closed: bool = False
+) -> Entry:
+    end = rows[-1].source_end if rows else 0
+    state = PartitionState(ITEM, LINEAGE, 0, 0, 0, end, end, 0)
+    change = PartitionChange(state, tuple(rows), closed=closed)
+    return encode(
+        layout=layout,
+        shard=0,
+        path="record",
+        changes=[change],
+        everything=None,
+        committed_at_ms=committed_at_ms,
+    )
+
+
+def run(start: int, count: int) -> Run:
+    return Run(start, start, count, start)
+
+
+class RunLog:
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, Entry]] = []
+
+    def append(self, one: Entry) -> int:
+        self.entries.append((2 * len(self.entries), one))
+        return self.entries[-1][0]
+
+    def end(self) -> int:
+        return 2 * len(self.entries)
+
+    def stable_end(self) -> int:
+        return self.end()
+
+    def start(self) -> int:
+        return 0
+
+    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
+        return [item for item in self.entries if start <= item[0] < end]
+
+    def close(self) -> None:
+        pass
+
+
+class Now:
+    def now_ms(self) -> int:
+        return 5_000
+
+    def monotonic_ms(self) -> float:
+        return 5_000.0
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        raise AssertionError(duration_ms)
+
+
+class AwayIndex(MemoryMappingIndex):
+    away = False
+
+    def write_rows(self, batches: Sequence[RowBatch]) -> None:
+        if self.away:
+            raise StoreUnavailableError("away")
+        super().write_rows(batches)
+
+
+def feed_of(index: MemoryMappingIndex, log: RunLog, bound_entries: int = 100) -> IndexFeed:
+    return IndexFeed(index, log, route=ROUTE, layout=1, shard=0, clock=Now(), bound_entries=bound_entries)
+
+
+def indexed(index: MemoryMappingIndex) -> list[Run]:
+    return list(index.rows_from_target(PARTITION, LINEAGE, TargetOffset(0), 1_000).rows)
+
+
+def test_rows_given_at_once_become_one_batch_and_only_the_last_watermark_stays() -> None:
+    rows = IndexRows(ROUTE)
+    _, batches = rows.batches(
+        [
+            (0, entry([run(0, 2), Run(2, 2, 0, 2)], 1_000)),
+            (2, entry([run(2, 3), Run(5, 5, 0, 5)], 1_100)),
+            (4, entry([Run(5, 6, 0, 5)], 59_999)),
+            (6, entry([run(5, 1)], 60_000)),
+        ]
+    )
+    assert [(batch.rows, batch.committed_at_ms) for batch in batches] == [
+        ((run(0, 2), run(2, 3), Run(5, 6, 0, 5)), 59_999),
+        ((run(5, 1),), 60_000),
+    ]
+    assert batches[0].version == (1 << 48) | 4
+
+
+def test_a_lineage_is_told_when_it_is_first_seen_and_when_it_ends() -> None:
+    rows = IndexRows(ROUTE)
+    assert [record.closed_at for record in rows.batches([(0, entry([run(0, 2)]))])[0]] == [None]
+    assert rows.batches([(2, entry([run(2, 2)]))])[0] == []
+    assert [record.closed_at for record in rows.batches([(4, entry([], closed=True))])[0]] == [0]
+
+
+def test_entries_committed_before_the_start_are_read_from_the_run_log() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    for number in range(5):
+        log.append(entry([run(number, 1)], 1_000 * number))
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    assert not feed.complete
+    feed.turn()
+    assert feed.complete
+    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3, 4]
+    assert index.indexed_up_to(ROUTE, 1, 0) == 10
+
+
+def test_entries_of_another_layout_are_left_alone() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    log.append(entry([run(0, 1)], layout=2))
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    feed.turn()
+    assert indexed(index) == []
+
+
+def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
+    log, index = RunLog(), AwayIndex()
+    feed = feed_of(index, log, bound_entries=3)
+    index.away = True
+    for number in range(8):
+        one = entry([run(number, 1)], 1_000 * number)
+        feed.offer(log.append(one), one)
+        with pytest.raises(StoreUnavailableError):
+            feed.turn()
+    assert feed.lag_ms() > 0
+    index.away = False
+    while not feed.complete:
+        feed.turn()
+    assert [row.source_start for row in indexed(index)] == list(range(8))
+    assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
+    assert feed.lag_ms() == 0
+
+
+def test_a_run_log_made_anew_is_indexed_from_its_start() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    index.save_indexed_up_to(ROUTE, 1, 0, 500)
+    for number in range(2):
+        log.append(entry([run(number, 1)]))
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    for number in range(2, 5):
+        one = entry([run(number, 1)])
+        feed.offer(log.append(one), one)
+        feed.turn()
+    while not feed.complete:
+        feed.turn()
+    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3, 4]
+    assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
+
+
+def test_the_queue_is_bounded_by_bytes_too() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    size_bytes = entry([run(0, 1)]).ByteSize()
+    feed = IndexFeed(
+        index, log, route=ROUTE, layout=1, shard=0, clock=Now(), bound_bytes=size_bytes + size_bytes // 2
+    )
+    for number in range(4):
+        one = entry([run(number, 1)])
+        feed.offer(log.append(one), one)
+        assert len(feed._queue) == 1
+    while not feed.complete:
+        feed.turn()
+    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_what_is_written_at_once_is_bounded_by_bytes_too(
+    monkeypatch: pytest.MonkeyPatch, *, queued: bool
+) -> None:
+    class Counting(MemoryMappingIndex):
+        def write_rows(self, batches: Sequence[RowBatch]) -> None:
+            counts.append(sum(len(batch.rows) for batch in batches))
+            super().write_rows(batches)
+
+    counts: list[int] = []
+    log = RunLog()
+    monkeypatch.setattr(index_writer, "_BYTES_PER_TURN", 2 * entry([run(1, 1)]).ByteSize() - 1)
+    feed = feed_of(Counting(), log)
+    for number in range(1, 6):
+        one = entry([run(number, 1)])
+        offset = log.append(one)
+        if queued:
+            feed.offer(offset, one)
+    if not queued:
+        feed.note_end(log.end())
+    while not feed.complete:
+        feed.turn()
+    assert counts == [2, 2, 1]
+
+
+class BusyLock:
+    """A lock right after whose first release another thread gets its turn."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then: Callable[[], None] | None = then
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+
+def test_a_queue_that_runs_over_in_the_middle_of_a_turn_leaves_no_gap() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    feed = feed_of(index, log, bound_entries=3)
+    feed.turn()
+
+    def offer(number: int) -> None:
+        one = entry([run(number, 1)], 1_000 * number)
+        feed.offer(log.append(one), one)
+
+    for number in range(3):
+        offer(number)
+    feed._lock = BusyLock(lambda: offer(3))  # type: ignore[assignment]
+    feed.turn()
+    while not feed.complete:
+        feed.turn()
+    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("the keyspace lacks the schema"),
+        UnknownTopicError("the run log is not known yet"),
+        ValueError("a defect"),
+    ],
+)
+def test_the_index_goes_on_after_any_error(error: Exception) -> None:
+    class Failing(MemoryMappingIndex):
+        failures = 3
+
+        def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise error
+            return super().indexed_up_to(route, layout, shard)
+
+    log, index = RunLog(), Failing()
+    feed = feed_of(index, log)
+    thread = IndexThread(feed, earlier=list, interval_ms=1, max_rows_per_s=600, name="test")
+    for number in range(5):
+        one = entry([run(number, 1)], 1_000 * number)
+        feed.offer(log.append(one), one)
+    poll_until(lambda: len(indexed(index)) == 5, 10, "the index")
+    thread.close(1_000)
+
+
+@pytest.mark.parametrize(
+    ("written_rows", "spent_ms", "pause_ms"),
+    [
+        (4, 10, 200),
+        (100, 50, 200),
+        (300, 100, 400),
+        (300, 600, 200),
+        (3_000, 900, 1_500),
+        (150_000, 9_000, 1_500),
+    ],
+)
+def test_the_index_keeps_its_budget_and_never_falls_minutes_behind(
+    written_rows: int, spent_ms: float, pause_ms: float
+) -> None:
+    assert index_pause_ms(written_rows, spent_ms, interval_ms=200, max_rows_per_s=600) == pause_ms

@@ -1,0 +1,232 @@
+"""What preflight finds, over clusters that are dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from parallax.config.config import Config
+from parallax.domain.ids import ClusterName, RegionName, Route, TopicId, TopicName
+from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError, PreflightError
+from parallax.ports.clusters import TopicInfo
+from replicator.kafka.topics import ANY_TIME_MS, FIXED_SETTINGS, target_topic_plan
+from replicator.preflight import (
+    Finding,
+    Problem,
+    Severity,
+    compare_topic,
+    refuse_if_blocked,
+    run_preflight,
+    slots_finding,
+    status_finding,
+)
+
+ROUTE = Route(RegionName("a"), RegionName("b"))
+TRIPS = TopicName("trips")
+SOURCE_CONFIG = {
+    "cleanup.policy": "delete",
+    "retention.ms": "86400000",
+    "max.message.bytes": "1048588",
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": str(ANY_TIME_MS),
+    "message.timestamp.after.max.ms": "3600000",
+}
+TARGET_CONFIG = SOURCE_CONFIG | FIXED_SETTINGS
+RUN_LOG = TopicName("parallax.runs.a")
+
+
+def info(name: str, partitions: int = 3) -> TopicInfo:
+    return TopicInfo(TopicName(name), TopicId(f"id-{name}"), partitions)
+
+
+@dataclass
+class FakeCluster:
+    known: dict[TopicName, TopicInfo] = field(default_factory=dict)
+    settings: dict[TopicName, Mapping[str, str]] = field(default_factory=dict)
+    listing_fails: ParallaxError | None = None
+    transactions_fail: ParallaxError | None = None
+
+    def topics(self) -> Mapping[TopicName, TopicInfo]:
+        if self.listing_fails is not None:
+            raise self.listing_fails
+        return self.known
+
+    def configs(self, topics: Sequence[TopicName]) -> Mapping[TopicName, Mapping[str, str]]:
+        return {name: self.settings[name] for name in topics if name in self.settings}
+
+    def check_transactions(self) -> None:
+        if self.transactions_fail is not None:
+            raise self.transactions_fail
+
+
+def fitting() -> dict[str, FakeCluster]:
+    target = FakeCluster(
+        {TRIPS: info("trips"), RUN_LOG: info(RUN_LOG, 1)},
+        {TRIPS: TARGET_CONFIG, RUN_LOG: {"cleanup.policy": "delete"}},
+    )
+    return {
+        "regional-a": FakeCluster({TRIPS: info("trips")}, {TRIPS: SOURCE_CONFIG}),
+        "aggregate-b": target,
+    }
+
+
+def config(**replicator: object) -> Config:
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    return Config.model_validate(
+        {
+            "regions": {"a": {"regional": cluster}, "b": {"aggregate": cluster}},
+            "cassandra": {"contact_points": ["127.0.0.1:2"]},
+            "replicator": replicator,
+        }
+    )
+
+
+def preflight(clusters: Mapping[str, FakeCluster], **replicator: object) -> list[Finding]:
+    def open_cluster(name: ClusterName) -> FakeCluster:
+        return clusters[name]
+
+    return run_preflight(config(**replicator), [ROUTE], open_cluster)
+
+
+def problems(findings: Sequence[Finding]) -> list[Problem]:
+    return [finding.problem for finding in findings]
+
+
+def compared(target: Mapping[str, str], source: Mapping[str, str] | None = None) -> list[Problem]:
+    source = SOURCE_CONFIG if source is None else source
+    return problems(list(compare_topic(ROUTE, info("trips"), source, info("trips"), target)))
+
+
+def test_two_ends_that_fit_give_no_finding() -> None:
+    assert preflight(fitting()) == []
+
+
+def test_a_topic_made_by_us_fits_its_source() -> None:
+    plan = target_topic_plan(TRIPS, 3, SOURCE_CONFIG)
+    assert compared(plan.settings) == []
+    assert plan.settings["max.message.bytes"] == SOURCE_CONFIG["max.message.bytes"]
+    assert plan.settings["retention.ms"] == SOURCE_CONFIG["retention.ms"]
+
+
+@pytest.mark.parametrize("down", ["regional-a", "aggregate-b"])
+def test_an_unreachable_cluster_is_a_warning_that_blocks_nothing(down: str) -> None:
+    clusters = fitting()
+    clusters[down].listing_fails = ClusterUnavailableError(f"{down}: no answer")
+    found = [item for item in preflight(clusters) if item.problem is Problem.CLUSTER_UNREACHABLE]
+    assert [(item.where, item.severity, item.blocks) for item in found] == [(down, Severity.WARNING, False)]
+
+
+def test_refused_transactions_block() -> None:
+    clusters = fitting()
+    clusters["aggregate-b"].transactions_fail = ConfigError("aggregate-b: not authorised")
+    findings = preflight(clusters)
+    assert problems(findings) == [Problem.TRANSACTIONS_REFUSED]
+    with pytest.raises(PreflightError, match=r"TRANSACTIONS_REFUSED: aggregate-b: .*not authorised"):
+        refuse_if_blocked(findings)
+
+
+def test_a_refused_source_blocks() -> None:
+    clusters = fitting()
+    clusters["regional-a"].listing_fails = ConfigError("regional-a: bad credentials")
+    assert [item.problem for item in preflight(clusters) if item.blocks] == [Problem.CLUSTER_REFUSED]
+
+
+def test_too_few_partitions_stop_their_topic_and_no_other() -> None:
+    clusters = fitting()
+    clusters["aggregate-b"].known[TRIPS] = info("trips", 2)
+    (finding,) = preflight(clusters)
+    assert (finding.problem, finding.topic) == (Problem.PARTITION_MISMATCH, TRIPS)
+    assert finding.severity is Severity.ERROR
+    assert not finding.blocks
+    assert "3 partitions at the source and 2 on aggregate-b" in finding.message
+    refuse_if_blocked([finding])
+
+
+def test_more_partitions_than_the_source_are_fine() -> None:
+    clusters = fitting()
+    clusters["aggregate-b"].known[TRIPS] = info("trips", 9)
+    assert preflight(clusters) == []
+
+
+def test_a_topic_that_is_not_chosen_is_not_looked_at() -> None:
+    clusters = fitting()
+    clusters["regional-a"].known[TopicName("parallax.x")] = info("parallax.x", 9)
+    clusters["aggregate-b"].known[TopicName("parallax.x")] = info("parallax.x", 1)
+    assert preflight(clusters) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("max.message.bytes", "1000", Problem.MESSAGES_TOO_LARGE),
+        ("compression.type", "zstd", Problem.RECOMPRESSED),
+        ("message.timestamp.type", "LogAppendTime", Problem.TIMESTAMPS_REWRITTEN),
+        ("message.timestamp.before.max.ms", "1000", Problem.TIMESTAMPS_OUT_OF_BOUNDS),
+        ("message.timestamp.after.max.ms", "1000", Problem.TIMESTAMPS_OUT_OF_BOUNDS),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(setting: str, value: str, expected: Problem) -> None:
+    assert compared(TARGET_CONFIG | {setting: value}) == [expected]
+
+
+def test_an_equal_bound_of_age_is_too_strict_for_a_later_copy() -> None:
+    bounded = {"message.timestamp.before.max.ms": "60000"}
+    assert compared(TARGET_CONFIG | bounded, SOURCE_CONFIG | bounded) == [Problem.TIMESTAMPS_OUT_OF_BOUNDS]
+
+
+def test_a_run_log_that_is_not_there_yet_is_only_a_note() -> None:
+    clusters = fitting()
+    del clusters["aggregate-b"].known[RUN_LOG]
+    (finding,) = preflight(clusters)
+    assert (finding.problem, finding.severity) == (Problem.RUN_LOG_MISSING, Severity.NOTE)
+
+
+def test_a_compacted_run_log_blocks() -> None:
+    clusters = fitting()
+    clusters["aggregate-b"].settings[RUN_LOG] = {"cleanup.policy": "compact"}
+    (finding,) = preflight(clusters)
+    assert (finding.problem, finding.blocks) == (Problem.RUN_LOG_UNFIT, True)
+
+
+@pytest.mark.parametrize(("retention_ms", "found"), [("3600000", False), ("86400000", True), ("-1", True)])
+def test_a_run_log_kept_shorter_than_a_topic_is_reported(retention_ms: str, *, found: bool) -> None:
+    clusters = fitting()
+    clusters["regional-a"].settings[TRIPS] = SOURCE_CONFIG | {"retention.ms": retention_ms}
+    expected = [Problem.RUN_LOG_TOO_SHORT] if found else []
+    assert problems(preflight(clusters, run_log_retention_ms=3_600_000)) == expected
+
+
+def test_more_leases_than_slots_block() -> None:
+    assert slots_finding(slots=4, leases=4) is None
+    finding = slots_finding(slots=3, leases=4)
+    assert finding is not None
+    with pytest.raises(PreflightError, match=r"TOO_FEW_SLOTS: spark: 4 leases need as many task slots"):
+        refuse_if_blocked([finding])
+
+
+@pytest.mark.parametrize(
+    ("address", "local", "found"),
+    [
+        ("127.0.0.1:7610", True, False),
+        ("127.0.0.1:7610", False, True),
+        ("localhost:7610", False, True),
+        ("0.0.0.0:7610", False, False),
+        ("driver.example:7610", False, False),
+    ],
+)
+def test_executors_elsewhere_need_a_status_address_that_they_reach(
+    address: str, *, local: bool, found: bool
+) -> None:
+    assert (status_finding(address, local=local) is not None) == found
+
+
+def test_one_refusal_names_everything_that_blocks() -> None:
+    first = slots_finding(slots=1, leases=2)
+    assert first is not None
+    second = replace(first, where="elsewhere")
+    with pytest.raises(PreflightError) as caught:
+        refuse_if_blocked([first, second])
+    assert str(caught.value).count("TOO_FEW_SLOTS") == 2

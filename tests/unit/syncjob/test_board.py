@@ -1,0 +1,293 @@
+"""The syncjob's state on the driver: totals over holders, readiness, metrics, and how reports come there."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import pickle
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+import parallax.adapters.spark.application
+import syncjob.run
+from parallax.adapters.spark.status_server import StatusServer
+from parallax.config.config import Config
+from parallax.domain.ids import RegionName, Route
+from parallax.errors import StoreUnavailableError
+from parallax.runtime.deadline import Deadline
+from replicator import command as replicate
+from replicator.leases.board import ProgressBoard
+from replicator.leases.planning import LeaseKey
+from replicator.leases.reporter import StatusTarget
+from syncjob import command as sync
+from syncjob.board import LATE_AFTER_AT_LEAST_MS, LATE_AFTER_INTERVALS, SyncBoard, late_after_ms
+from syncjob.cycle import CycleReport
+from syncjob.decide import Reason
+from syncjob.query import SyncHolder
+from syncjob.status import REPORTS_PATH, SyncReport, Teller
+from tests.support import poll_until
+
+TOKEN = "token"  # noqa: S105 - a test's own
+KEY = LeaseKey(Route(RegionName("a"), RegionName("b")), 0)
+CONFIG = Config.model_validate(
+    {
+        "regions": {
+            name: {
+                "aggregate": {"bootstrap_servers": "127.0.0.1:1"},
+                "offsetsvc": {"grpc": "127.0.0.1:2", "rest": "127.0.0.1:3"},
+            }
+            for name in ("a", "b")
+        },
+        "cassandra": {"contact_points": ["127.0.0.1:4"]},
+        "sync": {"interval_ms": 100},
+    }
+)
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def report(attempt: str = "first", problem: str = "", **counts: int) -> dict[str, Any]:
+    return SyncReport(attempt, counts, problem).to_json()
+
+
+def samples(board: SyncBoard) -> dict[str, float]:
+    return {
+        ".".join((sample.name, *sample.labels.values())): sample.value
+        for family in board.collect()
+        for sample in family.samples
+    }
+
+
+def test_the_bound_follows_the_interval_and_covers_the_border_of_two_epochs() -> None:
+    assert late_after_ms(1_000) == LATE_AFTER_AT_LEAST_MS
+    assert late_after_ms(60_000) == 60_000 * LATE_AFTER_INTERVALS
+
+
+def test_it_is_not_ready_before_a_good_cycle() -> None:
+    board = SyncBoard(1_000)
+    assert board.missing() == ("has not finished a good cycle yet",)
+    board.record(report(problem="[STORE_UNAVAILABLE] nobody answers", failed_cycles=1))
+    (problem,) = board.missing()
+    assert problem.endswith("yet; its last cycle failed: [STORE_UNAVAILABLE] nobody answers")
+    assert "parallax_sync_last_good_cycle_age_ms" not in samples(board)
+    board.record(report(cycles=1, failed_cycles=1))
+    assert not board.missing()
+
+
+def test_it_is_not_ready_once_the_last_good_cycle_is_too_old() -> None:
+    clock = FakeClock()
+    board = SyncBoard(1_000, clock)
+    board.record(report(cycles=1))
+    clock.now_s += 29
+    board.record(report(problem="away", cycles=1, failed_cycles=1))
+    assert not board.missing()
+    assert samples(board)["parallax_sync_last_good_cycle_age_ms"] == 29_000
+    clock.now_s += 2
+    board.record(report(problem="away", cycles=1, failed_cycles=2))
+    assert board.missing() == (
+        "finished its last good cycle 31 s ago, which may be 30 s at most; its last cycle failed: away",
+    )
+    board.record(report(cycles=2, failed_cycles=2))
+    assert not board.missing()
+
+
+def test_a_holder_that_has_gone_is_not_ready_either() -> None:
+    clock = FakeClock()
+    board = SyncBoard(1_000, clock)
+    board.record(report(cycles=1))
+    clock.now_s += 31
+    assert board.missing() == ("finished its last good cycle 31 s ago, which may be 30 s at most",)
+
+
+def test_counters_go_on_where_a_holder_begins_anew() -> None:
+    board = SyncBoard(1_000)
+    board.record(report("first", cycles=5, published=3, unchanged=7, moves=1, failed_groups=2))
+    board.record(report("second", cycles=1, failed_cycles=1, published=1, failed_groups=1))
+    board.record(report("first", cycles=6, published=4))  # late: another has replaced it
+    found = samples(board)
+    assert found["parallax_sync_cycles_total"] == 6
+    assert found["parallax_sync_failed_cycles_total"] == 1
+    assert found["parallax_sync_failed_groups_total"] == 3
+    assert found["parallax_sync_decisions_total.published"] == 4
+    assert found["parallax_sync_decisions_total.unchanged"] == 7
+
+
+def test_every_reason_is_there_from_the_start_and_nothing_else() -> None:
+    board = SyncBoard(1_000)
+    wanted = {f"parallax_sync_decisions_total.{reason.value}" for reason in Reason}
+    assert {name for name in samples(board) if "decisions" in name} == wanted
+    board.record(report(cycles=1, made_up=1))
+    assert {name for name in samples(board) if "decisions" in name} == wanted
+
+
+def test_the_first_report_of_a_holder_that_failed_is_no_good_cycle() -> None:
+    clock = FakeClock()
+    board = SyncBoard(1_000, clock)
+    board.record(report("first", cycles=5))
+    clock.now_s += 31
+    board.record(report("second", problem="away", failed_cycles=1))
+    assert board.missing()
+
+
+@pytest.fixture
+def board() -> SyncBoard:
+    return SyncBoard(100)
+
+
+@pytest.fixture
+def server(board: SyncBoard) -> Iterator[StatusServer]:
+    running = StatusServer("127.0.0.1:0", ProgressBoard([]), token=TOKEN, parts=[board])
+    running.start()
+    yield running
+    running.close()
+
+
+def get(server: StatusServer, path: str) -> tuple[int, str]:
+    status, _, body = server.get(path)
+    return status, body.decode()
+
+
+def test_the_server_of_the_sync_job_alone_is_ready_with_it(server: StatusServer) -> None:
+    assert get(server, "/readyz") == (503, "sync has not finished a good cycle yet\n")
+    status = json.loads(get(server, "/status")[1])
+    assert (status["ready"], status["sync"]["ready"]) == (False, False)
+    assert status["sync"]["last_good_cycle_age_ms"] is None
+    posted = server.post(REPORTS_PATH, TOKEN, json.dumps(report(cycles=1, published=2)).encode())
+    assert posted[0] == HTTPStatus.OK
+    assert get(server, "/readyz") == (200, "ready\n")
+    status = json.loads(get(server, "/status")[1])
+    assert (status["ready"], status["missing"], status["sync"]["missing"]) == (True, {}, [])
+    assert (status["sync"]["cycles"], status["sync"]["decisions"]) == (1, {"published": 2})
+    metrics = get(server, "/metrics")[1]
+    assert "parallax_sync_cycles_total 1.0" in metrics
+    assert 'parallax_sync_decisions_total{reason="published"} 2.0' in metrics
+    assert "parallax_replicator_leases_missing 0.0" in metrics
+
+
+def test_a_replicator_with_the_sync_job_waits_for_both(board: SyncBoard) -> None:
+    server = StatusServer("127.0.0.1:0", ProgressBoard([KEY]), token=TOKEN, parts=[board])
+    try:
+        board.record(report(cycles=1))
+        assert get(server, "/readyz") == (503, "lease a->b/0 has not reported yet\n")
+        assert json.loads(get(server, "/status")[1])["ready"] is False
+        board.record(report("next"))
+        assert len(get(server, "/readyz")[1].splitlines()) == 1
+    finally:
+        server.close()
+
+
+def test_a_replicator_alone_says_nothing_of_the_sync_job() -> None:
+    server = StatusServer("127.0.0.1:0", ProgressBoard([]), token=TOKEN)
+    try:
+        assert get(server, "/readyz") == (200, "ready\n")
+        assert set(json.loads(get(server, "/status")[1])) == {"ready", "missing", "leases"}
+        assert "parallax_sync_" not in get(server, "/metrics")[1]
+        assert server.post(REPORTS_PATH, TOKEN, json.dumps(report(cycles=1)).encode())[0] == 404
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "token", "expected"),
+    [
+        (b"{}", TOKEN, 400),
+        (b"[]", TOKEN, 400),
+        (b'{"attempt": "x", "counts": {"cycles": "many"}, "problem": ""}', TOKEN, 400),
+        (b'{"attempt": "x", "counts": {"cycles": 1}, "problem": ""}', "wrong", 403),
+    ],
+)
+def test_bad_reports_are_refused(server: StatusServer, body: bytes, token: str, expected: int) -> None:
+    assert server.post(REPORTS_PATH, token, body)[0] == expected
+    assert get(server, "/readyz")[0] == 503
+
+
+def test_a_holder_tells_the_driver_after_each_cycle(
+    server: StatusServer, board: SyncBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycles = iter([StoreUnavailableError("nobody answers"), CycleReport(()), CycleReport(())])
+
+    class FakeSyncer:
+        def cycle(self) -> CycleReport:
+            match next(cycles):
+                case CycleReport() as done:
+                    poll_until(lambda: board.state()["failed_cycles"] == 1, 10, "the failure is told at once")
+                    return done
+                case error:
+                    raise error
+
+    @contextmanager
+    def opened(_: Config) -> Iterator[FakeSyncer]:
+        yield FakeSyncer()
+
+    monkeypatch.setattr(syncjob.run, "open_syncer", opened)
+    # It would change the logs of other tests.
+    monkeypatch.setattr("syncjob.query.configure_logging", lambda **_: None)
+    holder = pickle.loads(pickle.dumps(SyncHolder(CONFIG, driver=StatusTarget(*server.address, TOKEN))))  # noqa: S301
+    assert TOKEN not in repr(holder)
+    counts = holder.hold(json.dumps({"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 250}))
+    assert counts["failed_cycles"] == 1
+    assert counts["cycles"] in {1, 2}
+    state = board.state()
+    assert (state["cycles"], state["failed_cycles"]) == (counts["cycles"], 1)
+    assert state["ready"]
+
+
+def test_a_driver_that_does_not_answer_does_not_hurt() -> None:
+    class Nobody:
+        def request(self, method: str, path: str, body: str | None = None) -> Mapping[str, Any]:
+            del method, path, body
+            raise http.client.HTTPException("nobody")
+
+    teller = Teller(Nobody())
+    teller({"cycles": 1}, "")
+    teller.close()
+
+
+def test_a_holder_without_a_driver_tells_nobody() -> None:
+    teller = Teller(None)
+    teller({"cycles": 1}, "")
+    teller.close()
+
+
+def test_both_commands_show_the_sync_job_and_let_it_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[parallax.adapters.spark.application.Application] = []
+    monkeypatch.setattr(
+        parallax.adapters.spark.application.Application, "run", lambda self, *_, **__: made.append(self)
+    )
+    monkeypatch.setattr(sync.signal, "signal", lambda *_: None)
+    sync._run_on_spark(CONFIG, json_logs=None)
+    started: list[object] = []
+    monkeypatch.setattr("syncjob.query.start_sync_query", lambda *_, driver, **__: started.append(driver))
+    extras = replicate._extras(CONFIG, with_sync=True)
+    target = StatusTarget("127.0.0.1", 1, TOKEN)
+    for extra in extras:
+        extra.start(threading.local(), target)  # type: ignore[arg-type] # no session is asked for
+    assert started == [target]
+    for extra in (*made[0].extras, *extras):
+        assert isinstance(extra.part, SyncBoard)
+    assert not replicate._extras(CONFIG, with_sync=False)
+
+
+def test_the_loop_ends_at_its_deadline_without_anybody_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def opened(_: Config) -> Iterator[Any]:
+        class FakeSyncer:
+            def cycle(self) -> CycleReport:
+                return CycleReport(())
+
+        yield FakeSyncer()
+
+    monkeypatch.setattr(syncjob.run, "open_syncer", opened)
+    assert syncjob.run.run_until(CONFIG, Deadline.after_ms(50), threading.Event())["cycles"] >= 1

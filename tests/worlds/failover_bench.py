@@ -1,0 +1,193 @@
+"""A world whose groups can be moved: real use cases, rule and executor over clusters and stores in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.service import OffsetService
+from offsetsvc.transport.messages import group_to_pb, move_from_pb
+from offsetsvc.transport.timestamp_convert import policy_from_pb
+from parallax.client.client import OffsetClient
+from parallax.client.primary_messages import primaries_to_pb, primary_to_pb
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.outcome import Outcome
+from parallax.domain.primary import Assignment, Change
+from parallax.domain.progress import Progress
+from parallax.errors import ParallaxError
+from parallax.failover.execute import Mover
+from parallax.failover.facts import Kind, Move
+from parallax.failover.outside import Outside
+from parallax.failover.results import Limits, Result
+from parallax.ports.clusters import GroupCommit, PublishedOffset
+from parallax.runtime.deadline import Deadline
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
+from tests.memory.journal import MemoryOperationJournal
+from tests.worlds.offset_world import GROUP, TOPIC, World, Writer
+
+P0 = TopicPartition(TOPIC, 0)
+_BUDGET_MS = 10_000
+
+
+@dataclass
+class DirectClient:
+    """An `OffsetClient` without a wire; a test may make any call fail, or answer from older commits."""
+
+    service: OffsetService
+    origin_commits: dict[TopicPartition, GroupCommit] | None = None
+    failing: dict[str, ParallaxError] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    def _begin(self, method: str) -> None:
+        self.calls.append(method)
+        if method in self.failing:
+            raise self.failing[method]
+
+    def get_group_failover_offsets(
+        self,
+        group: str,
+        *,
+        to: pb.Place,
+        origin: pb.Place,
+        positions: Sequence[pb.PartitionPosition] = (),
+        topics: Sequence[str] = (),
+        by_timestamp: pb.TimestampPolicy | None = None,
+    ) -> pb.GetGroupFailoverOffsetsResponse:
+        self._begin("offsets")
+        own = {
+            TopicPartition(TopicName(item.topic), item.partition): TargetOffset(item.next_offset)
+            for item in positions
+        }
+        older = {item: commit.next_offset for item, commit in (self.origin_commits or {}).items()}
+        request = FailoverRequest(
+            GroupName(group),
+            ClusterName(origin.cluster),
+            ClusterName(to.cluster),
+            positions={**older, **own},
+            topics=tuple(TopicName(topic) for topic in topics),
+            by_timestamp=policy_from_pb(pb.GetGroupFailoverOffsetsRequest(by_timestamp=by_timestamp)),
+        )
+        return group_to_pb(self.service.failover_offsets(request, Deadline.after_ms(_BUDGET_MS)))
+
+    def report_positions(
+        self, group: str, *, at: pb.Place, moves: Sequence[pb.PartitionMove]
+    ) -> pb.ReportPositionsResponse:
+        self._begin("report_positions")
+        cluster = ClusterName(at.cluster)
+        made = [move_from_pb(item, cluster) for item in moves]
+        self.service.report(GroupName(group), cluster, [], made)
+        return pb.ReportPositionsResponse()
+
+    def get_primary(self, group: str) -> primaries_pb2.Primary:
+        self._begin("get_primary")
+        return primary_to_pb(GroupName(group), self.service.primaries.get(GroupName(group)))
+
+    def list_primaries(self) -> primaries_pb2.ListPrimariesResponse:
+        return primaries_to_pb(self.service.primaries.all().items())
+
+    def set_primary(self, change: Change) -> primaries_pb2.Primary:
+        self._begin(f"set_primary {change.stage.value}")
+        found = self.service.primaries.set(change, Deadline.after_ms(_BUDGET_MS))
+        return primary_to_pb(change.group, found)
+
+
+@dataclass
+class Bench:
+    """A world with everything that moves groups."""
+
+    world: World
+    client: DirectClient
+    outside: Outside
+    waits: int = 0
+    while_waiting: Callable[[int], None] = lambda _turn: None
+
+    def wait(self, _seconds: float) -> None:
+        """Time passes: the world's clock goes on, and the test may change the world."""
+        self.world.now_ms += 250
+        self.waits += 1
+        self.while_waiting(self.waits)
+
+    def writer(self, region: str) -> Writer:
+        found = self.world.cluster(region)
+        assert isinstance(found, Writer)
+        return found
+
+    def commit(self, region: str, partition: int = 0, group: GroupName = GROUP) -> int | None:
+        found = self.writer(region).commits.get(group, {}).get(TopicPartition(TOPIC, partition))
+        return None if found is None else found.next_offset
+
+    def put(self, region: str, next_offset: int, group: GroupName, partition: int = 0) -> None:
+        """Another group commits."""
+        commits = self.writer(region).commits.setdefault(group, {})
+        commits[TopicPartition(TOPIC, partition)] = GroupCommit(TargetOffset(next_offset), -1, "")
+
+    def publish(self, region: str, next_offset: int, partition: int = 0) -> None:
+        """The sync job publishes there, from the other region."""
+        self.put(region, next_offset, GROUP, partition)
+        here, there = (ClusterName(f"aggregate-{name}") for name in (region, "b" if region == "a" else "a"))
+        progress = Progress(here, TopicId(f"{here}-1"), TargetOffset(next_offset), {})
+        item = TopicPartition(TOPIC, partition)
+        self.world.groups.save_published(
+            [PublishedOffset(GROUP, item, progress, there, TargetOffset(0), Outcome.OK, self.world.now_ms)]
+        )
+
+    def assignment(self, group: GroupName = GROUP) -> Assignment:
+        found = self.client.service.primaries.get(group)
+        assert found is not None
+        return found
+
+    def mover(self, **limits: Any) -> Mover:
+        return Mover(self.outside, Limits(**{"drain_ms": 0, "catch_up_ms": 0, **limits}))
+
+    def move(
+        self, origin: str, target: str, kind: Kind = Kind.PLANNED, group: GroupName = GROUP, **limits: Any
+    ) -> Result:
+        self.world.now_ms += 1_000
+        return self.mover(**limits).move(a_move(origin, target, kind, group))
+
+
+def a_move(origin: str, target: str, kind: Kind = Kind.PLANNED, group: GroupName = GROUP) -> Move:
+    names = ClusterName(f"aggregate-{origin}"), ClusterName(f"aggregate-{target}")
+    return Move(group, *names, RegionName(target), kind)
+
+
+def two_sources(world: World, partitions: Iterable[int] = (0,)) -> None:
+    """On a: a0..9 b0..9. On b: b0..9 a0..9. All indexed, nothing pending."""
+    for partition in partitions:
+        for source, target in (("a", "a"), ("b", "a"), ("b", "b"), ("a", "b")):
+            world.copy(source, target, 10, partition)
+        world.watermarks(partition)
+
+
+@contextmanager
+def failover_bench(regions: Sequence[str] = ("a", "b"), **options: Any) -> Iterator[Bench]:
+    """A bench over a new world."""
+    world = World(regions, **options)
+    for name, cluster in list(world.clusters.items()):
+        world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+    writers = {name: item for name, item in world.clusters.items() if isinstance(item, Writer)}
+    with world.service() as service:
+        client = DirectClient(service)
+        outside = Outside(
+            cast("OffsetClient", client),
+            writers,
+            world.groups,
+            MemoryOperationJournal(),
+            now_ms=lambda: world.now_ms,
+            clock=lambda: world.now_ms / 1_000,
+        )
+        bench = Bench(world, client, outside)
+        outside.wait = bench.wait
+        yield bench

@@ -1,0 +1,251 @@
+"""The consumer group of the model, behaving as a client that promises "once" must, and judging each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parallax.domain import progress as progress_module
+from parallax.domain import resume as resume_module
+from parallax.domain import skips as skips_module
+from parallax.domain.ids import SourceId, TargetOffset
+from parallax.domain.metadata import CommittedMetadata, decode, encode
+from parallax.domain.outcome import Outcome
+from parallax.domain.progress import Progress, SourceHistory
+from parallax.domain.resume import Resume
+from tests.worlds.model_logs import Cluster, Record, ViolationError
+from tests.worlds.model_replication import Replication
+
+
+class Group:
+    """One consumer group, behaving as a client that promises "once" must."""
+
+    def __init__(self, world: Replication, cluster: Cluster) -> None:
+        self.world = world
+        self.cluster = cluster
+        self.commit = 0
+        self.commit_epoch = 0
+        self.progress: Progress | None = None
+        self.consumed: set[Record] = set()
+        self.consumed_before_move: set[Record] = set()
+        self.skips: Sequence[skips_module.SkipRange] = ()
+        self.complete_to: int | None = None
+        self.metadata = ""
+        self.redelivered = 0
+        self.skipped = 0
+        self.moves = 0
+        self.pending_moves = 0
+
+    def is_consumed(self, record: Record) -> bool:
+        return record in self.consumed or record in self.world.excused or record in self.world.compacted
+
+    @property
+    def waiting(self) -> bool:
+        """Whether records wait behind ``complete_to``."""
+        return self.complete_to is not None and self.complete_to < self.cluster.stable_end()
+
+    def _notice_truncation(self) -> None:
+        """What a consumer does by itself (KIP-320): it goes back to where the logs agree."""
+        for loss in self.cluster.truncations:
+            if self.commit_epoch < loss.leader_epoch:
+                self.commit = min(self.commit, loss.cut)
+                self.commit_epoch = loss.leader_epoch
+                if self.progress is not None and self.commit < self.progress.resume_offset:
+                    self.progress, self.skips, self.complete_to = None, (), None
+
+    def _notice_rewind(self) -> None:
+        """The vector of a group that was set back is void for good, however far it reads again."""
+        if self.progress is not None and self.commit < self.progress.resume_offset:
+            self.progress = None
+
+    def consume(self, limit: int) -> None:
+        self._notice_truncation()
+        self._notice_rewind()
+        self.refresh_if_truncated()
+        end = self.cluster.stable_end()
+        if self.complete_to is not None:
+            end = min(end, self.complete_to)
+        self.commit = max(self.commit, self.cluster.low)
+        while self.commit < end and limit > 0:
+            place = TargetOffset(self.commit)
+            self.commit += 1
+            record = self.cluster.entries[place]
+            skipped = skips_module.beyond(place, self.skips) > place
+            if record is None:
+                continue
+            if skipped:
+                self.skipped += 1
+                if not self.is_consumed(record):
+                    raise ViolationError(f"lost: skipped {record} at {place}, never consumed")
+                continue
+            limit -= 1
+            if record in self.consumed and record not in self.world.excused:
+                self.redelivered += 1
+                if self.world.options.complete and not self.world.options.truncation:
+                    raise ViolationError(f"redelivered: {record} at {place}")
+            self.consumed.add(record)
+
+    def refresh_if_truncated(self) -> None:
+        """Skip ranges above a cut name offsets that hold other records now."""
+        if self.cluster.truncations and self.progress is not None:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Ask again while something is pending, and take further skip ranges."""
+        self._notice_truncation()
+        self._notice_rewind()
+        if self.progress is None:
+            return
+        histories = self.world.histories(self.cluster)
+        # The origin is not asked: what was consumed there is fixed in the progress vector.
+        answer = resume_module.resume(
+            commit=self.progress.resume_offset,
+            regions=self.world.regions,
+            origin=(),
+            destination=histories,
+            destination_log=self.cluster.log_range(),
+            progress=self.progress,
+        )
+        self._take_skips(answer, (), histories)
+
+    def _take_skips(
+        self, answer: Resume, origin: Sequence[SourceHistory], destination: Sequence[SourceHistory]
+    ) -> None:
+        assert self.progress is not None
+        self.complete_to = answer.complete_to
+        end = len(self.cluster.entries)
+        self.skips = skips_module.skip_ranges(
+            positions=self.progress.positions,
+            origin=origin,
+            destination=destination,
+            start=TargetOffset(min(self.commit, self.progress.resume_offset)),
+            end=TargetOffset(end if answer.complete_to is None else answer.complete_to),
+        )
+        self.metadata = encode(
+            CommittedMetadata(
+                self.moves,
+                self.cluster.topic_id,
+                self.progress.resume_offset,
+                self.progress.positions,
+                self.skips,
+                answer.complete_to,
+            )
+        )
+        for item in self.skips:
+            for place in range(max(item.start, self.cluster.low), item.end):
+                record = self.cluster.entries[place]
+                if record is not None and not self.is_consumed(record):
+                    raise ViolationError(f"lost: {record} at {place} in a skip range, never consumed")
+
+    def move(self, destination: Cluster) -> None:
+        if destination is self.cluster:
+            return
+        world = self.world
+        self.moves += 1
+        origin = self.cluster
+        if world.options.complete:
+            world.settle(origin)
+            if world.random.random() < 0.5:
+                world.settle(destination)
+        origin_rows, destination_rows = world.histories(origin), world.histories(destination)
+        told = world.random.random() < 0.5
+        commit = progress_module.settled_commit(
+            TargetOffset(self.commit), origin.truncations, self.commit_epoch if told else -1
+        )
+        progress = self.progress
+        answer = resume_module.resume(
+            commit=commit,
+            regions=world.regions,
+            origin=origin_rows,
+            destination=destination_rows,
+            destination_log=destination.log_range(),
+            progress=progress,
+        )
+        if (Outcome.PENDING in answer.notes) != (answer.complete_to is not None):
+            raise ViolationError("PENDING and complete_to disagree")
+        self.pending_moves += answer.complete_to is not None
+        self._excuse(answer, destination)
+        self.consumed_before_move = set(self.consumed)
+        self.cluster, self.commit, self.commit_epoch = (
+            destination,
+            answer.resume_offset,
+            destination.leader_epoch,
+        )
+        self.progress = Progress(
+            destination.name, destination.topic_id, answer.resume_offset, answer.positions
+        )
+        for place in range(destination.low, answer.resume_offset):
+            record = destination.entries[place]
+            if record is not None and not self.is_consumed(record):
+                raise ViolationError(f"lost: {record} at {place} below resume {answer.resume_offset}")
+        self._take_skips(answer, origin_rows, destination_rows)
+        if world.options.complete and not world.options.truncation:
+            self._check_tight(answer, destination)
+
+    def _excuse(self, answer: Resume, destination: Cluster) -> None:
+        """Records in ranges that the answer names as never delivered, or as trimmed."""
+        world = self.world
+        named: set[tuple[SourceId, int]] = set()
+        for part in answer.sources:
+            ranges = [(gap.source_start, gap.source_end) for gap in part.lost]
+            if part.trimmed is not None:
+                ranges.append(part.trimmed)
+            named |= {(part.source, offset) for start, end in ranges for offset in range(start, end)}
+        logs = [cluster.entries for cluster in world.clusters]
+        logs += [log.log for incarnations in world.incarnations.values() for log in incarnations]
+        world.excused |= {
+            record
+            for log in logs
+            for record in log
+            if record is not None and (record.source, record.offset) in named
+        }
+        if not world.options.complete:  # nobody can name what rows no longer tell of
+            world.excused |= {
+                record for record in destination.entries[: destination.low] if record is not None
+            }
+
+    def _check_tight(self, answer: Resume, destination: Cluster) -> None:
+        """With all rows and current watermarks the record at the answer is an unconsumed one."""
+        if any(
+            rows[-1].rows[-1].target_end != len(destination.entries) for rows in destination.copiers.values()
+        ):
+            return
+        place = skips_module.beyond(answer.resume_offset, self.skips)
+        while place < len(destination.entries) and destination.entries[place] is None:
+            place = TargetOffset(place + 1)  # markers are not records
+        record = destination.entries[place] if place < len(destination.entries) else None
+        if record is not None and record in self.consumed and record not in self.world.excused:
+            raise ViolationError(
+                f"too early: {record} at {place} was consumed; resume {answer.resume_offset}"
+            )
+
+    def restart(self) -> None:
+        """A client that starts anew knows what its committed offset says, and nothing else.
+
+        What it says is void below the resume offset that it names.
+        """
+        self._notice_truncation()
+        self._notice_rewind()
+        if self.progress is None:
+            return
+        known = decode(self.metadata)
+        assert known.resume_offset == self.progress.resume_offset
+        assert known.positions == self.progress.positions
+        self.skips = known.from_offset(TargetOffset(self.commit)).skips
+        self.complete_to = known.complete_to
+
+    def rewind(self) -> None:
+        """An operator sets the group back on its own cluster."""
+        self._notice_truncation()
+        to = self.world.random.randint(self.cluster.low, max(self.commit, self.cluster.low))
+        if to >= self.commit:
+            return
+        here = {record for record in self.cluster.entries if record is not None}
+        below = {record for record in self.cluster.entries[:to] if record is not None}
+        kept = self.consumed_before_move
+        if self.progress is None or to < self.progress.resume_offset:
+            self.skips, self.complete_to, kept = (), None, set()
+        self.world.excused |= self.consumed - here  # nobody said whether to read these again
+        self.consumed = (self.consumed & below) | (self.consumed & kept)
+        self.commit = to
+        if self.progress is not None and to >= self.progress.resume_offset:
+            self.refresh()  # a client set back above it asks again: an operator's commit carries no metadata

@@ -1,0 +1,101 @@
+"""Logs and clusters of the model: plain lists of named records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from parallax.domain.ids import ClusterName, RegionName, SourceId, TargetOffset, TopicId
+from parallax.domain.progress import TargetTruncation
+from parallax.domain.resume import LogRange
+from parallax.domain.runs import LostRange, Run
+
+TARGET_TOPIC = TopicId("t0")
+
+
+class ViolationError(AssertionError):
+    """A property does not hold; the message says which."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record's name: offset and leader epoch are unique within one incarnation of a topic."""
+
+    source: SourceId
+    offset: int
+    epoch: int
+
+
+@dataclass
+class SourceLog:
+    """One incarnation of a region's topic. ``log`` holds None where no consumer could ever see a record."""
+
+    source: SourceId
+    epoch: int = 0
+    low: int = 0
+    log: list[Record | None] = field(default_factory=list)
+    truncations: list[tuple[int, int]] = field(default_factory=list)  # (end, epoch that began with it)
+    deleted: bool = False
+
+    def records(self, start: int, limit: int) -> list[Record]:
+        found: list[Record] = []
+        for record in self.log[max(start, self.low) :]:
+            if len(found) == limit:
+                break
+            if record is not None:
+                found.append(record)
+        return found
+
+
+@dataclass
+class Copier:
+    """A replicator's state for one source lineage on one aggregate cluster; all of it as committed."""
+
+    source: SourceLog
+    generation: int
+    rows: list[Run] = field(default_factory=list)
+    lost: list[LostRange] = field(default_factory=list)
+    source_next: int = 0
+    last_record_end: int = 0
+    last_epoch: int = -1
+    epoch_seen: int = 0
+    closed_at: int | None = None
+    cut: int | None = None
+    open_batch: list[tuple[Record, int]] = field(default_factory=list)
+
+
+@dataclass
+class Cluster:
+    """An aggregate partition: entries are records, or None for markers and aborted records."""
+
+    name: ClusterName
+    entries: list[Record | None] = field(default_factory=list)
+    low: int = 0
+    leader_epoch: int = 0
+    truncations: list[TargetTruncation] = field(default_factory=list)
+    copiers: dict[RegionName, list[Copier]] = field(default_factory=dict)
+    topic_id: TopicId = TARGET_TOPIC
+
+    def stable_end(self) -> int:
+        """The last stable offset: what read_committed consumers may read up to."""
+        starts = [
+            item.open_batch[0][1] for items in self.copiers.values() for item in items if item.open_batch
+        ]
+        return min(starts, default=len(self.entries))
+
+    def log_range(self) -> LogRange:
+        return LogRange(TargetOffset(self.low), TargetOffset(len(self.entries)))
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may happen in a world. Without ``truncation`` and with ``complete`` rows nothing may be read twice."""
+
+    regions: int = 2
+    clusters: int = 2
+    complete: bool = True
+    truncation: bool = False
+    retention: bool = False
+    recreation: bool = False
+    rewinds: bool = False
+    compaction: bool = False
+    epochs: bool = False

@@ -1,0 +1,69 @@
+"""Offset services of a `World` on real sockets of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import httpx
+
+from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.service import OffsetService
+from offsetsvc.transport.grpc_server import GrpcServer
+from offsetsvc.transport.rest import create_app
+from offsetsvc.transport.rest_server import RestServer
+from parallax.client.client import OffsetClient
+from tests.worlds.offset_world import World
+
+
+@dataclass
+class Served:
+    """A service with its servers."""
+
+    world: World
+    service: OffsetService
+    metrics: ServiceMetrics
+    grpc: GrpcServer
+    rest: RestServer
+
+    @property
+    def target(self) -> str:
+        """host:port of gRPC."""
+        return f"127.0.0.1:{self.grpc.port}"
+
+    @contextmanager
+    def client(self, **options: Any) -> Iterator[OffsetClient]:
+        """A client of this service alone."""
+        with OffsetClient([self.target], **options) as client:
+            yield client
+
+    @contextmanager
+    def channel(self) -> Iterator[grpc.Channel]:
+        """A bare channel."""
+        with grpc.insecure_channel(self.target) as channel:
+            yield channel
+
+    @contextmanager
+    def http(self) -> Iterator[httpx.Client]:
+        """An HTTP client of the REST server."""
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.rest.port}") as client:
+            yield client
+
+
+@contextmanager
+def serving(world: World) -> Iterator[Served]:
+    """Serve a world over gRPC and REST on free ports."""
+    with ExitStack() as stack:
+        service = stack.enter_context(world.service())
+        metrics = ServiceMetrics()
+        metrics.watch(service)
+        rest = RestServer(create_app(service, metrics), address="127.0.0.1:0")
+        rest.start()
+        stack.callback(rest.stop)
+        server = GrpcServer(service, metrics, address="127.0.0.1:0")
+        server.start()
+        stack.callback(server.stop, 0.0)
+        yield Served(world, service, metrics, server, rest)

@@ -1,0 +1,433 @@
+"""A small world for the offset service: aggregate logs whose every record is known, with their index."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.service import OffsetService
+from parallax.config.config import Config
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    Lineage,
+    RegionName,
+    Route,
+    RoutePartition,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    aggregate_cluster,
+)
+from parallax.domain.resume import LogRange
+from parallax.domain.runs import LostRange, Run, watermark
+from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
+from parallax.ports.clusters import GroupCommit, GroupState, PositionTime, TopicInfo
+from parallax.ports.index import LineageRecord, RowBatch, RowPage, RowPlace
+from tests.memory.groups import MemoryGroupStore
+from tests.memory.index import MemoryMappingIndex
+from tests.memory.primaries import MemoryPrimaryStore
+
+TOPIC = TopicName("trips")
+GROUP = GroupName("billing")
+NOW_MS = 1_700_000_000_000
+
+Record = tuple[RegionName, int]
+"""Source region and source record offset."""
+
+
+class Control(int):
+    """The time of a control record, which ends a transaction: the broker's, when it wrote it."""
+
+
+@dataclass
+class FakeCluster:
+    """A `ClusterReader` whose answers tests set; it may be away. ``times`` are the records'."""
+
+    cluster: ClusterName
+    infos: dict[TopicName, TopicInfo] = field(default_factory=dict)
+    ranges: dict[TopicPartition, LogRange] = field(default_factory=dict)
+    commits: dict[GroupName, dict[TopicPartition, GroupCommit]] = field(default_factory=dict)
+    times: dict[TopicPartition, Sequence[int]] = field(default_factory=dict)
+    open_transactions: dict[GroupName, frozenset[TopicPartition]] = field(default_factory=dict)
+    refused: dict[GroupName, str] = field(default_factory=dict)
+    away: bool = False
+    asked: int = 0
+
+    def _answer(self) -> None:
+        self.asked += 1
+        if self.away:
+            raise ClusterUnavailableError(f"{self.cluster}: no broker answered")
+
+    def topics(self) -> Mapping[TopicName, TopicInfo]:
+        self._answer()
+        return self.infos
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        self._answer()
+        return {item: self.ranges[item] for item in partitions if item in self.ranges}
+
+    def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
+        self._answer()
+        log = self.ranges.get(partition)
+        if log is None or not log.low_watermark <= position <= log.high_watermark:
+            return None
+        times = [None if isinstance(at_ms, Control) else at_ms for at_ms in self.times[partition]]
+        above = [at_ms for at_ms in times[position:] if at_ms is not None]
+        below = [at_ms for at_ms in times[log.low_watermark : position] if at_ms is not None]
+        return PositionTime(above[0] if above else below[-1], not above) if above or below else None
+
+    def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> TargetOffset | None:
+        self._answer()
+        log = self.ranges.get(partition)
+        if log is None:
+            return None
+        for offset in range(log.low_watermark, log.high_watermark):
+            if self.times[partition][offset] >= timestamp_ms:  # brokers count control records, too
+                return TargetOffset(offset)
+        return log.high_watermark
+
+    def lay(self, partition: TopicPartition, times: Sequence[int], low: int = 0) -> None:
+        """A log of records of these times, of which retention took those below ``low``."""
+        self.times[partition] = times
+        self.ranges[partition] = LogRange(TargetOffset(low), TargetOffset(len(times)))
+
+    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
+        self._answer()
+        return [GroupState(group, "Empty", 0) for group in self.commits if chosen is None or chosen(group)]
+
+    def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+        self._answer()
+        if group in self.refused:
+            raise ConfigError(self.refused[group])
+        return self.commits.get(group, {})
+
+    def unsettled(self, group: GroupName) -> frozenset[TopicPartition]:
+        self._answer()
+        return self.open_transactions.get(group, frozenset())
+
+
+@dataclass
+class Writer(FakeCluster):
+    """A cluster that can be written to; what happens around a write is the test's."""
+
+    members: dict[GroupName, int] = field(default_factory=dict)
+    assigned: dict[GroupName, frozenset[TopicName]] = field(default_factory=dict)
+    own_instances: set[str] = field(default_factory=set)
+    written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)
+    after_write: Callable[[], None] = lambda: None
+
+    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
+        self._answer()
+        return [
+            GroupState(
+                group,
+                "Stable",
+                members := self.members.get(group, 0),
+                self.assigned.get(group, frozenset()) if members else frozenset(),
+                frozenset(self.own_instances),
+                self.refused.get(group, ""),
+            )
+            for group in self.commits
+            if chosen is None or chosen(group)
+        ]
+
+    def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+        return dict(super().committed(group))
+
+    def dismiss(self, group: GroupName, instances: Collection[str]) -> None:
+        self._answer()
+        self.members[group] -= len(self.own_instances.intersection(instances))
+        self.own_instances.difference_update(instances)
+
+    def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        self._answer()
+        if not commits:
+            return
+        if self.members.get(group):
+            raise FencedError(f"{group} has members")
+        self.commits.setdefault(group, {}).update(commits)
+        self.written.append(dict(commits))
+        self.after_write()
+
+
+class SparseIndex:
+    """A reader that gives no row more than the port promises, in the smallest pages."""
+
+    def __init__(self, index: MemoryMappingIndex) -> None:
+        self._index = index
+        self.topics = index.topics
+        self.lineages = index.lineages
+        self.newest = index.newest
+        self.route_topics = index.route_topics
+        self.lost_ranges = index.lost_ranges
+        self.tails = index.tails
+
+    def _all(self, partition: RoutePartition, lineage: Lineage) -> Sequence[Run]:
+        return sorted(
+            self._index._ordered(partition, lineage),
+            key=lambda row: (row.source_start, row.target_start, row.count),
+        )
+
+    def rows_at_target(
+        self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
+    ) -> Sequence[Run]:
+        return [row for row in self._all(partition, lineage) if row.target_start <= target][-1:]
+
+    def rows_at_source(
+        self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
+    ) -> Sequence[Run]:
+        rows = self._all(partition, lineage)
+        below = [row for row in rows if row.source_start <= source][-1:]
+        return below + [row for row in rows if row.source_start >= source and row not in below][:1]
+
+    def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
+        return [
+            self.rows_at_target(place.partition, place.lineage, place.target)
+            if place.target is not None
+            else self.rows_at_source(place.partition, place.lineage, place.source or SourceOffset(0))
+            for place in places
+        ]
+
+    def rows_from_target(
+        self,
+        partition: RoutePartition,
+        lineage: Lineage,
+        start: TargetOffset,
+        limit: int,
+        end: TargetOffset | None = None,
+    ) -> RowPage:
+        return self._index.rows_from_target(partition, lineage, start, min(limit, 3), end)
+
+
+@dataclass
+class _Copying:
+    """How far one route is with one partition."""
+
+    lineage: Lineage
+    source_next: int = 0
+    last_run_end: int = 0
+    sequence: int = 0
+    epoch: int = 0
+
+
+class World:
+    """Regions, each with an aggregate cluster; records are copied at the test's word."""
+
+    def __init__(
+        self,
+        regions: Sequence[str] = ("a", "b"),
+        *,
+        partitions: int = 1,
+        service: Mapping[str, Any] | None = None,
+        sync: Mapping[str, Any] | None = None,
+        tail_rows: int = 8,
+    ) -> None:
+        self.regions = [RegionName(name) for name in regions]
+        cluster = {"bootstrap_servers": "127.0.0.1:1"}
+        self.config = Config.model_validate(
+            {
+                "regions": {name: {"regional": cluster, "aggregate": cluster} for name in regions},
+                "cassandra": {"contact_points": ["127.0.0.1"]},
+                "service": service or {},
+                "sync": sync or {},
+            }
+        )
+        self.index = MemoryMappingIndex(tail_rows)
+        self.groups = MemoryGroupStore()
+        self.primaries = MemoryPrimaryStore()
+        self.clusters = {
+            aggregate_cluster(region): FakeCluster(aggregate_cluster(region)) for region in self.regions
+        }
+        self.now_ms = NOW_MS
+        self.logs: dict[tuple[ClusterName, int], list[Record | None]] = defaultdict(list)
+        self._copying: dict[RoutePartition, _Copying] = {}
+        self._leaders: dict[RegionName, list[int]] = {region: [0] for region in self.regions}
+        self._version = 0
+        for region in self.regions:
+            self.create_topic(region, partitions)
+
+    # --- what happens in it --------------------------------------------------------------------------------
+
+    def create_topic(self, region: RegionName | str, partitions: int = 1, generation: str = "1") -> None:
+        """The topic in a region's aggregate cluster, empty, with a lineage for every route into it."""
+        name = aggregate_cluster(RegionName(region))
+        target_id = TopicId(f"{name}-{generation}")
+        self.clusters[name].infos[TOPIC] = TopicInfo(TOPIC, target_id, partitions)
+        for partition in range(partitions):
+            self.logs[name, partition] = []
+            self._end_at(name, partition)
+            for source in self.regions:
+                item = self.item(source, region, partition)
+                before = self._copying.get(item)
+                lineage = Lineage(TopicId(f"regional-{source}-1"), target_id)
+                copying = _Copying(lineage, sequence=0 if before is None else before.sequence + 1)
+                self._copying[item] = copying
+                self._open(item, copying, SourceOffset(0))
+
+    def empty_topic(self, topic: TopicName, partitions: int = 1) -> None:
+        """Another topic in every aggregate cluster, with no record and no row in the index."""
+        for name, cluster in self.clusters.items():
+            cluster.infos[topic] = TopicInfo(topic, TopicId(f"{name}-{topic}"), partitions)
+            for partition in range(partitions):
+                place = TopicPartition(topic, partition)
+                cluster.ranges[place] = LogRange(TargetOffset(0), TargetOffset(0))
+
+    def copy(self, source: str, target: str, count: int, partition: int = 0, *, skip: int = 0) -> None:
+        """Copy the source's next ``count`` records, after ``skip`` offsets that hold none."""
+        item, copying = self.item(source, target, partition), self.copying(source, target, partition)
+        log = self.logs[aggregate_cluster(item.route.target), partition]
+        start = copying.source_next + skip
+        leaders = self._leaders[item.route.source]
+        while count:
+            epoch = bisect_right(leaders, start) - 1
+            fitting = min(count, leaders[epoch + 1] - start) if epoch + 1 < len(leaders) else count
+            before = SourceOffset(copying.last_run_end)
+            run = Run(SourceOffset(start), TargetOffset(len(log)), fitting, before, epoch)
+            log.extend((item.route.source, offset) for offset in range(start, start + fitting))
+            start = copying.source_next = copying.last_run_end = run.source_end
+            copying.epoch = epoch
+            count -= fitting
+            self._write(item, copying, [run])
+        self._end_at(aggregate_cluster(item.route.target), partition)
+
+    def marker(self, target: str, partition: int = 0) -> None:
+        """A control record at the end of an aggregate partition."""
+        name = aggregate_cluster(RegionName(target))
+        self.logs[name, partition].append(None)
+        self._end_at(name, partition)
+
+    def watermark(self, source: str, target: str, partition: int = 0) -> None:
+        """Say that the route has nothing more, up to the target's end."""
+        item, copying = self.item(source, target, partition), self.copying(source, target, partition)
+        row = watermark(
+            source_next=SourceOffset(copying.source_next),
+            target_end=TargetOffset(len(self.logs[aggregate_cluster(item.route.target), partition])),
+            last_run_end=SourceOffset(copying.last_run_end),
+            source_leader_epoch=copying.epoch,
+        )
+        self._write(item, copying, [row])
+
+    def watermarks(self, partition: int = 0) -> None:
+        """A watermark of every route."""
+        for source in self.regions:
+            for target in self.regions:
+                self.watermark(source, target, partition)
+
+    def lose(self, source: str, target: str, count: int, partition: int = 0) -> None:
+        """Retention takes the source's next ``count`` records before they are copied."""
+        item, copying = self.item(source, target, partition), self.copying(source, target, partition)
+        end = len(self.logs[aggregate_cluster(item.route.target), partition])
+        start = copying.source_next
+        gap = LostRange(SourceOffset(start), SourceOffset(start + count), TargetOffset(end))
+        copying.source_next = copying.last_run_end = start + count
+        self._write(item, copying, [], [gap])
+
+    def new_leader(self, source: str) -> None:
+        """A new leader epoch at a source, from the first record on that nobody has copied yet."""
+        region = RegionName(source)
+        ends = [copying.source_next for item, copying in self._copying.items() if item.route.source == region]
+        self._leaders[region].append(max(ends))
+
+    def trim(self, target: str, low: int, partition: int = 0) -> None:
+        """Retention on an aggregate cluster."""
+        name = aggregate_cluster(RegionName(target))
+        item = TopicPartition(TOPIC, partition)
+        self.clusters[name].ranges[item] = LogRange(
+            TargetOffset(low), self.clusters[name].ranges[item].high_watermark
+        )
+
+    def lose_tail(self, target: str, cut: int, partition: int = 0) -> None:
+        """An unclean leader election on an aggregate cluster: every route copies again from there, in a new lineage."""
+        name = aggregate_cluster(RegionName(target))
+        del self.logs[name, partition][cut:]
+        self._end_at(name, partition)
+        for source in self.regions:
+            copying = self.copying(source, target, partition)
+            copying.lineage = replace(copying.lineage, generation=copying.lineage.generation + 1)
+            copying.sequence += 1
+            kept = [record[1] + 1 for record in self.logs[name, partition] if record and record[0] == source]
+            copying.source_next = copying.last_run_end = max(kept, default=0)
+            self._open(self.item(source, target, partition), copying, SourceOffset(copying.source_next))
+
+    def commit(self, target: str, next_offset: int, partition: int = 0) -> None:
+        """The group commits at an aggregate cluster."""
+        commits = self.clusters[aggregate_cluster(RegionName(target))].commits.setdefault(GROUP, {})
+        commits[TopicPartition(TOPIC, partition)] = GroupCommit(TargetOffset(next_offset), -1, "")
+
+    # --- what is asked of it -------------------------------------------------------------------------------
+
+    def service(self, **options: Any) -> OffsetService:
+        """An offset service of the first region over this world."""
+        return OffsetService(
+            self.config,
+            self.regions[0],
+            SparseIndex(self.index) if options.pop("sparse", False) else self.index,
+            self.groups,
+            self.clusters,
+            self.primaries,
+            now_ms=lambda: self.now_ms,
+            cache=options.pop("cache", False),
+        )
+
+    def request(
+        self, origin: str, target: str, next_offset: int | None = None, partition: int = 0
+    ) -> FailoverRequest:
+        """A question about one partition."""
+        item = TopicPartition(TOPIC, partition)
+        return FailoverRequest(
+            GROUP,
+            aggregate_cluster(RegionName(origin)),
+            aggregate_cluster(RegionName(target)),
+            {} if next_offset is None else {item: TargetOffset(next_offset)},
+            only=item,
+        )
+
+    def records(self, target: str, partition: int = 0) -> list[Record | None]:
+        """An aggregate log."""
+        return self.logs[aggregate_cluster(RegionName(target)), partition]
+
+    def cluster(self, region: str) -> FakeCluster:
+        """A region's aggregate cluster."""
+        return self.clusters[aggregate_cluster(RegionName(region))]
+
+    def item(self, source: str, target: str, partition: int = 0) -> RoutePartition:
+        """A partition of a route."""
+        return RoutePartition(Route(RegionName(source), RegionName(target)), TopicPartition(TOPIC, partition))
+
+    def copying(self, source: str, target: str, partition: int = 0) -> _Copying:
+        """How far a route is."""
+        return self._copying[self.item(source, target, partition)]
+
+    def _open(self, item: RoutePartition, copying: _Copying, source_first: SourceOffset) -> None:
+        self._version += 1
+        target_first = TargetOffset(
+            len(self.logs[aggregate_cluster(item.route.target), item.topic_partition.partition])
+        )
+        self.index.write_lineages(
+            [
+                LineageRecord(
+                    item, copying.lineage, copying.sequence, source_first, target_first, None, self._version
+                )
+            ]
+        )
+
+    def _write(
+        self, item: RoutePartition, copying: _Copying, rows: Sequence[Run], lost: Sequence[LostRange] = ()
+    ) -> None:
+        self._version += 1
+        self.index.write_rows(
+            [RowBatch(item, copying.lineage, tuple(rows), tuple(lost), self.now_ms, self._version)]
+        )
+
+    def _end_at(self, name: ClusterName, partition: int) -> None:
+        item = TopicPartition(TOPIC, partition)
+        before = self.clusters[name].ranges.get(item)
+        low = TargetOffset(0) if before is None else before.low_watermark
+        self.clusters[name].ranges[item] = LogRange(low, TargetOffset(len(self.logs[name, partition])))
