@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
-from parallax.ports.clusters import ClusterReader, GroupCommit, PositionTime, TopicInfo
+from parallax.ports.clusters import ClusterReader, PositionTime, TopicInfo
 
 T = TypeVar("T")
 

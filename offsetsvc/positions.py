@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
 from offsetsvc.clusters import Clusters, ClusterView
-from offsetsvc.index.lineage_memory import topic_lineages
 from parallax.config.config import Config
+from parallax.domain.commits import ObservedCommit
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -22,8 +22,8 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.progress import made_for
 from parallax.domain.resume import LogRange
 from parallax.errors import UnknownGroupError, UnknownPartitionError, UnknownTopicError
-from parallax.ports.clusters import GroupStore, ObservedCommit
-from parallax.ports.index import MappingIndexReader
+from parallax.ports.groups import GroupStore
+from parallax.ports.index import MappingIndexReader, topic_lineages
 
 
 @dataclass(frozen=True, slots=True)

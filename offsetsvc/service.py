@@ -20,10 +20,9 @@ from offsetsvc.answers import (
 )
 from offsetsvc.clusters import Clusters
 from offsetsvc.index.cache import MAX_AGE_MS, CachedIndex
-from offsetsvc.index.lineage_memory import TopicLineages, topic_lineages
 from offsetsvc.index.row_memory import RowMemory
 from offsetsvc.index.tails import Tails
-from offsetsvc.lookups import MappingViews, WatermarkView
+from offsetsvc.lookups import MappingViews, WatermarkView, origin_of, source_to_target, target_to_source
 from offsetsvc.names import Places
 from offsetsvc.positions import ClusterPositions, GroupPositions
 from offsetsvc.primaries import Primaries
@@ -31,7 +30,6 @@ from offsetsvc.regions import RegionView, describe_regions
 from offsetsvc.resume.answering import Failover
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.resume.skip_updates import Watching, WatchRequest
-from offsetsvc.translate import origin_of, source_to_target, target_to_source
 from parallax.config.config import Config
 from parallax.domain.ids import (
     ClusterName,
@@ -45,11 +43,13 @@ from parallax.domain.ids import (
     aggregate_cluster,
     region_of,
 )
+from parallax.domain.lineages import TopicLineages
 from parallax.domain.progress import Progress
 from parallax.errors import InvalidNameError, ParallaxError, UnknownPartitionError, UnknownTopicError
-from parallax.ports.clusters import ClusterReader, GroupStore
+from parallax.ports.clusters import ClusterReader
 from parallax.ports.decisions import PrimaryStore
-from parallax.ports.index import MappingIndexReader
+from parallax.ports.groups import GroupStore
+from parallax.ports.index import MappingIndexReader, topic_lineages
 from parallax.runtime.deadline import Deadline
 
 _READERS = 64

@@ -124,8 +124,8 @@ def _extras(config: Config, *, with_sync: bool, json_logs: bool | None = None) -
     if not with_sync:
         return []
     from parallax.adapters.spark.application import Extra  # noqa: PLC0415 - as above
-    from syncjob.board import SyncBoard  # noqa: PLC0415 - as above
     from syncjob.query import start_sync_query, sync_leases  # noqa: PLC0415 - as above
+    from syncjob.status import SyncBoard  # noqa: PLC0415 - as above
 
     return [
         Extra(

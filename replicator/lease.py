@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import Any
 
-from parallax.domain.ids import Route, TopicPartition
+from parallax.domain.ids import RegionName, Route, TopicPartition
+from parallax.errors import InvalidNameError
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,54 @@ class LeaseResult:
     watermarks: int = 0
     stopped: dict[str, str] = field(default_factory=dict)
     """``topic-partition`` to the reason, for partitions that could not go on."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LeaseKey:
+    """A shard of a route."""
+
+    route: Route
+    shard: int
+
+    @classmethod
+    def of(cls, lease: Lease) -> LeaseKey:
+        """The shard that a lease is for."""
+        return cls(lease.route, lease.shard)
+
+    def __str__(self) -> str:
+        return f"{self.route}/{self.shard}"
+
+
+def lease_to_json(lease: Lease) -> dict[str, Any]:
+    """The lease as JSON types."""
+    return asdict(lease)
+
+
+def lease_from_json(values: Mapping[str, Any]) -> Lease:
+    """The lease that `lease_to_json` wrote.
+
+    Raises:
+        KeyError, TypeError: it is none.
+    """
+    return Lease(**{**values, "route": _route_from_json(values["route"])})
+
+
+def lease_key_to_json(key: LeaseKey) -> dict[str, Any]:
+    """The key as JSON types."""
+    return asdict(key)
+
+
+def lease_key_from_json(values: Mapping[str, Any]) -> LeaseKey:
+    """The key that `lease_key_to_json` wrote.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return LeaseKey(_route_from_json(values["route"]), int(values["shard"]))
+    except (KeyError, TypeError, InvalidNameError) as error:
+        raise ValueError(f"not a lease's key: {error!r}") from error
+
+
+def _route_from_json(values: Mapping[str, Any]) -> Route:
+    return Route(RegionName(values["source"]), RegionName(values["target"]))

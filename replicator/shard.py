@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -23,9 +23,8 @@ from replicator.copying.session_end import (
     TargetCut,
     TargetTailLostError,
 )
-from replicator.index_feeds import earlier_feeds, feed_of
+from replicator.kafka.choice import connector_for
 from replicator.kafka.connector import Connector, target_topic_creator
-from replicator.kafka.copy_paths import connector_for
 from replicator.kafka.run_log import load_states, rows_of_lineage
 from replicator.kafka.survey import EnsureTargetTopic
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
@@ -33,11 +32,34 @@ from replicator.mapping.feed import IndexFeed
 from replicator.mapping.thread import IndexThread
 
 log = structlog.get_logger(__name__)
-
 _REPORT_INTERVAL_MS = 1_000
 _INDEX_PATIENCE_MS = 5_000
-
 Report = Callable[[LeaseProgress], None]
+
+
+def feed_of(lease: Lease, connector: Connector, index: MappingIndexWriter) -> IndexFeed:
+    """What the shard itself commits."""
+    return IndexFeed(
+        index,
+        connector.run_log(lease),
+        route=lease.route,
+        layout=lease.layout,
+        shard=lease.shard,
+        clock=connector.clock,
+    )
+
+
+def earlier_feeds(lease: Lease, connector: Connector, index: MappingIndexWriter) -> Sequence[IndexFeed]:
+    """What the shards of the layout before may have left to be indexed; each falls to one shard of this layout."""
+    layout = connector.layout(lease)
+    feeds = []
+    for shard in range(0 if layout is None else layout.previous_shards):
+        if shard % lease.shard_count == lease.shard:
+            old = replace(lease, shard=shard, layout=lease.layout - 1)
+            feed = feed_of(old, connector, index)
+            feed.note_end(connector.run_log(old).end())
+            feeds.append(feed)
+    return feeds
 
 
 @dataclass(slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from parallax.client.answer import Answers, Pair
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, TopicName, TopicPartition
+from parallax.domain.ownership import GroupFacts, has_begun, is_own
 from parallax.domain.progress import START, SourcePosition
-from syncjob.facts import Answers, GroupFacts, Pair, has_begun, is_own
 
 Vector = Mapping[SourceId, SourcePosition]
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 
 import structlog
 
+from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
 from parallax.errors import ConfigError, ParallaxError
-from parallax.ports.clusters import ClusterWriter, GroupCommit
+from parallax.ports.clusters import ClusterWriter
 from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)
-
 _ASKED_AT_ONCE = 8
 """Groups: each is a round trip, and the cluster may be far away."""
 
@@ -139,3 +139,45 @@ class ClusterWatch:
                 self._told_refused.add(group)
                 _log.warning("commits_not_to_be_seen", cluster=self.cluster, group=group, problem=str(error))
             return None
+
+
+def to_remember(
+    group: GroupName,
+    cluster: ClusterName,
+    commits: Mapping[TopicPartition, GroupCommit],
+    before: Mapping[TopicPartition, GroupCommit],
+    topic_ids: Mapping[TopicName, TopicId],
+    stored: Iterable[ObservedCommit],
+    read_at_ms: int,
+) -> list[ObservedCommit]:
+    """The commits as observations, but for those that tell less than a member has just reported.
+
+    A member is done with records before it commits them, and says so every second: its report is what lets the
+    group go on exactly there once the cluster is gone. A commit that has gone back is a rewind, and counts.
+
+    Args:
+        group: the group.
+        cluster: where the commits were read.
+        commits: as read now.
+        before: as read a cycle ago.
+        topic_ids: the topics of that cluster.
+        stored: what is remembered already.
+        read_at_ms: when the reading began: a report that came during it is newer.
+    """
+    reports = {item.topic_partition: item for item in stored if item.counts_at(read_at_ms)}
+    found = []
+    for item, commit in commits.items():
+        topic_id = topic_ids.get(item.topic)
+        if topic_id is None:
+            continue
+        report, earlier = reports.get(item), before.get(item)
+        rewound = earlier is not None and commit.next_offset < earlier.next_offset
+        same_topic = report is not None and report.topic_id == topic_id
+        ahead = report is not None and report.next_offset > commit.next_offset
+        if rewound or not (same_topic and ahead):
+            found.append(
+                ObservedCommit(
+                    group, cluster, item, topic_id, commit.next_offset, commit.leader_epoch, read_at_ms
+                )
+            )
+    return found

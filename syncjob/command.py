@@ -52,8 +52,8 @@ def sync(
 def _run_on_spark(config: Config, *, json_logs: bool | None) -> None:
     # Spark is heavy: it is imported only by the commands that run it.
     from parallax.adapters.spark.application import Application, Extra  # noqa: PLC0415
-    from syncjob.board import SyncBoard  # noqa: PLC0415
     from syncjob.query import QUERY_NAME, start_sync_query, sync_leases  # noqa: PLC0415
+    from syncjob.status import SyncBoard  # noqa: PLC0415
 
     stop = threading.Event()
 

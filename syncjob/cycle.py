@@ -11,22 +11,24 @@ from typing import Protocol
 
 import structlog
 
+from parallax.client.answer import Answer, Pair
 from parallax.config.config import Config
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
+from parallax.domain.ownership import GroupFacts, Seen, Side
 from parallax.domain.primary import Decisions, assignment_of
 from parallax.domain.progress import Progress
 from parallax.errors import FencedError, ParallaxError
-from parallax.ports.clusters import ClusterWriter, GroupCommit, GroupStore
+from parallax.ports.clusters import ClusterWriter
 from parallax.ports.decisions import PrimaryStore
+from parallax.ports.groups import GroupStore
 from syncjob.active import pairs_to_ask
-from syncjob.clusters import ClusterWatch, Snapshot, as_seen_for
+from syncjob.clusters import ClusterWatch, Snapshot, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes
-from syncjob.facts import Answer, GroupFacts, Pair, Seen, Side
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
 from syncjob.moves import find_moves, find_rewinds
 from syncjob.publish import publish
-from syncjob.remember import to_remember
 from syncjob.status import FAILED_GROUPS
 
 _log = structlog.get_logger(__name__)
@@ -35,7 +37,7 @@ _GROUPS_AT_ONCE = 8
 
 
 class Asker(Protocol):
-    """Asks the offset service (`syncjob.asking.ask` with a client)."""
+    """Asks the offset service (`parallax.client.answer.ask` with a client)."""
 
     def __call__(
         self, group: GroupName, pair: Pair, topics: Sequence[TopicName]

@@ -16,15 +16,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from parallax.client.answer import Answer, Answers, metadata_for
+from parallax.domain.commits import GroupCommit, PublishedOffset
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, GroupName, TargetOffset, TopicPartition
-from parallax.domain.metadata import CommittedMetadata, encode, is_ours
+from parallax.domain.metadata import is_ours
 from parallax.domain.outcome import Outcome
+from parallax.domain.ownership import GroupFacts, Seen, Side, is_own
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.domain.progress import Progress
-from parallax.errors import LimitError
-from parallax.ports.clusters import GroupCommit, PublishedOffset
 from syncjob.active import Active, active_by_topic, active_on, assigned_alone
-from syncjob.facts import Answer, Answers, GroupFacts, Seen, Side, is_own
 
 
 class Reason(Enum):
@@ -303,27 +303,6 @@ class _Deciding:
 
 def _same_commit(first: GroupCommit, second: GroupCommit) -> bool:
     return (first.next_offset, first.metadata) == (second.next_offset, second.metadata)
-
-
-def metadata_for(answer: Answer, fencing_number: int = 0) -> str:
-    """What goes beside the offset; empty where even the positions alone are too long for Kafka.
-
-    Args:
-        answer: the offset's answer.
-        fencing_number: of the decision that moves the group there; 0: it is passive there.
-    """
-    metadata = CommittedMetadata(
-        fencing_number=fencing_number,
-        target_topic_id=answer.target_topic_id,
-        resume_offset=answer.resume_offset,
-        positions=answer.vector,
-        skips=answer.skips,
-        complete_to=answer.complete_to,
-    )
-    try:
-        return encode(metadata)
-    except LimitError:
-        return ""
 
 
 def writes(decisions: Sequence[Decision]) -> dict[ClusterName, list[Decision]]:

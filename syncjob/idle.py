@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from parallax.client.answer import Answer, Answers
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.domain.ownership import GroupFacts
 from parallax.domain.primary import Assignment
-from parallax.ports.clusters import GroupCommit
 from syncjob.clusters import Snapshot
 from syncjob.decide import Decision
-from syncjob.facts import Answer, Answers, GroupFacts
 
 HOLDS_MS = 5_000
 """So long at most: members' reports, retention and lost tails at the target, partitions that were added, and a source

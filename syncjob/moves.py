@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parallax.domain.ids import ClusterName, TopicPartition
+from parallax.domain.ownership import GroupFacts, Side, is_own, standing_offer
 from parallax.domain.progress import Progress
-from syncjob.facts import GroupFacts, Side, is_own, standing_offer
 
 
 @dataclass(frozen=True, slots=True)

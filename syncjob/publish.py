@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import GroupName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.errors import FencedError, ParallaxError
-from parallax.ports.clusters import ClusterWriter, GroupCommit, GroupStore
+from parallax.ports.clusters import ClusterWriter
+from parallax.ports.groups import GroupStore
 from syncjob.decide import Decision, Reason
 
 _log = structlog.get_logger(__name__)

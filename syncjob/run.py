@@ -12,12 +12,12 @@ import structlog
 
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.client.answer import ask
 from parallax.client.client import OffsetClient
 from parallax.config.config import Config
 from parallax.errors import ConfigError, UnavailableError
 from parallax.runtime.deadline import Deadline
 from parallax.wiring import client_credentials
-from syncjob.asking import ask
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.status import CYCLES, FAILED_CYCLES
 

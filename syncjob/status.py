@@ -6,19 +6,32 @@ Like the leases of the replicator it says its whole state each time, with counte
 from __future__ import annotations
 
 import json
+import threading
+import time
 import uuid
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
 from parallax.adapters.spark.reporting import Newest
+from syncjob.decide import Reason
 
 REPORTS_PATH = "/sync-reports"
-
 CYCLES = "cycles"
 """Of the counts: cycles that were good."""
+
 FAILED_CYCLES = "failed_cycles"
 FAILED_GROUPS = "failed_groups"
+PREFIX = "parallax_sync_"
+LATE_AFTER_INTERVALS = 10
+LATE_AFTER_AT_LEAST_MS = 30_000
+"""Between two epochs the next task connects anew, and a cluster that is away costs a cycle its time-out: some seconds."""
+
+_ATTEMPTS_KEPT = 16
+"""A replaced holder's report can come late by seconds; holders last for minutes."""
 
 
 class Driver(Protocol):
@@ -86,3 +99,120 @@ class Teller:
 
 def _post(driver: Driver, report: SyncReport) -> None:
     driver.request("POST", REPORTS_PATH, json.dumps(report.to_json()))
+
+
+def late_after_ms(interval_ms: int) -> int:
+    """How old the last good cycle may be, for a ``sync.interval_ms``."""
+    return max(LATE_AFTER_INTERVALS * interval_ms, LATE_AFTER_AT_LEAST_MS)
+
+
+class SyncBoard:
+    """The syncjob's newest report, and totals that only grow. Safe to use from several threads.
+
+    Args:
+        interval_ms: ``sync.interval_ms``.
+        clock: seconds, monotonic.
+    """
+
+    name = "sync"
+    path = REPORTS_PATH
+
+    def __init__(self, interval_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._late_after_ms = late_after_ms(interval_ms)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._report = SyncReport("")
+        self._before: Counter[str] = Counter()
+        self._replaced: deque[str] = deque(maxlen=_ATTEMPTS_KEPT)
+        self._good_at_s: float | None = None
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        """Take a report in. One of a holder that another has replaced since is ignored.
+
+        Raises:
+            ValueError: it is none.
+        """
+        report = SyncReport.from_json(values)
+        with self._lock:
+            if report.attempt in self._replaced:
+                return
+            good_before = self._report.counts.get(CYCLES, 0)
+            if report.attempt != self._report.attempt:
+                self._before.update(self._report.counts)
+                self._replaced.append(self._report.attempt)
+                good_before = 0
+            if report.counts.get(CYCLES, 0) > good_before:
+                self._good_at_s = self._clock()
+            self._report = report
+
+    def missing(self) -> Sequence[str]:
+        """Why the syncjob is not ready, one line; empty if it is."""
+        with self._lock:
+            problem = self._report.problem
+            good_ms = self._good_ms()
+        if good_ms is None:
+            found = "has not finished a good cycle yet"
+        elif good_ms > self._late_after_ms:
+            bound_s = self._late_after_ms / 1_000
+            found = f"finished its last good cycle {good_ms / 1_000:.0f} s ago, which may be {bound_s:.0f} s at most"
+        else:
+            return ()
+        return (f"{found}; its last cycle failed: {problem}" if problem else found,)
+
+    def state(self) -> dict[str, Any]:
+        """The board as JSON types."""
+        counts = self._totals()
+        missing = self.missing()
+        with self._lock:
+            problem, good_ms = self._report.problem, self._good_ms()
+        return {
+            "ready": not missing,
+            "missing": list(missing),
+            "cycles": counts[CYCLES],
+            "failed_cycles": counts[FAILED_CYCLES],
+            "failed_groups": counts[FAILED_GROUPS],
+            "last_good_cycle_age_ms": None if good_ms is None else round(good_ms),
+            "problem": problem,
+            "decisions": {reason.value: counts[reason.value] for reason in Reason if counts[reason.value]},
+        }
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric with its samples."""
+        counts = self._totals()
+        with self._lock:
+            good_ms = self._good_ms()
+        yield CounterMetricFamily(
+            f"{PREFIX}cycles_total", "Cycles that came to their end.", value=counts[CYCLES]
+        )
+        yield CounterMetricFamily(
+            f"{PREFIX}failed_cycles_total",
+            "Cycles that did not, as the store did not answer or the like.",
+            value=counts[FAILED_CYCLES],
+        )
+        yield CounterMetricFamily(
+            f"{PREFIX}failed_groups_total",
+            "Groups about which nothing could be decided, one for each cycle.",
+            value=counts[FAILED_GROUPS],
+        )
+        age = GaugeMetricFamily(
+            f"{PREFIX}last_good_cycle_age_ms",
+            "How long ago the last cycle came to its end; none did: no sample.",
+        )
+        if good_ms is not None:
+            age.add_metric((), good_ms)
+        yield age
+        decisions = CounterMetricFamily(
+            f"{PREFIX}decisions_total",
+            "Decisions, one for each group, partition, target cluster and cycle, by reason.",
+            labels=("reason",),
+        )
+        for reason in Reason:
+            decisions.add_metric((reason.value,), counts[reason.value])
+        yield decisions
+
+    def _totals(self) -> Counter[str]:
+        with self._lock:
+            return self._before + Counter(self._report.counts)
+
+    def _good_ms(self) -> float | None:
+        return None if self._good_at_s is None else (self._clock() - self._good_at_s) * 1_000

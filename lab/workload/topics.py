@@ -10,7 +10,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from lab.workload.worker import WorkerError, wait_until
-from parallax.adapters.kafka.offsets import list_offsets
+from parallax.adapters.kafka.librdkafka import list_offsets
 
 _ANSWER_S = 30.0
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library leaves it untyped

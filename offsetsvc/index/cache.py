@@ -8,16 +8,9 @@ from typing import TypeVar, cast
 
 from offsetsvc.index.single_flight import Flights
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
+from parallax.domain.index_rows import LineageRecord, LineageTail, RouteTopic, RowPage, RowPlace, StampedRow
 from parallax.domain.runs import LostRange, Run
-from parallax.ports.index import (
-    LineageRecord,
-    LineageTail,
-    MappingIndexReader,
-    RouteTopic,
-    RowPage,
-    RowPlace,
-    StampedRow,
-)
+from parallax.ports.index import MappingIndexReader
 
 T = TypeVar("T")
 

@@ -1,132 +1,22 @@
-"""Which lineages of a topic count on an aggregate cluster, and which of their rows are void."""
+"""Remembers which lineages of a topic count: what the index is asked for is mostly what it was."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from parallax.domain.ids import (
-    UNKNOWN_EPOCH,
     ClusterName,
-    Lineage,
     Route,
-    RoutePartition,
-    SourceId,
-    TargetOffset,
     TopicId,
     TopicName,
 )
-from parallax.domain.progress import TargetTruncation
-from parallax.ports.index import LineageRecord, MappingIndexReader, RouteTopic, StampedRow
+from parallax.domain.index_rows import RouteTopic
+from parallax.domain.lineages import (
+    TopicLineages,
+    lineages_that_count,
+)
 
 _MOST_TOPICS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class LineageView:
-    """A lineage that counts.
-
-    Attributes:
-        cut: the target lost what lay from here on, and gave these offsets again; None: nothing was lost.
-        newest: its newest row; None without rows.
-    """
-
-    record: LineageRecord
-    cut: TargetOffset | None
-    newest: StampedRow | None
-
-    @property
-    def partition(self) -> RoutePartition:
-        """Its route and partition."""
-        return self.record.partition
-
-    @property
-    def lineage(self) -> Lineage:
-        """Its ids."""
-        return self.record.lineage
-
-    @property
-    def source(self) -> SourceId:
-        """The source that it copies."""
-        return SourceId(self.partition.route.source, self.lineage.source_topic_id)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLineages:
-    """The lineages of one topic on one aggregate cluster.
-
-    Attributes:
-        topic_id: the incarnation of the topic there that they belong to; None: the index knows none.
-        by_partition: those that count, by route in configured order, older ones first.
-        void_partitions: partitions whose lineages all belong to an earlier incarnation.
-        partitions: how many partitions the index has seen, under any id.
-    """
-
-    topic_id: TopicId | None
-    by_partition: Mapping[int, tuple[LineageView, ...]]
-    void_partitions: frozenset[int]
-    partitions: int
-
-    def of(self, partition: int) -> tuple[LineageView, ...]:
-        """The lineages of a partition that count."""
-        return self.by_partition.get(partition, ())
-
-    def truncations(self, partition: int) -> list[TargetTruncation]:
-        """Where the target lost its tail, as far as the index saw it.
-
-        The leader epoch that began with a loss is not recorded, so a commit in doubt counts as made before it.
-        """
-        return [
-            TargetTruncation(view.cut, view.newest.row.target_end, UNKNOWN_EPOCH)
-            for view in self.of(partition)
-            if view.cut is not None and view.newest is not None
-        ]
-
-
-def topic_lineages(
-    index: MappingIndexReader, routes: Sequence[Route], topic: TopicName, topic_id: TopicId | None
-) -> TopicLineages:
-    """The lineages of the topic on the cluster that the routes lead to.
-
-    Args:
-        index: the mapping index.
-        routes: every route into the cluster.
-        topic: the topic.
-        topic_id: the topic's present id there; None: the cluster can't be asked, the id of the newest row counts.
-    """
-    return lineages_that_count(index.route_topics(routes, topic), topic_id)
-
-
-def lineages_that_count(found: Mapping[Route, RouteTopic], topic_id: TopicId | None) -> TopicLineages:
-    """The lineages of a topic on a cluster, from what was read of each route into it, in configured order.
-
-    Args:
-        found: by route.
-        topic_id: as `topic_lineages` takes it.
-    """
-    routes = list(found)
-    records = {route: item.records for route, item in found.items()}
-    newest = {route: item.newest for route, item in found.items()}
-    chosen = _latest_id(newest, records) if topic_id is None else topic_id
-    by_partition: dict[int, list[LineageView]] = {}
-    seen: set[int] = set()
-    for route in routes:
-        for partition, ours in _by_partition(records[route]).items():
-            seen.add(partition)
-            valid = [record for record in ours if record.lineage.target_topic_id == chosen]
-            for place, record in enumerate(valid):
-                view = LineageView(
-                    record,
-                    _cut(record, valid[place + 1 :], newest[route]),
-                    newest[route].get((partition, record.lineage)),
-                )
-                by_partition.setdefault(partition, []).append(view)
-    return TopicLineages(
-        chosen,
-        {partition: tuple(views) for partition, views in by_partition.items()},
-        frozenset(seen - set(by_partition)),
-        max(seen, default=-1) + 1,
-    )
 
 
 class LineageMemory:
@@ -161,32 +51,3 @@ class LineageMemory:
 def _same(ours: Mapping[Route, RouteTopic], theirs: Mapping[Route, RouteTopic]) -> bool:
     """Whether both came from the same reads, which are remembered for a moment."""
     return ours.keys() == theirs.keys() and all(ours[route] is item for route, item in theirs.items())
-
-
-def _by_partition(records: Sequence[LineageRecord]) -> dict[int, list[LineageRecord]]:
-    result: dict[int, list[LineageRecord]] = {}
-    for record in sorted(records, key=lambda item: (item.partition, item.sequence)):
-        result.setdefault(record.partition.topic_partition.partition, []).append(record)
-    return result
-
-
-def _cut(
-    record: LineageRecord, later: Sequence[LineageRecord], newest: Mapping[tuple[int, Lineage], StampedRow]
-) -> TargetOffset | None:
-    """The lowest place at which a later lineage began, if the record's rows reach beyond it."""
-    bound = min((item.target_first for item in later), default=None)
-    mine = newest.get((record.partition.topic_partition.partition, record.lineage))
-    return None if bound is None or mine is None or mine.row.target_end <= bound else bound
-
-
-def _latest_id(
-    newest: Mapping[Route, Mapping[tuple[int, Lineage], StampedRow]],
-    records: Mapping[Route, Sequence[LineageRecord]],
-) -> TopicId | None:
-    """The target topic id of the row that was committed last; without rows, of the last lineage."""
-    stamped = [
-        (row.committed_at_ms, lineage.target_topic_id)
-        for rows in newest.values()
-        for (_, lineage), row in rows.items()
-    ] or [(record.sequence, record.lineage.target_topic_id) for ours in records.values() for record in ours]
-    return max(stamped)[1] if stamped else None

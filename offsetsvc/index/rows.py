@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from offsetsvc.index.lineage_memory import LineageView
 from offsetsvc.index.tails import Tail
 from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.index_rows import RowPlace
+from parallax.domain.lineages import LineageView
 from parallax.domain.progress import SourceHistory, SourcePosition
 from parallax.domain.runs import LostRange, Run
-from parallax.ports.index import MappingIndexReader, RowPlace
+from parallax.ports.index import MappingIndexReader
 
 _CHAIN_LOOKUPS = 8
 """Rows that nothing separates from an offset are followed this far; giving up makes answers earlier only."""

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from offsetsvc.index.cache import OVERDUE
-from offsetsvc.index.lineage_memory import LineageView
+from offsetsvc.index.row_memory import Stretch
 from offsetsvc.index.single_flight import Flights
-from offsetsvc.index.stretch import Stretch
 from parallax.domain.ids import Lineage, RoutePartition, TargetOffset
+from parallax.domain.index_rows import LineageTail
+from parallax.domain.lineages import LineageView
 from parallax.domain.runs import LostRange, Run
-from parallax.ports.index import LineageTail, MappingIndexReader
+from parallax.ports.index import MappingIndexReader
 
 _MOST_TAILS = 10_000
 

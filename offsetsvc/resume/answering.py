@@ -16,7 +16,7 @@ from offsetsvc.resume.request import Asking, FailoverRequest
 from parallax.config.config import Config
 from parallax.domain.ids import TargetOffset, TopicPartition
 from parallax.errors import InvalidOffsetError, LimitError
-from parallax.ports.clusters import GroupStore
+from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader
 from parallax.runtime.deadline import Deadline
 

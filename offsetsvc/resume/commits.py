@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from offsetsvc.answers import Basis, Commit
 from offsetsvc.clusters import ClusterView
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
 from parallax.errors import ClusterUnavailableError, UnknownGroupError
-from parallax.ports.clusters import GroupCommit, GroupStore
+from parallax.ports.groups import GroupStore
 
 
 @dataclass(frozen=True, slots=True)

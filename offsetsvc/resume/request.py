@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from offsetsvc.answers import Basis, Commit, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
-from offsetsvc.index.lineage_memory import LineageMemory, TopicLineages
+from offsetsvc.index.lineage_memory import LineageMemory
 from offsetsvc.resume.commits import Commits
-from offsetsvc.resume.question import ClusterState, Question
+from offsetsvc.resume.partition import ClusterState, Question
 from offsetsvc.resume.skips import Limits
 from parallax.config.config import Config
 from parallax.domain.ids import (
@@ -22,12 +22,14 @@ from parallax.domain.ids import (
     TopicPartition,
     region_of,
 )
+from parallax.domain.index_rows import RouteTopic
+from parallax.domain.lineages import TopicLineages
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress
 from parallax.domain.resume import LogRange
 from parallax.errors import ClusterUnavailableError, UnknownPartitionError, UnknownTopicError
-from parallax.ports.clusters import GroupStore
-from parallax.ports.index import MappingIndexReader, RouteTopic
+from parallax.ports.groups import GroupStore
+from parallax.ports.index import MappingIndexReader
 
 _NAMED_TOPICS = 20
 """Topics named in an error: enough to find a typo."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from offsetsvc.answers import SkipPage
 from offsetsvc.clusters import Clusters
-from offsetsvc.index.lineage_memory import topic_lineages
 from offsetsvc.index.rows import LineageRows, fetch_common_epochs, rows_of
 from offsetsvc.index.tails import Tails
 from offsetsvc.resume.skips import Limits, collect_skips
@@ -17,7 +16,7 @@ from parallax.domain.progress import Progress, SourcePosition, agreed, made_for
 from parallax.domain.resume import LogRange, Resume, resume
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidOffsetError, UnknownTopicError
-from parallax.ports.index import MappingIndexReader
+from parallax.ports.index import MappingIndexReader, topic_lineages
 from parallax.runtime.deadline import Deadline
 
 POLL_MS = 200.0

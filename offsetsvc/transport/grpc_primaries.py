@@ -11,7 +11,7 @@ import grpc
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.service import OffsetService
 from offsetsvc.transport.grpc_calls import WATCH_MS, Errors, Watches, deadline_of
-from offsetsvc.transport.region_convert import regions_to_pb
+from offsetsvc.transport.messages import regions_to_pb
 from parallax.client.primary_messages import change_from_pb, primaries_to_pb, primary_to_pb
 from parallax.domain.ids import GroupName
 from parallax.runtime.deadline import Deadline

@@ -16,10 +16,11 @@ from offsetsvc.names import group_named
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from offsetsvc.service import OffsetService
-from offsetsvc.transport import messages as convert
+from offsetsvc.transport import messages
 from offsetsvc.transport.grpc_calls import WATCH_MS, Errors, Watches, deadline_of
 from offsetsvc.transport.grpc_primaries import PrimaryServicer
-from offsetsvc.transport.timestamp_convert import policy_from_pb
+from offsetsvc.transport.messages import policy_from_pb
+from parallax.client.messages import progress_from_pb
 from parallax.client.targets import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
 from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicId, TopicName
 from parallax.errors import ConfigError
@@ -122,7 +123,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
         """One partition's resume offset."""
 
         def answer(deadline: Deadline) -> pb.FailoverOffset:
-            partition = convert.partition_from(request.topic, request.partition)
+            partition = messages.partition_from(request.topic, request.partition)
             origin, destination = self._move(request)
             own = {partition: TargetOffset(request.next_offset)} if request.HasField("next_offset") else {}
             asked = FailoverRequest(
@@ -135,7 +136,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
             )
             found = self._service.failover_offsets(asked, deadline)
             self._metrics.answered(found)
-            return convert.failover_to_pb(found[0])
+            return messages.failover_to_pb(found[0])
 
         return self._call("GetFailoverOffset", context, answer)
 
@@ -146,7 +147,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
 
         def answer(deadline: Deadline) -> pb.GetGroupFailoverOffsetsResponse:
             origin, destination = self._move(request)
-            positions = [convert.position_from_pb(item) for item in request.positions]
+            positions = [messages.position_from_pb(item) for item in request.positions]
             asked = FailoverRequest(
                 group_named(request.group),
                 origin,
@@ -157,7 +158,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
             )
             found = self._service.failover_offsets(asked, deadline, record_move=request.record_move)
             self._metrics.answered(found)
-            return convert.group_to_pb(found)
+            return messages.group_to_pb(found)
 
         return self._call("GetGroupFailoverOffsets", context, answer)
 
@@ -171,16 +172,16 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
             self._metrics.stream("grpc", "WatchSkips"),
         ):
             asked = WatchRequest(
-                convert.partition_from(request.topic, request.partition),
+                messages.partition_from(request.topic, request.partition),
                 self._cluster(request.at, "at"),
                 TopicId(request.target_topic_id),
-                convert.progress_from_pb(request.progress),
+                progress_from_pb(request.progress),
                 TargetOffset(request.start),
                 self._cluster(getattr(request, "from"), "from") if request.HasField("from") else None,
             )
             deadline = self._deadline(context).at_most_ms(WATCH_MS)
             for page in self._service.watch_skips(asked, deadline, wait):
-                yield convert.page_to_pb(page)
+                yield messages.page_to_pb(page)
 
     def TranslateOffset(  # noqa: N802 - the proto's name
         self, request: pb.TranslateOffsetRequest, context: grpc.ServicerContext
@@ -196,11 +197,11 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
             )
             found = self._service.translate_offset(
                 self._service.places.route(request.route),
-                convert.partition_from(request.topic, request.partition),
+                messages.partition_from(request.topic, request.partition),
                 source_next=source,
                 target_next=target,
             )
-            return convert.translation_to_pb(found)
+            return messages.translation_to_pb(found)
 
         return self._call("TranslateOffset", context, answer)
 
@@ -210,9 +211,9 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
         """The source record of a target record."""
 
         def answer(_: Deadline) -> pb.LookupOriginResponse:
-            partition = convert.partition_from(request.topic, request.partition)
+            partition = messages.partition_from(request.topic, request.partition)
             cluster = self._cluster(request.at, "at")
-            return convert.origin_to_pb(
+            return messages.origin_to_pb(
                 self._service.lookup_origin(cluster, partition, request.record_offset)
             )
 
@@ -224,7 +225,7 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
         """Every route."""
         del request
         return self._call(
-            "ListRoutes", context, lambda deadline: convert.routes_to_pb(self._service.routes(deadline))
+            "ListRoutes", context, lambda deadline: messages.routes_to_pb(self._service.routes(deadline))
         )
 
     def ListRuns(  # noqa: N802 - the proto's name
@@ -235,11 +236,11 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
         def answer(_: Deadline) -> pb.ListRunsResponse:
             page = self._service.runs(
                 self._service.places.route(request.route),
-                convert.partition_from(request.topic, request.partition),
+                messages.partition_from(request.topic, request.partition),
                 TargetOffset(request.start),
                 request.limit,
             )
-            return convert.runs_to_pb(page)
+            return messages.runs_to_pb(page)
 
         return self._call("ListRuns", context, answer)
 
@@ -253,8 +254,8 @@ class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
             self._service.report(
                 group_named(request.group),
                 cluster,
-                [convert.position_from_pb(item) for item in request.positions],
-                [convert.move_from_pb(item, cluster) for item in request.moves],
+                [messages.position_from_pb(item) for item in request.positions],
+                [messages.move_from_pb(item, cluster) for item in request.moves],
             )
             return pb.ReportPositionsResponse()
 

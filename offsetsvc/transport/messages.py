@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from offsetsvc.answers import (
+    ByTimestamp,
     FailoverAnswer,
     Origin,
     ReportedMove,
@@ -15,15 +16,15 @@ from offsetsvc.answers import (
     Side,
     SkipPage,
     SourceView,
+    TimestampPolicy,
     Translation,
 )
-from offsetsvc.transport.timestamp_convert import by_timestamp_to_pb
+from offsetsvc.regions import ClusterInfo, Health, RegionView
+from parallax.client.messages import _offset, outcome_to_pb, progress_from_pb, progress_to_pb
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
     RegionName,
-    SourceId,
-    SourceOffset,
     TargetOffset,
     TopicId,
     TopicName,
@@ -31,74 +32,67 @@ from parallax.domain.ids import (
     aggregate_cluster,
     regional_cluster,
 )
-from parallax.domain.outcome import Outcome, gravest
-from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.outcome import gravest
+from parallax.domain.progress import Progress
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidNameError, InvalidOffsetError, UnknownPartitionError
 from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
 
-# --- outcomes --------------------------------------------------------------------------------------------------
-
-
-def outcome_to_pb(outcome: Outcome) -> pb.Outcome:
-    """The same word in the proto; both enums carry the same numbers too."""
-    return pb.Outcome.Value(outcome.name)  # type: ignore[return-value] # the stub calls the number an int
-
-
-def outcome_from_pb(value: int) -> Outcome:
-    """The domain's outcome.
-
-    Raises:
-        InvalidNameError: the number is none of ours.
-    """
-    try:
-        return Outcome(value)
-    except ValueError as error:
-        raise InvalidNameError(
-            f"outcome {value} is unknown; the server may be newer than this client"
-        ) from error
+_HEALTH = {
+    Health.UP: primaries_pb2.UP,
+    Health.AWAY: primaries_pb2.AWAY,
+    Health.NOT_ASKED: primaries_pb2.NOT_ASKED,
+}
 
 
-# --- progress --------------------------------------------------------------------------------------------------
-
-
-def progress_to_pb(positions: Mapping[SourceId, SourcePosition]) -> list[pb.SourceProgress]:
-    """A progress vector, in its order."""
-    return [
-        pb.SourceProgress(
-            region=source.region,
-            source_topic_id=source.topic_id,
-            source_next_offset=position.source_next,
-            source_leader_epoch=position.leader_epoch,
-            epoch_ends=[
-                pb.EpochEnd(leader_epoch=epoch, source_next_offset=end) for epoch, end in position.epoch_ends
-            ],
-        )
-        for source, position in positions.items()
-    ]
-
-
-def progress_from_pb(items: Iterable[pb.SourceProgress]) -> dict[SourceId, SourcePosition]:
-    """The progress vector.
+def policy_from_pb(
+    request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest,
+) -> TimestampPolicy | None:
+    """The caller's choice of record timestamps; None: it did not choose them.
 
     Raises:
-        InvalidOffsetError: an offset is negative.
+        InvalidOffsetError: a time is negative.
     """
-    return {
-        SourceId(RegionName(item.region), TopicId(item.source_topic_id)): SourcePosition(
-            item.source_leader_epoch,
-            SourceOffset(_offset(item.source_next_offset, "source_next_offset")),
-            tuple(
-                (end.leader_epoch, SourceOffset(_offset(end.source_next_offset, "source_next_offset")))
-                for end in item.epoch_ends
-            ),
-        )
-        for item in items
-    }
+    if not request.HasField("by_timestamp"):
+        return None
+    policy = request.by_timestamp
+    return timestamp_policy(
+        chosen=True,
+        margin_ms=policy.margin_ms if policy.HasField("margin_ms") else None,
+        timestamp_ms=policy.timestamp_ms if policy.HasField("timestamp_ms") else None,
+    )
 
 
-# --- requests --------------------------------------------------------------------------------------------------
+def timestamp_policy(
+    *, chosen: bool, margin_ms: int | None, timestamp_ms: int | None
+) -> TimestampPolicy | None:
+    """A choice of record timestamps; None: it was not made.
+
+    Raises:
+        InvalidNameError: it was not made, but a margin or a time is named.
+        InvalidOffsetError: a time is negative.
+    """
+    for value, what in ((margin_ms, "margin_ms"), (timestamp_ms, "timestamp_ms")):
+        if value is not None and not chosen:
+            raise InvalidNameError(f"{what} means nothing unless resume offsets by timestamp are asked for")
+        if value is not None and value < 0:
+            raise InvalidOffsetError(f"{what} {value} is negative")
+    return TimestampPolicy(margin_ms, timestamp_ms) if chosen else None
+
+
+def by_timestamp_to_pb(found: ByTimestamp | None) -> pb.ByTimestamp | None:
+    """What became of the choice."""
+    if found is None:
+        return None
+    return pb.ByTimestamp(
+        basis=found.basis.value,
+        margin_ms=found.margin_ms,
+        timestamp_ms=found.timestamp_ms,
+        problem=found.problem,
+        redelivery_at_most_offsets=found.redelivery_at_most_offsets,
+    )
 
 
 def position_from_pb(item: pb.PartitionPosition) -> ReportedPosition:
@@ -141,15 +135,6 @@ def partition_from(topic: str, partition: int) -> TopicPartition:
     if partition < 0:
         raise UnknownPartitionError(f"partition {partition} of topic {topic!r} is negative")
     return TopicPartition(TopicName(topic), partition)
-
-
-def _offset(value: int, what: str) -> int:
-    if value < 0:
-        raise InvalidOffsetError(f"{what} {value} is negative; leave an unknown offset out")
-    return value
-
-
-# --- answers ---------------------------------------------------------------------------------------------------
 
 
 def failover_to_pb(answer: FailoverAnswer) -> pb.FailoverOffset:
@@ -308,3 +293,35 @@ def _range(item: SkipRange) -> pb.OffsetRange:
 
 def _lost(gap: LostRange) -> pb.OffsetRange:
     return pb.OffsetRange(start=gap.source_start, end=gap.source_end)
+
+
+def regions_to_pb(
+    views: Iterable[RegionView], answered_in: RegionName
+) -> primaries_pb2.DescribeRegionsResponse:
+    """Every region."""
+    return primaries_pb2.DescribeRegionsResponse(
+        regions=[
+            primaries_pb2.RegionDescription(
+                region=view.region,
+                aggregate=_cluster(view.aggregate),
+                regional=_cluster(view.regional),
+                service_grpc=view.service_grpc,
+                service_rest=view.service_rest,
+            )
+            for view in views
+        ],
+        answered_in=answered_in,
+    )
+
+
+def _cluster(info: ClusterInfo | None) -> primaries_pb2.ClusterDescription | None:
+    if info is None:
+        return None
+    return primaries_pb2.ClusterDescription(
+        cluster=info.cluster,
+        bootstrap_servers=info.bootstrap_servers,
+        security_protocol=info.protocol,
+        sasl_mechanism=info.sasl_mechanism,
+        health=_HEALTH[info.health],
+        problem=info.problem,
+    )

@@ -14,18 +14,20 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.names import group_named
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.service import OffsetService
-from offsetsvc.transport import messages as convert
-from offsetsvc.transport.rest_answers import described, json_answer, with_schema
+from offsetsvc.transport import messages
+from offsetsvc.transport.messages import timestamp_policy
 from offsetsvc.transport.rest_json import (
     POSITIONS_SCHEMA,
     READINESS_SCHEMA,
     WATERMARKS_SCHEMA,
+    described,
+    json_answer,
     positions_json,
     watermark_json,
+    with_schema,
 )
 from offsetsvc.transport.rest_primaries import primaries_router
 from offsetsvc.transport.rest_problems import ProblemApp, problems
-from offsetsvc.transport.timestamp_convert import timestamp_policy
 from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicName
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
@@ -128,7 +130,7 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
             )
             found = service.failover_offsets(asked, deadline())
             metrics.answered(found)
-            return json_answer(convert.group_to_pb(found))
+            return json_answer(messages.group_to_pb(found))
 
     @router.get(
         "/groups/{group}/topics/{topic}/partitions/{partition}/failover-offset",
@@ -151,14 +153,14 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         """Where one partition of a group resumes, with explanation."""
         with metrics.request("rest", "GetFailoverOffset"):
             source, destination = move(origin, to)
-            item = convert.partition_from(topic, partition)
+            item = messages.partition_from(topic, partition)
             own = {} if next_offset is None else {item: TargetOffset(next_offset)}
             asked = FailoverRequest(
                 group_named(group), source, destination, own, only=item, by_timestamp=by_timestamp
             )
             found = service.failover_offsets(asked, deadline())
             metrics.answered(found)
-            return json_answer(convert.failover_to_pb(found[0]))
+            return json_answer(messages.failover_to_pb(found[0]))
 
     @router.get("/groups/{group}/positions", **with_schema(POSITIONS_SCHEMA, 404, 503))
     def group_positions(group: Group) -> Response:
@@ -178,7 +180,7 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         """Every route with the topics that it has copied."""
         with metrics.request("rest", "ListRoutes"):
             deadline = Deadline.after_ms(service.config.service.deadline_ms)
-            return json_answer(convert.routes_to_pb(service.routes(deadline)))
+            return json_answer(messages.routes_to_pb(service.routes(deadline)))
 
     @router.get(
         "/routes/{route}/topics/{topic}/partitions/{partition}/runs",
@@ -193,9 +195,9 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
     ) -> Response:
         """Runs and watermarks (count 0) of a partition of a route."""
         with metrics.request("rest", "ListRuns"):
-            item = convert.partition_from(topic, partition)
+            item = messages.partition_from(topic, partition)
             return json_answer(
-                convert.runs_to_pb(
+                messages.runs_to_pb(
                     service.runs(service.places.route(route), item, TargetOffset(start), limit)
                 )
             )
@@ -207,7 +209,7 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
     def watermarks(route: RouteText, topic: Topic, partition: Partition) -> Response:
         """How far each lineage of a partition has come: its newest row and that row's age."""
         with metrics.request("rest", "Watermarks"):
-            item = convert.partition_from(topic, partition)
+            item = messages.partition_from(topic, partition)
             views = service.watermarks(service.places.route(route), item)
             return JSONResponse({"watermarks": [watermark_json(view) for view in views]})
 
@@ -230,11 +232,11 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         with metrics.request("rest", "TranslateOffset"):
             found = service.translate_offset(
                 service.places.route(route),
-                convert.partition_from(topic, partition),
+                messages.partition_from(topic, partition),
                 source_next=None if source_next_offset is None else SourceOffset(source_next_offset),
                 target_next=None if target_next_offset is None else TargetOffset(target_next_offset),
             )
-            return json_answer(convert.translation_to_pb(found))
+            return json_answer(messages.translation_to_pb(found))
 
     @router.get(
         "/clusters/{cluster}/topics/{topic}/partitions/{partition}/records/{record_offset}/origin",
@@ -249,8 +251,8 @@ def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         """Which source record is the record at this offset?"""
         with metrics.request("rest", "LookupOrigin"):
             name = _place(service, cluster, "cluster")
-            item = convert.partition_from(topic, partition)
-            return json_answer(convert.origin_to_pb(service.lookup_origin(name, item, record_offset)))
+            item = messages.partition_from(topic, partition)
+            return json_answer(messages.origin_to_pb(service.lookup_origin(name, item, record_offset)))
 
     return router
 

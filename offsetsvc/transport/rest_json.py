@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fastapi import Response
+from fastapi.responses import JSONResponse
+from google.protobuf.message import Message
+
 from offsetsvc.answers import Basis
 from offsetsvc.lookups import WatermarkView
 from offsetsvc.positions import ClusterPositions, PositionView
+from offsetsvc.transport.rest_problems import problems
+from parallax.client.json import schema_of, to_json
 from parallax.domain.ids import GroupName
 
 _NUMBER = {"type": "integer"}
@@ -40,12 +46,14 @@ WATERMARKS_SCHEMA = _object(
     }
 )
 
+
 READINESS_SCHEMA = _object(
     {
         "status": {"enum": ["ready", "not ready"]},
         "dependencies": {"type": "object", "additionalProperties": _TEXT},
     }
 )
+
 
 POSITIONS_SCHEMA = _object(
     {
@@ -127,4 +135,23 @@ def _position(view: PositionView) -> dict[str, Any]:
         "published_offset": view.published_offset,
         "published_outcome": None if view.published_outcome is None else view.published_outcome.name,
         "published_at_ms": view.published_at_ms,
+    }
+
+
+def json_answer(message: Message) -> Response:
+    """A message as an answer."""
+    return JSONResponse(to_json(message))
+
+
+def described(answer: type[Message], *errors: int) -> dict[str, Any]:
+    """What a route says of an answer that is a message, and of the statuses of its errors besides 500."""
+    return with_schema(schema_of(answer.DESCRIPTOR), *errors)
+
+
+def with_schema(schema: dict[str, Any], *errors: int) -> dict[str, Any]:
+    """What a route says of an answer with that schema, and of the statuses of its errors besides 500."""
+    content = {"application/json": {"schema": schema}}
+    return {
+        "response_class": JSONResponse,
+        "responses": {200: {"description": "The answer.", "content": content}, **problems(*errors, 500)},
     }

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.service import OffsetService
-from offsetsvc.transport.region_convert import regions_to_pb
-from offsetsvc.transport.rest_answers import described, json_answer
+from offsetsvc.transport.messages import regions_to_pb
+from offsetsvc.transport.rest_json import described, json_answer
 from parallax.client.primary_messages import primaries_to_pb, primary_to_pb
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode, Stage

@@ -16,8 +16,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from parallax.cli.failover_options import ConfigOption, JsonOption
 from parallax.cli.offset_tables import console
+from parallax.cli.options import ConfigOption, JsonOption
 from parallax.cli.signals import stopping
 from parallax.cli.verify import verify_within
 from parallax.config.config import Config, load
@@ -27,11 +27,12 @@ from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, values_of
 from parallax.failover.drill.report import html, markdown
 from parallax.failover.drill.run import Drill, DrillPlan
-from parallax.failover.opening import open_client, open_outside, open_verifier
+from parallax.failover.opening import open_outside, open_verifier
 from parallax.failover.outside import Outside
 from parallax.failover.verify.verdict import Consumers
 from parallax.failover.waiting import Tell
 from parallax.runtime.logs import configure_logging
+from parallax.wiring import open_client
 
 _PROOF_WAIT_S = 15.0
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

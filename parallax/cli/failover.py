@@ -11,21 +11,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from parallax.cli.failover_options import (
-    AT_ONCE,
-    WAIT_S,
-    AtOnceOption,
-    CatchUpOption,
-    ConfigOption,
-    DisasterOption,
-    DrainOption,
-    DryRunOption,
-    ExecuteOption,
-    FirstOption,
-    GapsOption,
-    GroupArgument,
-    JsonOption,
-)
 from parallax.cli.failover_tables import (
     plan_values,
     progress_bar,
@@ -37,20 +22,36 @@ from parallax.cli.failover_tables import (
     show_rollback,
 )
 from parallax.cli.offset_tables import console
-from parallax.cli.options import ByTimestampOption, MarginOption, TimestampOption, timestamp_policy
+from parallax.cli.options import (
+    AT_ONCE,
+    WAIT_S,
+    AtOnceOption,
+    ByTimestampOption,
+    CatchUpOption,
+    ConfigOption,
+    DisasterOption,
+    DrainOption,
+    DryRunOption,
+    ExecuteOption,
+    FirstOption,
+    GapsOption,
+    GroupArgument,
+    JsonOption,
+    MarginOption,
+    TimestampOption,
+    timestamp_policy,
+)
 from parallax.cli.signals import stopping
 from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
 from parallax.errors import InvalidNameError
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Kind, Move
-from parallax.failover.many import in_order, side_by_side
 from parallax.failover.opening import lost_regions, open_outside, without
 from parallax.failover.outside import Outside
-from parallax.failover.plan import MovePlan, make_plan
-from parallax.failover.results import Ending, Limits, Result
+from parallax.failover.plan import Ending, Limits, MovePlan, Result, make_plan
 from parallax.failover.rollback import plan_rollback, roll_back
-from parallax.failover.selection import one_move, region_moves, way_back, ways_back
+from parallax.failover.selection import in_order, one_move, region_moves, side_by_side, way_back, ways_back
 from parallax.runtime.logs import configure_logging
 from parallax.v1 import offsets_pb2 as pb
 

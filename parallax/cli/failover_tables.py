@@ -12,8 +12,7 @@ from rich.table import Table
 
 from parallax.domain.outcome import Outcome
 from parallax.failover.facts import Kind
-from parallax.failover.plan import MovePlan, PartitionPlan
-from parallax.failover.results import Ending, Result
+from parallax.failover.plan import Ending, MovePlan, PartitionPlan, Result
 from parallax.failover.rollback import RollbackPlan
 
 _STYLES = ((Outcome.EARLIEST_FALLBACK, "bold red"), (Outcome.STALE, "yellow"), (Outcome.OK, "green"))

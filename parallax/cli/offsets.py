@@ -15,10 +15,10 @@ from parallax.cli.offset_tables import console, number, outcome_text, tell
 from parallax.cli.options import (
     AuthorityOption,
     ByTimestampOption,
-    ConfigOption,
     JsonOption,
     MarginOption,
     ServiceOption,
+    ServicesConfigOption,
     TimeoutOption,
     TimestampOption,
     connect,
@@ -54,7 +54,7 @@ def offsets(
     by_timestamp: ByTimestampOption = False,
     margin_ms: MarginOption = None,
     timestamp_ms: TimestampOption = None,
-    config: ConfigOption = None,
+    config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = _TIMEOUT_MS,
@@ -117,7 +117,7 @@ def explain(
     by_timestamp: ByTimestampOption = False,
     margin_ms: MarginOption = None,
     timestamp_ms: TimestampOption = None,
-    config: ConfigOption = None,
+    config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = _TIMEOUT_MS,
@@ -143,7 +143,7 @@ def explain(
 
 
 def routes(
-    config: ConfigOption = None,
+    config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = _TIMEOUT_MS,
@@ -173,7 +173,7 @@ def runs(
     partition: Partition,
     start: Annotated[int, typer.Option("--start", min=0, help="From this target offset on.")] = 0,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Rows of each lineage, about.")] = 100,
-    config: ConfigOption = None,
+    config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = _TIMEOUT_MS,

@@ -14,9 +14,9 @@ from rich.table import Table
 from parallax.cli.offset_tables import console
 from parallax.cli.options import (
     AuthorityOption,
-    ConfigOption,
     JsonOption,
     ServiceOption,
+    ServicesConfigOption,
     TimeoutOption,
     connect,
 )
@@ -60,7 +60,7 @@ def primary(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be decided, decide nothing.")
     ] = False,
-    config: ConfigOption = None,
+    config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = _TIMEOUT_MS,
@@ -152,7 +152,7 @@ def _cells(decision: pb.PrimaryDecision) -> tuple[str, ...]:
 
 
 def regions(
-    config: ConfigOption = None,
+    config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = _TIMEOUT_MS,

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from parallax.cli.failover_options import ConfigOption, JsonOption
 from parallax.cli.offset_tables import console
+from parallax.cli.options import ConfigOption, JsonOption
 from parallax.config.config import load
 from parallax.domain.consumption import Kind, SourceRange
 from parallax.domain.ids import GroupName

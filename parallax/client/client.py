@@ -13,8 +13,8 @@ import grpc
 from google.protobuf.message import Message
 
 from parallax.client.primary_calls import PrimaryCalls
-from parallax.client.skip_watch import SkipWatch
 from parallax.client.targets import Targets
+from parallax.client.watches import SkipWatch
 from parallax.errors import InvalidNameError
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1 import offsets_pb2 as pb

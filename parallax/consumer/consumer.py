@@ -30,8 +30,14 @@ from parallax.consumer.errors import (
 )
 from parallax.consumer.events import EventKind, FailoverEvent, PartitionStart
 from parallax.consumer.ports import ConsumerFactory, InnerConsumer, OffsetService, Rebalance
-from parallax.consumer.settings import MoveFrom, OnNoOffset, OnServiceAway, Policies, read_settings
-from parallax.consumer.subscription import Subscription
+from parallax.consumer.settings import (
+    MoveFrom,
+    OnNoOffset,
+    OnServiceAway,
+    Policies,
+    Subscription,
+    read_settings,
+)
 from parallax.domain.primary import Assignment
 
 __all__ = [

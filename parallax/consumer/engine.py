@@ -8,28 +8,36 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Message, TopicPartition
 
-from parallax.consumer.against import AgainstPrimary
-from parallax.consumer.asking import Asking
 from parallax.consumer.commits import Provenance
 from parallax.consumer.delivery import Step, key_of
-from parallax.consumer.errors import ConsumerClosedError, ConsumerConfigError, GroupMovingError
+from parallax.consumer.errors import (
+    ConsumerClosedError,
+    ConsumerConfigError,
+    GroupMovingError,
+    OffsetServiceAwayError,
+    Raised,
+)
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
-from parallax.consumer.first_word import FirstWord
-from parallax.consumer.following import Follower, Wish
+from parallax.consumer.following import AgainstPrimary, FirstWord, Follower, Wish
 from parallax.consumer.inner import InnerConsumers
 from parallax.consumer.leaving import Leaving
-from parallax.consumer.moves import Asker, MoveAnswer, MoveRequest, Position, Wanted
+from parallax.consumer.moves import (
+    Asker,
+    Asking,
+    MoveAnswer,
+    MoveRequest,
+    Position,
+    Wanted,
+    moving_positions,
+    report_of,
+)
 from parallax.consumer.ports import ConsumerFactory, Key, OffsetService
-from parallax.consumer.positions import moving_positions, report_of
-from parallax.consumer.raised import Raised
 from parallax.consumer.rejoining import OwnPlace
 from parallax.consumer.reporting import Reporter
 from parallax.consumer.service_state import ServiceState
-from parallax.consumer.settings import Policies, Settings
-from parallax.consumer.site import Site
+from parallax.consumer.settings import Policies, Settings, Subscription
+from parallax.consumer.site import Site, Tools
 from parallax.consumer.start_chooser import StartChooser
-from parallax.consumer.subscription import Subscription
-from parallax.consumer.tools import Tools
 from parallax.errors import ParallaxError
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import primaries_pb2
@@ -227,11 +235,23 @@ class Engine:
             self._own_place.take_again(self.site)
             self.site.tend()
             if self._asking.request is None:
-                self._service_state.mind(self.site)
+                self._mind_services()
                 self.site.committer.tick()
             self.site.tell_skipped()
         finally:
             self._events.deliver()
+
+    def _mind_services(self) -> None:
+        """Apply the policy when something is pending and no service tells more."""
+        site = self.site
+        if not site.delivery.waiting() or not self._service_state.waiting(site.region):
+            return
+        if self._policies.on_service_away == "metadata":
+            site.abandon()
+        elif self._policies.on_service_away == "stop":
+            raise OffsetServiceAwayError(
+                "records consumed in another region are still to arrive, and no offset service tells which"
+            )
 
     def _follow(self) -> None:
         """Act on the newest decision about the group's primary."""

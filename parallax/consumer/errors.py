@@ -13,6 +13,10 @@ ParallaxError
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
 from parallax.errors import ConfigError, ParallaxError, ServiceUnavailableError
 
 
@@ -46,3 +50,26 @@ class GroupMovingError(ParallaxError):
     """The group is being moved and this consumer has left its cluster; `poll` goes on once it has arrived."""
 
     code = "GROUP_MOVING"
+
+
+class Raised:
+    """What callbacks have raised inside of librdkafka, for the application's own call to raise."""
+
+    def __init__(self) -> None:
+        self._errors: deque[BaseException] = deque()
+
+    def kept_from(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """The callback, of which nothing is raised before `throw`."""
+
+        def call(*arguments: Any) -> None:
+            try:
+                callback(*arguments)
+            except BaseException as error:  # noqa: BLE001 - a signal handler's exit would cost the records as well
+                self._errors.append(error)
+
+        return call
+
+    def throw(self) -> None:
+        """Raise the oldest error that was kept, if there is one."""
+        if self._errors:
+            raise self._errors.popleft()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 
 import structlog
 
+from parallax.consumer.errors import OffsetServiceAwayError
+from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.ports import OffsetService, PrimaryChanges
+from parallax.consumer.service_state import ServiceState
+from parallax.consumer.settings import Policies
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster, region_of
 from parallax.errors import ParallaxError
 from parallax.v1 import primaries_pb2 as pb
 
 _log = structlog.get_logger("parallax.failover_consumer")
-
 _WATCH_AGAIN_S = 1.0
 
 
@@ -123,3 +127,91 @@ def _wish(newest: pb.PrimaryDecision, heard: list[pb.PrimaryDecision], here: Clu
         return Wish(region, carry=fences[-1].moving_from == here, fence=fences[-1].fencing_number)
     known_nothing_before = bool(heard) and not heard[-1].fencing_number and not newest.supersedes
     return Wish(region, carry=bool(replaced) or known_nothing_before)
+
+
+class AgainstPrimary:
+    """Looks up the group's primary in the background: a move that is urgent does not wait for it.
+
+    Args:
+        service: tells where the group is primary.
+        group: the consumer group.
+        events: hear of a contradiction.
+        timeout_ms: budget of a look.
+    """
+
+    def __init__(self, service: OffsetService, group: str, events: EventQueue, timeout_ms: float) -> None:
+        self._service = service
+        self._group = group
+        self._events = events
+        self._timeout_ms = timeout_ms
+
+    def look(self, region: str) -> None:
+        """Tell if somebody has recorded another region than this one, to which the application moves."""
+        threading.Thread(target=self._look, args=(region,), name="parallax-primary", daemon=True).start()
+
+    def _look(self, region: str) -> None:
+        try:
+            found = self._service.get_primary(self._group, timeout_ms=self._timeout_ms)
+        except ParallaxError as error:
+            _log.warning("primary_unknown", group=self._group, code=error.code, error=str(error))
+            return
+        words = contradiction(found, region)
+        if words:
+            self._events.put(FailoverEvent(EventKind.AGAINST_PRIMARY, region, message=words))
+
+
+def contradiction(found: pb.Primary, region: str) -> str:
+    """Why a consumer of the group should not go to a region; empty: nothing that is recorded speaks against it."""
+    decision = found.decision
+    if not found.HasField("decision") or decision.mode != pb.ACTIVE_PASSIVE:
+        return ""
+    number = f"fencing number {decision.fencing_number}"
+    if decision.stage == pb.MOVING:
+        return (
+            f"group {found.group} is being moved from {decision.moving_from} to {decision.cluster} ({number}): "
+            "what is committed elsewhere meanwhile does not count"
+        )
+    if region_of(ClusterName(decision.cluster)) == region:
+        return ""
+    return (
+        f"group {found.group} is recorded as consuming {decision.cluster} ({number}): what it commits in region "
+        f"{region} is not synced; `parallax failover {found.group} --to {region}` moves the group, "
+        f"`parallax primary {found.group} --set {region}` records it here"
+    )
+
+
+class FirstWord:
+    """Waits for the first answer: until it is there, joining would be a guess, and might read what others read.
+
+    Args:
+        policies: how long to wait, and what to do then.
+        service_state: told if no service answers.
+    """
+
+    def __init__(self, policies: Policies, service_state: ServiceState) -> None:
+        self._policies = policies
+        self._service_state = service_state
+        self._since_s: float | None = None
+
+    def settled(self, region: str, *, heard: bool) -> bool:
+        """Whether to begin: an answer has come, or the policy is to begin without it.
+
+        Args:
+            region: the region that the application named.
+            heard: whether an answer has come.
+
+        Raises:
+            OffsetServiceAwayError: no service answers, and the policy is to stop.
+        """
+        if heard:
+            self._service_state.tell(region, away=False)
+            return True
+        now_s = time.monotonic()
+        if self._since_s is None:
+            self._since_s = now_s
+        if (now_s - self._since_s) * 1_000 < self._policies.service_timeout_ms:
+            return False
+        self._service_state.tell(region, away=True)
+        if self._policies.on_service_away == "stop":
+            raise OffsetServiceAwayError("no offset service tells where the group is primary")
+        return self._policies.on_service_away == "metadata"

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import TopicPartition
 
-from parallax.consumer.errors import ConsumerConfigError
+from parallax.consumer.errors import ConsumerConfigError, Raised
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.ports import ConsumerFactory, InnerConsumer
-from parallax.consumer.raised import Raised
 from parallax.consumer.settings import Settings
 from parallax.consumer.site import Site
 

@@ -84,7 +84,7 @@ ConsumerFactory = Callable[[dict[str, Any]], InnerConsumer]
 
 
 class Watch(Iterator[pb.SkipUpdate], Protocol):
-    """A stream of skip updates (`parallax.client.skip_watch.SkipWatch`)."""
+    """A stream of skip updates (`parallax.client.watches.SkipWatch`)."""
 
     def close(self) -> None:
         """End the iteration, from any thread."""

@@ -1,12 +1,10 @@
-"""Whether an offset service answers, told once at each change, and what the policy says while none does."""
+"""Whether an offset service answers, told once at each change."""
 
 from __future__ import annotations
 
-from parallax.consumer.errors import OffsetServiceAwayError
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.reporting import Reporter
 from parallax.consumer.settings import Policies
-from parallax.consumer.site import Site
 
 
 class ServiceState:
@@ -25,20 +23,9 @@ class ServiceState:
             kind = EventKind.SERVICE_AWAY if away else EventKind.SERVICE_BACK
             self._events.put(FailoverEvent(kind, region))
 
-    def mind(self, site: Site) -> None:
-        """Apply the policy when something is pending and no service tells more.
-
-        Raises:
-            OffsetServiceAwayError: the policy is to stop.
-        """
-        if not site.delivery.waiting():
-            return
+    def waiting(self, region: str) -> bool:
+        """Tell how it stands while something is pending; whether services have been away for too long."""
         away = self._reporter.away_ms > self._policies.service_timeout_ms
         if away or self._reporter.away_ms == 0:
-            self.tell(site.region, away=away)
-        if away and self._policies.on_service_away == "metadata":
-            site.abandon()
-        elif away and self._policies.on_service_away == "stop":
-            raise OffsetServiceAwayError(
-                "records consumed in another region are still to arrive, and no offset service tells which"
-            )
+            self.tell(region, away=away)
+        return away

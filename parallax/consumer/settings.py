@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from parallax.consumer.errors import ConsumerConfigError
+from parallax.consumer.ports import Rebalance
 from parallax.domain.ids import OWN_INSTANCE_PREFIX
 from parallax.errors import UnknownRegionError
 
 OnNoOffset = Literal["earliest", "latest", "error"]
 OnServiceAway = Literal["wait", "metadata", "stop"]
 MoveFrom = Literal["delivered", "committed"]
-
 Config = dict[str, Any]
-
 _DEFAULT_AUTO_COMMIT_INTERVAL_MS = 5_000
 """librdkafka's own default of ``auto.commit.interval.ms``."""
 
@@ -183,3 +182,18 @@ def _flag(config: Config, key: str, *, default: bool) -> bool:
     if str(value).lower() in {"true", "false"}:
         return str(value).lower() == "true"
     raise ConsumerConfigError(f"{key}={value!r} is neither true nor false")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What the application subscribed to, with its callbacks."""
+
+    topics: tuple[str, ...]
+    on_assign: Rebalance | None = None
+    on_revoke: Rebalance | None = None
+    on_lost: Rebalance | None = None
+
+    @property
+    def plain_topics(self) -> tuple[str, ...]:
+        """The topics by name; empty when one of them is a pattern."""
+        return () if any(topic.startswith("^") for topic in self.topics) else self.topics

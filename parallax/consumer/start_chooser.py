@@ -9,10 +9,10 @@ from typing import TypeVar
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
+from parallax.consumer.commits import decode
 from parallax.consumer.delivery import Delivery, key_of
 from parallax.consumer.errors import NoStartOffsetError, OffsetServiceAwayError
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
-from parallax.consumer.marks import decode
 from parallax.consumer.moves import ASK_AGAIN_S, Asker, is_away
 from parallax.consumer.ports import Key
 from parallax.consumer.settings import Policies

@@ -12,8 +12,7 @@ from parallax.failover import decisions
 from parallax.failover.facts import Move, MoveFacts
 from parallax.failover.journal import MoveRecord, Snapshot, Step
 from parallax.failover.outside import Outside
-from parallax.failover.plan import MovePlan, make_plan, outdated
-from parallax.failover.results import Ending, Limits, Result, StoppedError
+from parallax.failover.plan import Ending, Limits, MovePlan, Result, StoppedError, make_plan, outdated
 from parallax.failover.steps import Moving
 from parallax.failover.waiting import AbandonedError, Tell, Waiting
 

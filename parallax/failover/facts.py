@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from parallax.client.answer import Answer, answer_from_pb
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -18,8 +19,6 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment
 from parallax.v1 import offsets_pb2 as pb
-from syncjob.asking import answer_from_pb
-from syncjob.facts import Answer
 
 
 class Kind(Enum):

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from parallax.adapters.cassandra.group_codec import progress_from_text, progress_to_text
+from parallax.adapters.cassandra.groups import progress_from_text, progress_to_text
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.metadata import decode, encode, is_ours
 from parallax.domain.progress import Progress
 from parallax.errors import LimitError, MetadataError
 from parallax.failover.facts import Kind, Move
-from parallax.ports.clusters import GroupCommit
 from parallax.ports.decisions import OperationNote
 
 Commits = Mapping[TopicPartition, GroupCommit]

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from parallax.adapters.cassandra.stores import CassandraStores
-from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.client.client import OffsetClient
 from parallax.config.config import Config
-from parallax.domain.ids import ClusterName, RegionName, region_of
-from parallax.errors import ConfigError
+from parallax.domain.ids import RegionName, region_of
 from parallax.failover.facts import Kind, Move
 from parallax.failover.outside import Outside
 from parallax.failover.verify.verify import Verifier
 from parallax.v1 import offsets_pb2 as pb
-from parallax.wiring import client_credentials
-
-
-def service_targets(
-    config: Config,
-    *,
-    first: RegionName | None,
-    last: RegionName | None = None,
-    lost: Collection[RegionName] = (),
-) -> list[str]:
-    """The services' addresses, that of the region which stays in front, that of the one which is left at the end.
-
-    Args:
-        config: names them.
-        first: the region that stays.
-        last: the region that is left.
-        lost: regions whose services are not asked, unless there is no other: what a region says that others believe to
-            be gone is old, and what is decided there is decided out of sight.
-
-    Raises:
-        ConfigError: no region has an offset service.
-    """
-    found = {
-        RegionName(name): region.offsetsvc.grpc
-        for name, region in config.regions.items()
-        if region.offsetsvc is not None
-    }
-    if not found:
-        raise ConfigError("no region has an 'offsetsvc' section: there is nobody to ask")
-    order = sorted(found, key=lambda name: (name != first, name == last, name))
-    living = [name for name in order if name not in lost]
-    return [found[name] for name in living or order]
+from parallax.wiring import _client, _writers, service_targets
 
 
 def lost_regions(moves: Iterable[Move]) -> frozenset[RegionName]:
@@ -98,14 +64,6 @@ def open_verifier(config: Config) -> Iterator[Verifier]:
         yield Verifier(outside, stores.index, config.routes_into)
 
 
-def _writers(config: Config) -> dict[ClusterName, KafkaCluster]:
-    return {
-        name: KafkaCluster(name, cluster, timeout_ms=config.service.cluster_timeout_ms)
-        for name, cluster in config.clusters()
-        if name.startswith("aggregate-")
-    }
-
-
 @contextmanager
 def without(
     config: Config, outside: Outside, lost: Collection[RegionName], *, first: RegionName | None = None
@@ -116,18 +74,3 @@ def without(
         return
     with _client(config, service_targets(config, first=first, lost=lost)) as client:
         yield replace(outside, client=client)
-
-
-def open_client(config: Config, *, first: RegionName | None = None) -> OffsetClient:
-    """A client of every service, that of a region first; whoever opens it closes it.
-
-    Raises:
-        ConfigError: no service is configured, or a certificate can't be read.
-    """
-    return _client(config, service_targets(config, first=first))
-
-
-def _client(config: Config, targets: Sequence[str]) -> OffsetClient:
-    return OffsetClient(
-        targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.primary import Assignment, Mode
@@ -13,8 +14,7 @@ from parallax.failover import decisions
 from parallax.failover.facts import Kind, Move
 from parallax.failover.journal import Commits, MoveRecord, Step, mark_of
 from parallax.failover.outside import Outside
-from parallax.failover.progress import restore_progress
-from parallax.ports.clusters import GroupCommit
+from parallax.failover.steps import restore_progress
 
 CommitsNow = Mapping[ClusterName, Commits | None]
 """By cluster; None: it does not answer."""

@@ -10,31 +10,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
-from parallax.domain.ids import UNKNOWN_EPOCH
+from parallax.client.answer import Answer, metadata_for
+from parallax.client.client import at_cluster
+from parallax.client.messages import progress_to_pb
+from parallax.domain.commits import GroupCommit
+from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.primary import Assignment
-from parallax.errors import FencedError, ParallaxError, RefusedError
+from parallax.domain.progress import Progress
+from parallax.errors import FencedError, ParallaxError, RefusedError, UnknownTopicError
 from parallax.failover import decisions
-from parallax.failover.facts import Kind, MoveFacts, PartitionFacts, origin_positions
+from parallax.failover.facts import Kind, Move, MoveFacts, PartitionFacts, origin_positions
 from parallax.failover.journal import Commits, MoveRecord, Snapshot, Step, mark_of, stands
 from parallax.failover.outside import Outside, Positions
-from parallax.failover.plan import MovePlan, make_plan
-from parallax.failover.progress import save_progress
-from parallax.failover.results import Ending, Limits, Result
+from parallax.failover.plan import Ending, Limits, MovePlan, Result, make_plan
 from parallax.failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
-from parallax.ports.clusters import GroupCommit
-from syncjob.decide import metadata_for
-from syncjob.facts import Answer
+from parallax.v1 import offsets_pb2 as pb
 
 _log = structlog.get_logger(__name__)
-
 _WRITE_ATTEMPTS = 3
-
 _FENCE_HOLDS_S = 2.0
 """A fence this young is not asked about again before the offsets are written."""
+
+
+def save_progress(outside: Outside, move: Move, partitions: Iterable[PartitionFacts]) -> None:
+    """Remember what the move leaves at the target: what the next move starts from.
+
+    Raises:
+        ParallaxError: as `OffsetClient.report_positions` says.
+    """
+    left = {}
+    for item in partitions:
+        answer = item.answer
+        left[item.topic_partition] = Progress(
+            move.target, answer.target_topic_id, answer.resume_offset, answer.vector
+        )
+    _tell(outside, move.group, left)
+
+
+def restore_progress(
+    outside: Outside, group: GroupName, snapshot: Snapshot, topics: Iterable[TopicName]
+) -> None:
+    """Remember what the group's moves had left before the snapshot, and nothing that came after.
+
+    Raises:
+        ParallaxError: as `OffsetClient.report_positions` says; what was left is void then, which is safe.
+    """
+    for topic in sorted(set(topics)):
+        before = {item: stored for item, stored in snapshot.progress.items() if item.topic == topic}
+        outside.groups.void_progress(group, topic, list(outside.groups.progress(group, topic)))
+        try:
+            _tell(outside, group, before)
+        except UnknownTopicError as error:  # created anew since, so that what was left there means nothing
+            _log.info("progress_void", group=group, topic=topic, problem=str(error))
+
+
+def _tell(outside: Outside, group: GroupName, left: Mapping[TopicPartition, Progress]) -> None:
+    by_place: dict[tuple[ClusterName, TopicName], list[pb.PartitionMove]] = {}
+    for item, progress in sorted(left.items()):
+        by_place.setdefault((progress.cluster, item.topic), []).append(
+            pb.PartitionMove(
+                topic=item.topic,
+                partition=item.partition,
+                target_topic_id=progress.topic_id,
+                resume_offset=progress.resume_offset,
+                progress=progress_to_pb(progress.positions),
+            )
+        )
+    for (cluster, _topic), moves in by_place.items():
+        outside.client.report_positions(group, at=at_cluster(cluster), moves=moves)
 
 
 class Moving:

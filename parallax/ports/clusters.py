@@ -10,89 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.outcome import Outcome
-from parallax.domain.resume import LogRange, Progress
-
-# --- groups ----------------------------------------------------------------------------------------------------
-
-
-REPORT_COUNTS_MS = 10_000
-"""Members report every second; one that is silent for so long has left, and what is committed counts again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedCommit:
-    """A group's next offset as last seen on a cluster: what is left to go by when the cluster is gone.
-
-    Attributes:
-        reported: a member has said so itself; it commits later.
-    """
-
-    group: GroupName
-    cluster: ClusterName
-    topic_partition: TopicPartition
-    topic_id: TopicId
-    next_offset: TargetOffset
-    leader_epoch: int
-    observed_at_ms: int
-    reported: bool = False
-
-    def counts_at(self, at_ms: int) -> bool:
-        """Whether this is a report that outweighs a lower commit seen at that moment."""
-        return self.reported and at_ms - self.observed_at_ms <= REPORT_COUNTS_MS
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedOffset:
-    """A resume offset as published for a group on the passive cluster.
-
-    Attributes:
-        progress: what the move leaves behind if the group goes on from here; its cluster is the passive one.
-        origin_cluster: where the group is consuming.
-        origin_next_offset: the commit there that the answer was computed from; None: the group had none.
-    """
-
-    group: GroupName
-    topic_partition: TopicPartition
-    progress: Progress
-    origin_cluster: ClusterName
-    origin_next_offset: TargetOffset | None
-    outcome: Outcome
-    published_at_ms: int
-
-
-class GroupStore(Protocol):
-    """What is remembered of consumer groups."""
-
-    def groups(self) -> Sequence[GroupName]:
-        """Every group that any table knows."""
-
-    def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress]:
-        """What the group's last move left, by partition."""
-
-    def save_progress(
-        self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
-    ) -> None:
-        """Replace it: once per move. An older ``moved_at_ms`` than the stored one is ignored."""
-
-    def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
-        """Forget it: the group was rewound."""
-
-    def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit]:
-        """The group's commits as last seen on the cluster."""
-
-    def save_observed(self, commits: Sequence[ObservedCommit]) -> None:
-        """Remember commits; an older ``observed_at_ms`` than the stored one is ignored."""
-
-    def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset]:
-        """What was last published for the group on the cluster."""
-
-    def save_published(self, offsets: Sequence[PublishedOffset]) -> None:
-        """Remember what was published; an older ``published_at_ms`` than the stored one is ignored."""
-
-
-# --- Kafka -----------------------------------------------------------------------------------------------------
+from parallax.domain.resume import LogRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +22,6 @@ class TopicInfo:
     topic: TopicName
     topic_id: TopicId
     partitions: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCommit:
-    """A group's committed offset on one partition (a next offset), with its metadata string."""
-
-    next_offset: TargetOffset
-    leader_epoch: int
-    metadata: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,90 +6,28 @@ The rules of `parallax.ports.clusters` hold here too.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
+from parallax.domain.ids import (
+    Lineage,
+    Route,
+    RoutePartition,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+)
+from parallax.domain.index_rows import (
+    LineageRecord,
+    LineageTail,
+    RouteTopic,
+    RowBatch,
+    RowPage,
+    RowPlace,
+    StampedRow,
+)
+from parallax.domain.lineages import TopicLineages, lineages_that_count
 from parallax.domain.runs import LostRange, Run
-
-
-@dataclass(frozen=True, slots=True)
-class RowBatch:
-    """Rows of one partition and lineage that one run-log record (or several in a row) committed.
-
-    Attributes:
-        rows: runs in order, then at most one watermark.
-        committed_at_ms: the last record's timestamp, milliseconds since the Unix epoch. It chooses the time bucket;
-            all records of a batch lie in the same hour.
-        version: grows from one owner to the next (`index_version`); the greater wins where two rows meet.
-    """
-
-    partition: RoutePartition
-    lineage: Lineage
-    rows: tuple[Run, ...]
-    lost: tuple[LostRange, ...]
-    committed_at_ms: int
-    version: int
-
-
-def index_version(*, layout: int, run_log_offset: int) -> int:
-    """The version of rows from the run-log record at ``run_log_offset``: greater for later owners and records."""
-    return (layout << 48) | run_log_offset
-
-
-@dataclass(frozen=True, slots=True)
-class LineageRecord:
-    """One lineage of a partition, in the order in which they began.
-
-    Attributes:
-        sequence: 0 for the first lineage of the partition, then 1 more for each.
-        source_first: the first source offset that the lineage covers.
-        target_first: the target's end when it began; rows of earlier lineages at or above it are void.
-        closed_at: the source's next offset when it ended; None while it goes on.
-    """
-
-    partition: RoutePartition
-    lineage: Lineage
-    sequence: int
-    source_first: SourceOffset
-    target_first: TargetOffset
-    closed_at: SourceOffset | None
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class StampedRow:
-    """A row and when it was committed, in milliseconds since the Unix epoch."""
-
-    row: Run
-    committed_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class RowPage:
-    """Rows from some target offset on.
-
-    Attributes:
-        complete_to: the page holds every indexed row below this target offset.
-    """
-
-    rows: tuple[Run, ...]
-    complete_to: TargetOffset
-
-
-@dataclass(frozen=True, slots=True)
-class LineageTail:
-    """The last rows of a lineage, and what it lost.
-
-    Attributes:
-        rows: in order.
-        complete_from: every row with ``target_start >= complete_from`` is among them.
-        lost: every lost range of the lineage.
-    """
-
-    rows: tuple[Run, ...]
-    complete_from: TargetOffset
-    lost: tuple[LostRange, ...]
 
 
 class MappingIndexWriter(Protocol):
@@ -112,29 +50,6 @@ class MappingIndexWriter(Protocol):
 
     def begin_anew(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
         """Remember this value in place of a greater one: the run log was made anew, its offsets begin again."""
-
-
-@dataclass(frozen=True, slots=True)
-class RouteTopic:
-    """What the index holds of a topic on one route.
-
-    Attributes:
-        records: its lineages, by partition and sequence.
-        newest: the newest row of each partition and lineage; read after the lineages.
-    """
-
-    records: Sequence[LineageRecord]
-    newest: Mapping[tuple[int, Lineage], StampedRow]
-
-
-@dataclass(frozen=True, slots=True)
-class RowPlace:
-    """An offset in a lineage around which rows are asked for: either of the target or of the source."""
-
-    partition: RoutePartition
-    lineage: Lineage
-    target: TargetOffset | None = None
-    source: SourceOffset | None = None
 
 
 class MappingIndexReader(Protocol):
@@ -198,3 +113,17 @@ class MappingIndexReader(Protocol):
 
 class MappingIndex(MappingIndexWriter, MappingIndexReader, Protocol):
     """Both sides of the index."""
+
+
+def topic_lineages(
+    index: MappingIndexReader, routes: Sequence[Route], topic: TopicName, topic_id: TopicId | None
+) -> TopicLineages:
+    """The lineages of the topic on the cluster that the routes lead to.
+
+    Args:
+        index: the mapping index.
+        routes: every route into the cluster.
+        topic: the topic.
+        topic_id: the topic's present id there; None: the cluster can't be asked, the id of the newest row counts.
+    """
+    return lineages_that_count(index.route_topics(routes, topic), topic_id)

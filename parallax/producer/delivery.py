@@ -16,10 +16,19 @@ from parallax.producer.errors import ProducerClosedError
 from parallax.producer.events import DownReason, ProducerEvent
 from parallax.producer.ledger import Ledger
 from parallax.producer.ports import ProducerFactory
-from parallax.producer.record import Record, as_bytes, as_headers
 from parallax.producer.regions import Regions
 from parallax.producer.settings import Policies, Settings
-from parallax.producer.site import CLUSTER_FAILURES, FATAL, PURGED, UNKNOWN_TOPIC, Site, error_of
+from parallax.producer.site import (
+    CLUSTER_FAILURES,
+    FATAL,
+    PURGED,
+    UNKNOWN_TOPIC,
+    Record,
+    Site,
+    as_bytes,
+    as_headers,
+    error_of,
+)
 
 
 class Delivery:

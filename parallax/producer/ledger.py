@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from parallax.producer.record import DeliveryReport, Record
+from parallax.producer.site import DeliveryReport, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ from parallax.producer.ledger import ProducerCounts
 from parallax.producer.ports import InnerProducer, ProbeFactory, ProducerFactory, RegionService
 from parallax.producer.probe import KafkaProbe
 from parallax.producer.prober import Pilot
-from parallax.producer.record import DeliveryReport, OnDelivery
 from parallax.producer.settings import OnUnacknowledged, Policies, read_settings
+from parallax.producer.site import DeliveryReport, OnDelivery
 
 __all__ = [
     "DeliveryReport",

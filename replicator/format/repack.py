@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from parallax.domain.ids import UNKNOWN_EPOCH
 from replicator.copying.offset_ranges import OffsetRanges
 from replicator.format.block import BatchBlock, whole
 from replicator.format.compression import BadCompressionError, decompressed, decompressed_each
-from replicator.format.header import COMPRESSION, Batch, Compression, Place, split
+from replicator.format.header import COMPRESSION, Batch, Compression, CorruptBatchError, Place, split
 from replicator.format.merge import Merged, Unusual, merged
-from replicator.format.passage import Passage, choose
+from replicator.format.passage import AbortedRanges, Passage, choose, is_small
 from replicator.format.records import encoded_record, finished, records_of
-from replicator.format.small_batches import FULL_BYTES, Stretch, headers_of
+from replicator.format.small_batches import FULL_BYTES, Stretch, headers_of, parted
 
 FEW_RECORDS = 64
 """Fewer are faster one by one than side by side."""
@@ -149,3 +150,59 @@ class Repacker:
             except (ValueError, IndexError) as error:
                 raise self._place.corrupt(batch.base_offset, str(error)) from error
         return None if base is None else Merged(bytes(out), offsets, base, largest, newest)
+
+
+class Position(Protocol):
+    """How far a partition has been read.
+
+    Attributes:
+        position: the next offset.
+        epoch: of the record before it.
+    """
+
+    position: int
+    epoch: int
+
+
+def passed(
+    records: bytes | bytearray | memoryview,
+    at: Position,
+    place: Place,
+    aborted: AbortedRanges,
+    *,
+    whole_from_records: int,
+) -> Iterator[BatchBlock]:
+    """The blocks that come of a record set, in order.
+
+    Args:
+        records: the record set.
+        at: what was asked for; moves along.
+        place: where it came from.
+        aborted: its aborted transactions.
+        whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
+
+    Raises:
+        CorruptBatchError: a batch is damaged; what stands before it was handed out.
+    """
+    gathered, damage = Repacker(place), None
+    try:
+        for found in parted(records, place, at_offset=at.position, below_records=whole_from_records):
+            if isinstance(found, Stretch):
+                yield from gathered.blocks()
+                yield from gathered.side_by_side(found)
+            else:
+                hidden = aborted.hides(found, place)
+                passage = Passage.DROPPED if hidden else choose(found, at.position)
+                if passage is Passage.WHOLE and not is_small(found, whole_from_records):
+                    yield from gathered.blocks()
+                    yield whole(found, place)
+                elif passage is not Passage.DROPPED:
+                    if not gathered.takes(found):
+                        yield from gathered.blocks()
+                    gathered.add(found, at.position, passage)
+            at.position, at.epoch = found.next_offset, found.leader_epoch
+    except CorruptBatchError as error:
+        damage = error
+    yield from gathered.blocks()
+    if damage is not None:
+        raise damage

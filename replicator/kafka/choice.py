@@ -13,7 +13,7 @@ from replicator.copying.ports import SourceReader, TargetWriter
 from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES
 from replicator.kafka.batch.source import BatchSource
 from replicator.kafka.batch.target import BatchTarget
-from replicator.kafka.connector import KafkaConnector
+from replicator.kafka.connector import Connector, KafkaConnector
 from replicator.kafka.layout import PATHS
 from replicator.kafka.run_log import run_log_topic
 from replicator.kafka.survey import EnsureTargetTopic
@@ -22,6 +22,7 @@ from replicator.lease import Lease, transactional_id
 
 FETCH_SHARE = 8
 """One answer brings no more than this part of what may be fetched ahead."""
+
 LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 """A fetch answer holds at least one batch, however large."""
 
@@ -85,3 +86,9 @@ class BatchConnector(KafkaConnector):
             buffer_bytes=ahead,
             fetch_bytes=ahead // FETCH_SHARE,
         )
+
+
+def connector_for(config: Config, ensure_target_topic: EnsureTargetTopic) -> Connector:
+    """The doors of the configured path (``replicator.copy_path``)."""
+    path = BatchConnector if config.replicator.copy_path == "batch" else KafkaConnector
+    return path(config, ensure_target_topic)

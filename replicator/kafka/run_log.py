@@ -11,8 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import Settings, client_settings
-from parallax.adapters.kafka.offsets import list_offsets
+from parallax.adapters.kafka.librdkafka import Settings, client_settings, list_offsets
 from parallax.config.config import Config
 from parallax.domain.ids import (
     ClusterName,

@@ -14,8 +14,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import client_settings
-from parallax.adapters.kafka.offsets import list_offsets
+from parallax.adapters.kafka.librdkafka import client_settings, list_offsets
 from parallax.config.config import Config, Names
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,

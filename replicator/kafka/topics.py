@@ -12,10 +12,9 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from parallax.adapters.kafka.admin_link import AdminLink
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import client_settings
+from parallax.adapters.kafka.librdkafka import AdminLink, client_settings
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TopicName
 from parallax.domain.outcome import Outcome

@@ -13,8 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import RegionName
-from replicator.lease import Lease
-from replicator.leases.planning import LeaseKey
+from replicator.lease import Lease, LeaseKey
 
 TOGETHER_WITHIN_S = 1.0
 """So long a task's answer waits for the other tasks; what their processes copy is copied meanwhile."""

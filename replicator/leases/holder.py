@@ -13,9 +13,8 @@ import structlog
 from parallax.config.config import Config
 from parallax.domain.ids import Route
 from parallax.runtime.logs import configure_logging
-from replicator.lease import Lease
+from replicator.lease import Lease, LeaseKey, lease_from_json
 from replicator.leases.holding import Holding
-from replicator.leases.planning import LeaseKey, lease_from_json
 from replicator.leases.reporter import Reporter, StatusTarget
 
 _log = structlog.get_logger(__name__)

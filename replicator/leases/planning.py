@@ -5,33 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from parallax.config.config import Config
-from parallax.domain.ids import RegionName, Route
-from parallax.errors import InvalidNameError
-from replicator.lease import Lease
+from parallax.domain.ids import Route
+from replicator.lease import (
+    Lease,
+    LeaseKey,
+    lease_to_json,
+)
 
 _DAY_MS = 86_400_000
+
+
 AVAILABLE_NOW_DEADLINE_MS = 7 * _DAY_MS
 """A lease that ends by itself, at the end as of its beginning, gets a deadline that it never meets."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LeaseKey:
-    """A shard of a route."""
-
-    route: Route
-    shard: int
-
-    @classmethod
-    def of(cls, lease: Lease) -> LeaseKey:
-        """The shard that a lease is for."""
-        return cls(lease.route, lease.shard)
-
-    def __str__(self) -> str:
-        return f"{self.route}/{self.shard}"
 
 
 def lease_keys(config: Config, routes: Sequence[Route]) -> list[LeaseKey]:
@@ -68,38 +56,3 @@ class LeasePlan:
             for route, layout in sorted(self.layouts.items())
             for shard in range(self.shard_count)
         ]
-
-
-def lease_to_json(lease: Lease) -> dict[str, Any]:
-    """The lease as JSON types."""
-    return asdict(lease)
-
-
-def lease_from_json(values: Mapping[str, Any]) -> Lease:
-    """The lease that `lease_to_json` wrote.
-
-    Raises:
-        KeyError, TypeError: it is none.
-    """
-    return Lease(**{**values, "route": _route_from_json(values["route"])})
-
-
-def lease_key_to_json(key: LeaseKey) -> dict[str, Any]:
-    """The key as JSON types."""
-    return asdict(key)
-
-
-def lease_key_from_json(values: Mapping[str, Any]) -> LeaseKey:
-    """The key that `lease_key_to_json` wrote.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        return LeaseKey(_route_from_json(values["route"]), int(values["shard"]))
-    except (KeyError, TypeError, InvalidNameError) as error:
-        raise ValueError(f"not a lease's key: {error!r}") from error
-
-
-def _route_from_json(values: Mapping[str, Any]) -> Route:
-    return Route(RegionName(values["source"]), RegionName(values["target"]))

@@ -13,9 +13,15 @@ from http import HTTPStatus
 from typing import Any
 
 from parallax.adapters.spark.reporting import Newest
-from replicator.lease import Lease, LeaseProgress
+from replicator.lease import (
+    Lease,
+    LeaseKey,
+    LeaseProgress,
+    lease_key_from_json,
+    lease_key_to_json,
+    lease_to_json,
+)
 from replicator.leases.board import Report
-from replicator.leases.planning import LeaseKey, lease_key_from_json, lease_key_to_json, lease_to_json
 
 TOKEN_HEADER = "X-Parallax-Token"  # noqa: S105 - the name of a header
 REPORTS_PATH = "/reports"

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from parallax.domain.ids import Lineage, Route, RoutePartition
+from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
 from parallax.domain.runs import LostRange, Run
-from parallax.ports.index import LineageRecord, MappingIndexWriter, RowBatch, index_version
+from parallax.ports.index import MappingIndexWriter
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
 from replicator.copying.ports import Clock, RunLogReader
 from replicator.copying.state import lineage_of, lost_of, rows_of, state_of, topic_partition_of

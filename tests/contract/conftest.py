@@ -13,8 +13,8 @@ from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.config.config import Cassandra, Index
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
-from parallax.ports.clusters import GroupStore
 from parallax.ports.decisions import OperationJournal, PrimaryStore
+from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndex
 from tests.memory.groups import MemoryGroupStore
 from tests.memory.index import MemoryMappingIndex

@@ -22,8 +22,8 @@ from parallax.cli.main import app
 from parallax.config.config import Cassandra, Index
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset, TopicId
+from parallax.domain.index_rows import RowPlace
 from parallax.errors import ConfigError, StoreUnavailableError
-from parallax.ports.index import RowPlace
 from tests.support import Stack, unique_name
 from tests.worlds.histories import START_MS, Naive, batch, mark, run
 

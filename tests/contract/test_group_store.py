@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -17,7 +18,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourcePosition
-from parallax.ports.clusters import GroupStore, ObservedCommit, PublishedOffset
+from parallax.ports.groups import GroupStore
 from tests.support import unique_name
 
 TRIPS = TopicName("trips")

@@ -18,8 +18,9 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.index_rows import LineageRecord, RowBatch, RowPlace, StampedRow, index_version
 from parallax.domain.runs import LostRange, Run
-from parallax.ports.index import LineageRecord, MappingIndex, RowBatch, RowPlace, StampedRow, index_version
+from parallax.ports.index import MappingIndex
 from tests.support import unique_name
 from tests.worlds.histories import HOUR_MS, MINUTE_MS, START_MS, Naive, batch, mark, random_batches, run
 

@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from offsetsvc.transport import messages as convert
+from parallax.client import messages
 from parallax.client.client import OffsetClient, at_cluster, at_region
 from parallax.client.targets import SERVICE
 from parallax.domain.ids import TopicPartition
@@ -71,7 +71,7 @@ def test_every_outcome_has_the_same_name_and_number_in_the_proto() -> None:
         "OUTCOME_UNSPECIFIED": 0,
         **{outcome.name: outcome.value for outcome in Outcome},
     }
-    assert [convert.outcome_from_pb(convert.outcome_to_pb(item)) for item in Outcome] == list(Outcome)
+    assert [messages.outcome_from_pb(messages.outcome_to_pb(item)) for item in Outcome] == list(Outcome)
 
 
 def test_a_partition_is_answered(client: OffsetClient) -> None:
@@ -126,7 +126,7 @@ def test_a_group_is_answered_and_its_move_recorded(client: OffsetClient, served:
     assert [item.resume_offset for item in answer.offsets] == [4]
     assert answer.outcome == pb.OK
     stored = served.world.groups.progress(GROUP, TOPIC)[0]
-    assert convert.progress_to_pb(stored.positions) == list(answer.offsets[0].progress)
+    assert messages.progress_to_pb(stored.positions) == list(answer.offsets[0].progress)
 
 
 def test_a_move_may_be_reported_as_its_answer_told_it(client: OffsetClient, served: Served) -> None:
@@ -143,7 +143,7 @@ def test_a_move_may_be_reported_as_its_answer_told_it(client: OffsetClient, serv
 
     stored = served.world.groups.progress(GROUP, TOPIC)[0]
     assert stored.resume_offset == 4
-    assert stored.positions == convert.progress_from_pb(answer.progress)
+    assert stored.positions == messages.progress_from_pb(answer.progress)
     move.target_topic_id = "former"
     with pytest.raises(UnknownTopicError, match="created anew"):
         client.report_positions(GROUP, at=at_region("b"), moves=[move])

@@ -8,9 +8,9 @@ from contextlib import closing
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from lab.workload.topics import create_topic
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName, TargetOffset, TopicName
 from parallax.domain.ids import TopicPartition as Place
-from parallax.ports.clusters import GroupCommit
 from tests.support import poll_until, unique_name
 from tests.worlds.live import Live
 

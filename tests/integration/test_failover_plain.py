@@ -12,9 +12,9 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, TopicPartition
 
 from lab.workload.kafka_tools import CONSOLE_CONSUMER, kafka_tool
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName, TargetOffset, TopicName
 from parallax.domain.ids import TopicPartition as Place
-from parallax.ports.clusters import GroupCommit
 from tests.support import poll_until
 from tests.worlds.live import PARTITIONS, Live
 from tests.worlds.live_clients import Traffic

@@ -14,7 +14,7 @@ from confluent_kafka.admin import OffsetSpec
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from parallax.adapters.kafka.offsets import list_offsets
+from parallax.adapters.kafka.librdkafka import list_offsets
 from parallax.domain.ids import TopicPartition
 from parallax.errors import ClusterUnavailableError
 from replicator.format.rewrite import ProducerState

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from lab.workload.topics import create_topic
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.config.config import Cluster
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (
     OWN_INSTANCE_PREFIX,
     ClusterName,
@@ -25,7 +26,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.resume import LogRange
 from parallax.errors import ClusterUnavailableError
-from parallax.ports.clusters import GroupCommit, GroupState
+from parallax.ports.clusters import GroupState
 from parallax.runtime.deadline import Deadline
 from replicator.kafka.topics import TopicAdmin, TopicPlan
 from tests.support import Stack, poll_until, unique_name

@@ -25,9 +25,9 @@ from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.client.client import OffsetClient, at_region
 from parallax.config.config import Cassandra, Config
 from parallax.domain import ids
+from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.runs import Run
 from parallax.errors import StoreUnavailableError
-from parallax.ports.index import LineageRecord, RowBatch
 from parallax.v1 import offsets_pb2 as pb
 from tests.support import Stack, poll_until, unique_name
 

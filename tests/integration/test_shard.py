@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
 from parallax.domain.ids import RoutePartition, TargetOffset, TopicName, TopicPartition
+from parallax.domain.index_rows import RowBatch
 from parallax.errors import FencedError, StoreUnavailableError
-from parallax.ports.index import RowBatch
 from tests.memory.index import MemoryMappingIndex
 from tests.support import Stack
 from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows, content, until

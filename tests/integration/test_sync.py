@@ -25,9 +25,9 @@ from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.config.config import Cassandra, Config, load
 from parallax.domain import ids
+from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.metadata import decode
 from parallax.domain.runs import Run
-from parallax.ports.index import LineageRecord, RowBatch
 from parallax.runtime.deadline import Deadline
 from syncjob.query import SyncHolder
 from syncjob.run import run_until

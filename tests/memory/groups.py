@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 
+from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.progress import Progress
-from parallax.ports.clusters import ObservedCommit, PublishedOffset
 
 
 class MemoryGroupStore:

@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
-from parallax.domain.row_order import around_source, around_target, by_target
-from parallax.domain.runs import LostRange, Run
-from parallax.ports.index import (
+from parallax.domain.index_rows import (
     LineageRecord,
     LineageTail,
     RouteTopic,
@@ -21,6 +19,8 @@ from parallax.ports.index import (
     RowPlace,
     StampedRow,
 )
+from parallax.domain.row_order import around_source, around_target, by_target
+from parallax.domain.runs import LostRange, Run
 
 _Key = tuple[RoutePartition, Lineage]
 _RowKey = tuple[int, int]

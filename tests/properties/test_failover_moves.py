@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from parallax.domain.metadata import decode
 from parallax.failover.facts import Kind
-from parallax.failover.results import Ending
+from parallax.failover.plan import Ending
 from parallax.failover.rollback import plan_rollback, roll_back
 from tests.worlds.failover_bench import P0, Bench, failover_bench
 from tests.worlds.offset_world import GROUP, Record

@@ -16,8 +16,8 @@ from replicator.format.block import BatchBlock, slimmed
 from replicator.format.compression import decompressed
 from replicator.format.header import Batch, Compression, CorruptBatchError, split
 from replicator.format.passage import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose
-from replicator.format.passing import passed
 from replicator.format.records import opened
+from replicator.format.repack import passed
 from replicator.format.small_batches import FULL_BYTES, LEAST_BATCHES, Stretch, parted
 from tests.worlds.batches_made import PLACE, Made, altered, control, made, read
 

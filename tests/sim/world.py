@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from parallax.config.config import Config
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, Route, RoutePartition, TargetOffset, TopicName, TopicPartition
+from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.runs import LostRange, Run
 from parallax.errors import ClusterUnavailableError, FencedError, StoreUnavailableError
-from parallax.ports.index import LineageRecord, RowBatch
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import lineage_of, lost_of, rows_of, topic_partition_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.index_rows import RowPage
 from parallax.domain.runs import Run
-from parallax.ports.index import RowPage
 from tests.memory.index import MemoryMappingIndex
 
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.service import OffsetService
-from offsetsvc.transport.messages import group_to_pb, move_from_pb
-from offsetsvc.transport.timestamp_convert import policy_from_pb
+from offsetsvc.transport.messages import group_to_pb, move_from_pb, policy_from_pb
 from parallax.client.client import OffsetClient
 from parallax.client.primary_messages import primaries_to_pb, primary_to_pb
+from parallax.domain.commits import GroupCommit, PublishedOffset
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -29,8 +29,7 @@ from parallax.errors import ParallaxError
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Kind, Move
 from parallax.failover.outside import Outside
-from parallax.failover.results import Limits, Result
-from parallax.ports.clusters import GroupCommit, PublishedOffset
+from parallax.failover.plan import Limits, Result
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2

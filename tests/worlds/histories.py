@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.index_rows import RowBatch
 from parallax.domain.runs import Run, watermark
-from parallax.ports.index import RowBatch
 
 START_MS = 1_800_000_000_000 - 1_800_000_000_000 % 86_400_000
 MINUTE_MS = 60_000

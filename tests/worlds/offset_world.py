@@ -11,6 +11,7 @@ from typing import Any
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.service import OffsetService
 from parallax.config.config import Config
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -25,11 +26,11 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
+from parallax.domain.index_rows import LineageRecord, RowBatch, RowPage, RowPlace
 from parallax.domain.resume import LogRange
 from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
-from parallax.ports.clusters import GroupCommit, GroupState, PositionTime, TopicInfo
-from parallax.ports.index import LineageRecord, RowBatch, RowPage, RowPlace
+from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
 from tests.memory.groups import MemoryGroupStore
 from tests.memory.index import MemoryMappingIndex
 from tests.memory.primaries import MemoryPrimaryStore

@@ -14,8 +14,8 @@ from parallax.producer.engine import Engine
 from parallax.producer.events import ProducerEvent
 from parallax.producer.ports import Answer
 from parallax.producer.prober import Pilot
-from parallax.producer.record import DeliveryReport
 from parallax.producer.settings import Policies, read_settings
+from parallax.producer.site import DeliveryReport
 
 TOPIC = "trips"
 

@@ -42,7 +42,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.ports.index import LineageRecord, RowBatch
+from parallax.domain.index_rows import LineageRecord, RowBatch
 
 _TOPIC = "answers"
 _SOURCES = ("a", "b", "c")

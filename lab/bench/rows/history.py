@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from random import Random
 
 from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicPartition
+from parallax.domain.index_rows import RowBatch
 from parallax.domain.runs import Run
-from parallax.ports.index import RowBatch
 
 RECORDS_PER_RUN = 3
 _MARKER = 1

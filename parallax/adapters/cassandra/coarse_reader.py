@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parallax.adapters.cassandra.coarse import DAY_MS
-from parallax.adapters.cassandra.coarse_day import MOST_ROWS, CoarseDay
-from parallax.adapters.cassandra.coarse_memory import WayMemory
-from parallax.adapters.cassandra.codec import RowFields
+from parallax.adapters.cassandra.coarse import DAY_MS, Order, Way
+from parallax.adapters.cassandra.coarse_memory import MOST_ROWS, CoarseDay, WayMemory
+from parallax.adapters.cassandra.codec import KEY, TARGET_START, RowFields, last_fields, stamped
 from parallax.adapters.cassandra.connection import CassandraConnection
-from parallax.adapters.cassandra.index_rows import KEY, TARGET_START, last_fields, stamped
 from parallax.adapters.cassandra.index_writer import LineageKey
-from parallax.adapters.cassandra.ways import Order, Way
+from parallax.domain.index_rows import StampedRow
 from parallax.errors import StoreUnavailableError
-from parallax.ports.index import StampedRow
 
 _DESCENDING = {
     "target": "target_start DESC, source_start DESC",

@@ -7,22 +7,69 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from cassandra import ConsistencyLevel, ProtocolVersion
+import cassandra
+from cassandra import ConsistencyLevel, ProtocolVersion, cluster, connection, pool, protocol, query
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 from cassandra.concurrent import execute_concurrent
 from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
-from parallax.adapters.cassandra.errors import FOREIGN, translated
 from parallax.config.config import Cassandra
 from parallax.errors import ConfigError, ParallaxError, StoreUnavailableError
+
+BY_TYPE: dict[type[Exception], type[ParallaxError]] = {
+    # The store could not serve the call now.
+    cassandra.CDCWriteFailure: StoreUnavailableError,
+    cassandra.CoordinationFailure: StoreUnavailableError,
+    cassandra.DriverException: StoreUnavailableError,
+    cassandra.OperationTimedOut: StoreUnavailableError,
+    cassandra.ReadFailure: StoreUnavailableError,
+    cassandra.ReadTimeout: StoreUnavailableError,
+    cassandra.RequestExecutionException: StoreUnavailableError,
+    cassandra.Timeout: StoreUnavailableError,
+    cassandra.Unavailable: StoreUnavailableError,
+    cassandra.UnresolvableContactPoints: StoreUnavailableError,
+    cassandra.WriteFailure: StoreUnavailableError,
+    cassandra.WriteTimeout: StoreUnavailableError,
+    cluster.NoHostAvailable: StoreUnavailableError,
+    cluster.QueryExhausted: StoreUnavailableError,
+    connection.ConnectionBusy: StoreUnavailableError,
+    connection.ConnectionException: StoreUnavailableError,
+    connection.ConnectionShutdown: StoreUnavailableError,
+    connection.CrcMismatchException: StoreUnavailableError,
+    connection.ProtocolError: StoreUnavailableError,
+    pool.NoConnectionsAvailable: StoreUnavailableError,
+    protocol.ErrorMessage: StoreUnavailableError,
+    query.TraceUnavailable: StoreUnavailableError,
+    OSError: StoreUnavailableError,
+    # It will never serve the call as it is: its schema, settings or rights are not what this program needs.
+    cassandra.AlreadyExists: ConfigError,
+    cassandra.AuthenticationFailed: ConfigError,
+    cassandra.ConfigurationException: ConfigError,
+    cassandra.DependencyException: ConfigError,
+    cassandra.FunctionFailure: ConfigError,
+    cassandra.InvalidRequest: ConfigError,
+    cassandra.RequestValidationException: ConfigError,
+    cassandra.Unauthorized: ConfigError,
+    cassandra.UnsupportedOperation: ConfigError,
+    cluster.UserTypeDoesNotExist: ConfigError,
+    connection.ProtocolVersionUnsupported: ConfigError,
+    protocol.InternalError: ConfigError,
+    protocol.NotSupportedError: ConfigError,
+    protocol.SyntaxException: ConfigError,
+}
+"""What an error of the driver means; the nearest class counts."""
+
+FOREIGN = (*BY_TYPE,)
+"""What to catch around a call of the driver."""
 
 DEFAULT_PORT = 9042
 _CONCURRENT_REQUESTS = 64
 _FEW_REQUESTS = 8
 _RECONNECT_S, _LONGEST_RECONNECT_S = 0.5, 10.0
 """A node that comes back after an hour is found within about this time, not after the driver's ten minutes."""
+
 _FAIL_FAST_S = 1.0
 """After a failed attempt to connect, calls within this time fail at once: a queue of callers, each waiting out
 a time-out of its own, would take minutes."""
@@ -31,6 +78,21 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 Request = tuple[PreparedStatement | BatchStatement, Sequence[object] | None]
 """A statement and its values; a batch has them already."""
+
+
+def translated(error: Exception, doing: str) -> ParallaxError:
+    """The error to raise for one of the driver's: says what was tried and what came back."""
+    kind = next((BY_TYPE[base] for base in type(error).__mro__ if base in BY_TYPE), StoreUnavailableError)
+    if isinstance(error, cluster.NoHostAvailable) and any(
+        isinstance(reason, cassandra.AuthenticationFailed) for reason in _reasons(error)
+    ):
+        kind = ConfigError
+    return kind(f"store: {doing}: {type(error).__name__}: {error}")
+
+
+def _reasons(error: cluster.NoHostAvailable) -> list[object]:
+    reasons = error.errors
+    return list(reasons.values()) if isinstance(reasons, dict) else []
 
 
 def contact_points(settings: Cassandra) -> list[tuple[str, int]]:

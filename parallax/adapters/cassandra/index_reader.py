@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
+from operator import itemgetter
 
 from cassandra.query import PreparedStatement
 
-from parallax.adapters.cassandra.coarse import HOUR_MS
+from parallax.adapters.cassandra.coarse import HIGHEST, HOUR_MS, Order, Way
 from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.coarse_reader import CoarseReader
-from parallax.adapters.cassandra.codec import RowFields, fields_of, run_of, unpack_fields
-from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row
-from parallax.adapters.cassandra.index_rows import (
+from parallax.adapters.cassandra.codec import (
     FIELDS_BY_TARGET,
     KEY,
+    STARTS,
     TAIL_BATCHES,
     TARGET_START,
+    RowFields,
+    fields_of,
     lineage_record,
     lost_ranges,
     may_lack_a_row,
+    run_of,
     stamped,
     surround,
     tail,
+    unpack_fields,
 )
+from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row
 from parallax.adapters.cassandra.index_writer import LineageKey, lineage_key
-from parallax.adapters.cassandra.look_up import LookUp
-from parallax.adapters.cassandra.ways import HIGHEST, Order, Way
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -37,19 +41,56 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.index_rows import LineageRecord, LineageTail, RouteTopic, RowPage, RowPlace, StampedRow
+from parallax.domain.row_order import AFTER, BEFORE
 from parallax.domain.runs import LostRange, Run
-from parallax.ports.index import LineageRecord, LineageTail, RouteTopic, RowPage, RowPlace, StampedRow
 
+_FIELD_OF: Mapping[Order, Callable[[RowFields], int]] = {
+    order: itemgetter(place) for order, place in STARTS.items()
+}
 _NEIGHBOURS = 2
 _OVERLAPPING = 4
 """So many groups of rows may begin below an offset before none of them reaches it: replays group anew."""
+
 _MORE_NEIGHBOURS = 128
 _LEAST_COARSE_ROWS = 16
 _LEAST_BATCHES = 6
 _MOST_BATCHES = 512
-
 _YOUNG_HOUR_MS = 60_000
 """An hour that began less than this ago may hold less than a tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """One place that is looked up, and the way to it."""
+
+    key: LineageKey
+    order: Order
+    offset: int
+    way: Way
+
+    @property
+    def field(self) -> Callable[[RowFields], int]:
+        """Where a row starts, by the order asked for."""
+        return _FIELD_OF[self.order]
+
+    def floor_requests(self, select: PreparedStatement, limit: int) -> list[Request]:
+        """The last fine rows that start at or below the offset."""
+        # By source, the coarse rows bound the slice by target; by target, the offset itself does.
+        bounds = (self.way.highest_target,) if self.order == "source" else ()
+        return [(select, (*self.key, hour, *bounds, self.offset, limit)) for hour in self.way.hours]
+
+    def successor_requests(self, select: PreparedStatement, limit: int) -> list[Request]:
+        """The first fine rows that start above it."""
+        way = self.way
+        bounds = (way.lowest_target, way.highest_target) if self.order == "source" else ()
+        return [(select, (*self.key, hour, *bounds, self.offset, limit)) for hour in way.hours]
+
+    def neighbours(self, found: Iterable[RowFields]) -> list[Run]:
+        """Of the rows found the last one that starts at or below the offset, and a few before and after it."""
+        rows = sorted(set(found), key=FIELDS_BY_TARGET)
+        after = bisect_right(rows, self.offset, key=self.field)
+        return list(map(run_of, rows[max(after - 1 - BEFORE, 0) : after + AFTER]))
 
 
 class IndexReader:

@@ -10,7 +10,7 @@ from parallax.adapters.cassandra.codec import pack
 from parallax.adapters.cassandra.connection import CassandraConnection, Request, together
 from parallax.config.config import Index
 from parallax.domain.ids import Lineage, Route, RoutePartition
-from parallax.ports.index import LineageRecord, RowBatch
+from parallax.domain.index_rows import LineageRecord, RowBatch
 
 _ROWS_PER_BLOB = 256
 _ROWS_PER_STATEMENT = 16

@@ -21,10 +21,11 @@ from parallax.adapters.kafka.links import Link, Links
 from parallax.adapters.kafka.logs import read_log_ranges, read_offset_at, read_topics
 from parallax.adapters.kafka.timestamps import read_time_at
 from parallax.config.config import Cluster
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.errors import ClusterUnavailableError
-from parallax.ports.clusters import GroupCommit, GroupState, PositionTime, TopicInfo
+from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
 from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)

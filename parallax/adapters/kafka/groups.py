@@ -13,9 +13,10 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from parallax.adapters.kafka.links import Link
 from parallax.adapters.kafka.next_generation_groups import ConsumerGroupDescribe
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import OWN_INSTANCE_PREFIX, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.errors import ConfigError, NotFoundError
-from parallax.ports.clusters import GroupCommit, GroupState
+from parallax.ports.clusters import GroupState
 
 _CLASSIC, _CONSUMER = "classic", "consumer"
 """Kinds of groups; the latter is the type of a classic group's protocol, too."""

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from functools import partial
+from typing import Any
+
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from parallax.adapters.kafka.links import DOWN_TIMEOUT_S
 from parallax.config.config import Cluster
 
 Settings = dict[str, str | int | float | bool]
+_OUTDATED = {
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
+_HOLDS_S = 1.5
+"""librdkafka tries to connect at least once a second (`reconnect.backoff.max.ms`), and tells when that fails."""
 
 
 def client_settings(cluster: Cluster, *, client_id: str) -> Settings:
@@ -33,3 +53,95 @@ def client_settings(cluster: Cluster, *, client_id: str) -> Settings:
     }
     settings.update({key: value for key, value in optional.items() if value is not None})
     return settings
+
+
+def list_offsets(
+    admin: AdminClient,
+    request: Mapping[KafkaPartition, OffsetSpec],
+    *,
+    isolation_level: IsolationLevel,
+    request_timeout: float,
+) -> dict[KafkaPartition, Future[Any]]:
+    """`AdminClient.list_offsets`, asked again with fresh metadata if the client's own was outdated.
+
+    librdkafka sends the leader epoch that it has cached and doesn't refresh it when the broker refuses it: after a
+    broker's restart the same client would fail with FENCED_LEADER_EPOCH for minutes (seen with 2.16).
+
+    A leader that dies while it is asked leaves librdkafka with offset -1001 and no error (seen with 2.16): taken
+    for an end, it would say that the log is empty. Such a future fails with _TIMED_OUT here.
+    """
+    asked = dict(request)
+    futures: dict[KafkaPartition, Future[Any]] = admin.list_offsets(
+        asked, isolation_level=isolation_level, request_timeout=request_timeout
+    )
+    wait_for(futures.values(), timeout=request_timeout + 1)
+    if any(_outdated(future) for future in futures.values()):
+        try:
+            admin.list_topics(timeout=request_timeout)
+        except KafkaException:  # the cluster is away: the first answers say so well enough
+            return _checked(futures)
+        futures = admin.list_offsets(asked, isolation_level=isolation_level, request_timeout=request_timeout)
+    return _checked(futures)
+
+
+def _outdated(future: Future[Any]) -> bool:
+    error = future.exception() if future.done() else None
+    return isinstance(error, KafkaException) and error.args[0].code() in _OUTDATED
+
+
+def _checked(futures: Mapping[KafkaPartition, Future[Any]]) -> dict[KafkaPartition, Future[Any]]:
+    """The same answers, but those without an offset fail."""
+    checked: dict[KafkaPartition, Future[Any]] = {}
+    for place, future in futures.items():
+        checked[place] = Future()
+        future.add_done_callback(partial(_pass_on, checked[place]))
+    return checked
+
+
+def _pass_on(to: Future[Any], done: Future[Any]) -> None:
+    error = done.exception()
+    if error is None and done.result().offset == OFFSET_INVALID:
+        why = "the partition's leader went away before it answered"
+        error = KafkaException(KafkaError(KafkaError._TIMED_OUT, why))  # noqa: SLF001 - librdkafka's name for it
+    if error is None:
+        to.set_result(done.result())
+    else:
+        to.set_exception(error)
+
+
+class AdminLink:
+    """One cluster's admin client, and how long its next call may take.
+
+    A broker that refuses connections would cost every call its whole time-out, although librdkafka knows at
+    once. A cluster that is merely silent costs the time-out.
+
+    Args:
+        settings: librdkafka's.
+        timeout_s: bound of a call.
+        clock: seconds, never going back.
+    """
+
+    def __init__(
+        self, settings: Settings, *, timeout_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.longest_s = timeout_s
+        self._clock = clock
+        self._down_at_s: float | None = None
+        self.client = AdminClient(
+            {**settings, "error_cb": self.on_error}  # type: ignore[dict-item] # the stub knows no callbacks
+        )
+
+    def timeout_s(self) -> float:
+        """Bound of the next call."""
+        self.client.poll(0)
+        return min(self.longest_s, DOWN_TIMEOUT_S) if self._is_down() else self.longest_s
+
+    def on_error(self, error: KafkaError) -> None:
+        """Take note of what librdkafka tells of connections, while `timeout_s` polls it."""
+        lost_all = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's name for it
+        still = error.code() == KafkaError._TRANSPORT and self._is_down()  # noqa: SLF001 - as above
+        if lost_all or still:
+            self._down_at_s = self._clock()
+
+    def _is_down(self) -> bool:
+        return self._down_at_s is not None and self._clock() - self._down_at_s < _HOLDS_S

@@ -28,10 +28,9 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from parallax.errors import ConfigError, InvalidNameError
-from replicator.leases.board import ProgressBoard, Report
-from replicator.leases.board_metrics import BoardCollector
+from replicator.lease import lease_from_json, lease_key_from_json, lease_key_to_json
+from replicator.leases.board import BoardCollector, ProgressBoard, Report
 from replicator.leases.claims import Claims
-from replicator.leases.planning import lease_from_json, lease_key_from_json, lease_key_to_json
 from replicator.leases.reporter import CLAIMS_PATH, ENDING_PATH, REPORTS_PATH, TOKEN_HEADER
 
 _MAX_REPORT_BYTES = 16 * 1024 * 1024

@@ -18,7 +18,7 @@ from parallax.failover.drill.history import DrillEnding, DrillRecord, keep, kept
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Kind, Move
 from parallax.failover.outside import Outside
-from parallax.failover.results import Ending, Limits, StoppedError
+from parallax.failover.plan import Ending, Limits, StoppedError
 from parallax.failover.waiting import POLL_S, Tell
 from parallax.runtime.deadline import Deadline
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offsetsvc.index.lineage_memory import LineageView, TopicLineages
 from parallax.domain.consumption import Stretch, tally
 from parallax.domain.history import History
 from parallax.domain.ids import SourceId, SourceOffset, TargetOffset
+from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.runs import Run
 from parallax.failover.verify.verdict import SourceVerdict, Visit
 from parallax.ports.index import MappingIndexReader

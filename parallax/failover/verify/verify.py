@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsetsvc.index.lineage_memory import TopicLineages, topic_lineages
+from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -21,6 +21,7 @@ from parallax.domain.ids import (
     TopicPartition,
     region_of,
 )
+from parallax.domain.lineages import TopicLineages
 from parallax.domain.metadata import is_ours
 from parallax.domain.progress import Progress, made_for
 from parallax.errors import ClusterUnavailableError, NotFoundError
@@ -28,8 +29,8 @@ from parallax.failover.journal import Commits, MoveRecord, Step
 from parallax.failover.outside import Outside
 from parallax.failover.verify.rows import NOTHING_SKIPPED, Skipping, Stay, verify_sources
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Visit
-from parallax.ports.clusters import ObservedCommit, PublishedOffset, TopicInfo
-from parallax.ports.index import MappingIndexReader
+from parallax.ports.clusters import TopicInfo
+from parallax.ports.index import MappingIndexReader, topic_lineages
 
 
 def last_moves(outside: Outside, group: GroupName, count: int) -> tuple[list[MoveRecord], list[str]]:

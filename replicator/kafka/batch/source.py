@@ -28,7 +28,7 @@ from replicator.copying.ports import (
 from replicator.format.block import BatchBlock, slimmed
 from replicator.format.header import CorruptBatchError, Place
 from replicator.format.passage import AbortedRanges
-from replicator.format.passing import passed
+from replicator.format.repack import passed
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition
 from replicator.kafka.batch.fetches import Ahead, Fetches
 

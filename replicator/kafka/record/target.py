@@ -21,8 +21,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 
 from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import Settings
-from parallax.adapters.kafka.offsets import list_offsets
+from parallax.adapters.kafka.librdkafka import Settings, list_offsets
 from parallax.domain.ids import ClusterName, TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry

@@ -14,16 +14,16 @@ from prometheus_client.core import Metric
 
 from offsetsvc.metrics import ServiceMetrics
 from parallax.errors import StoreUnavailableError
-from replicator.leases.board import ProgressBoard
-from replicator.leases.board_metrics import (
+from replicator.leases.board import (
     LEASE_LABELS,
     LEASE_METRICS,
     PARTITION_LABELS,
     PREFIX,
     BoardCollector,
+    ProgressBoard,
 )
-from syncjob.board import SyncBoard
 from syncjob.decide import Reason
+from syncjob.status import SyncBoard
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(parallax_\w+)` \| (\w+) \| ([\w, ]*) ?\|", re.MULTILINE)

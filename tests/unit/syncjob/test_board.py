@@ -22,15 +22,22 @@ from parallax.domain.ids import RegionName, Route
 from parallax.errors import StoreUnavailableError
 from parallax.runtime.deadline import Deadline
 from replicator import command as replicate
+from replicator.lease import LeaseKey
 from replicator.leases.board import ProgressBoard
-from replicator.leases.planning import LeaseKey
 from replicator.leases.reporter import StatusTarget
 from syncjob import command as sync
-from syncjob.board import LATE_AFTER_AT_LEAST_MS, LATE_AFTER_INTERVALS, SyncBoard, late_after_ms
 from syncjob.cycle import CycleReport
 from syncjob.decide import Reason
 from syncjob.query import SyncHolder
-from syncjob.status import REPORTS_PATH, SyncReport, Teller
+from syncjob.status import (
+    LATE_AFTER_AT_LEAST_MS,
+    LATE_AFTER_INTERVALS,
+    REPORTS_PATH,
+    SyncBoard,
+    SyncReport,
+    Teller,
+    late_after_ms,
+)
 from tests.support import poll_until
 
 TOKEN = "token"  # noqa: S105 - a test's own

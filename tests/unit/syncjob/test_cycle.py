@@ -12,6 +12,8 @@ import pytest
 
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.transport.messages import group_to_pb
+from parallax.client.answer import Answer, Pair, answer_from_pb, metadata_for
+from parallax.domain.commits import REPORT_COUNTS_MS, GroupCommit, ObservedCommit
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -31,14 +33,12 @@ from parallax.errors import (
     StoreUnavailableError,
     UnknownTopicError,
 )
-from parallax.ports.clusters import REPORT_COUNTS_MS, GroupCommit, GroupState, ObservedCommit, TopicInfo
+from parallax.ports.clusters import GroupState, TopicInfo
 from parallax.ports.decisions import Reach
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
-from syncjob.asking import answer_from_pb
 from syncjob.cycle import CycleReport, Syncer
-from syncjob.decide import Decision, Reason, metadata_for
-from syncjob.facts import Answer, Pair
+from syncjob.decide import Decision, Reason
 from syncjob.idle import HOLDS_ALONE_MS, HOLDS_MS
 from tests.support import poll_until
 from tests.worlds.offset_world import GROUP, TOPIC, World, Writer

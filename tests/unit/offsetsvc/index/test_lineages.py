@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsetsvc.index.lineage_memory import LineageMemory, lineages_that_count
+from offsetsvc.index.lineage_memory import LineageMemory
 from parallax.domain.ids import (
     ClusterName,
     Lineage,
@@ -17,8 +17,9 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.index_rows import LineageRecord, RouteTopic, StampedRow
+from parallax.domain.lineages import lineages_that_count
 from parallax.domain.runs import Run
-from parallax.ports.index import LineageRecord, RouteTopic, StampedRow
 
 TOPIC = TopicName("trips")
 CLUSTER = ClusterName("aggregate-b")

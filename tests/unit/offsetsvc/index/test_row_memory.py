@@ -17,7 +17,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.ports.index import RowBatch
+from parallax.domain.index_rows import RowBatch
 from tests.worlds.counting_index import CountingIndex
 from tests.worlds.histories import random_batches
 

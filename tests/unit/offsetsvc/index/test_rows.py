@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offsetsvc.index.lineage_memory import LineageView
 from offsetsvc.index.rows import LineageRows
 from parallax.domain.ids import (
     Lineage,
@@ -17,8 +16,9 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.index_rows import LineageRecord, RowBatch, StampedRow
+from parallax.domain.lineages import LineageView
 from parallax.domain.runs import Run
-from parallax.ports.index import LineageRecord, RowBatch, StampedRow
 from tests.worlds.counting_index import CountingIndex
 
 PARTITION = RoutePartition(Route(RegionName("a"), RegionName("b")), TopicPartition(TopicName("trips"), 0))

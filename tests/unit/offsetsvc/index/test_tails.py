@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from offsetsvc.index.lineage_memory import LineageView
-from offsetsvc.index.stretch import Stretch
+from offsetsvc.index.row_memory import Stretch
 from offsetsvc.index.tails import Tails
 from parallax.domain.ids import (
     Lineage,
@@ -21,7 +20,8 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.ports.index import LineageRecord, LineageTail, StampedRow
+from parallax.domain.index_rows import LineageRecord, LineageTail, StampedRow
+from parallax.domain.lineages import LineageView
 from tests.memory.index import MemoryMappingIndex
 from tests.worlds.histories import START_MS, batch, mark, random_batches, run
 

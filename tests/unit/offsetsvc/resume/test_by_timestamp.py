@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from offsetsvc.answers import ByTimestamp, FailoverAnswer, TimeBasis, TimestampPolicy
-from offsetsvc.transport.timestamp_convert import timestamp_policy
+from offsetsvc.transport.messages import timestamp_policy
 from parallax.domain.ids import TopicId, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.resume import Via

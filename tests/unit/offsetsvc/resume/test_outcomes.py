@@ -10,6 +10,7 @@ import pytest
 from offsetsvc.answers import Basis, FailoverAnswer
 from offsetsvc.resume.explain import MEANINGS
 from offsetsvc.resume.request import FailoverRequest
+from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import (
     GroupName,
     RegionName,
@@ -32,7 +33,7 @@ from parallax.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from parallax.ports.clusters import ObservedCommit, PublishedOffset, TopicInfo
+from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from tests.worlds.offset_world import GROUP, NOW_MS, TOPIC, World
 

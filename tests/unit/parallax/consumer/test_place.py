@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from parallax.consumer import rejoining as own_place
 from parallax.consumer.consumer import FailoverConsumer, NoStartOffsetError, OffsetServiceAwayError
-from parallax.consumer.late_starts import START_AGAIN_S
+from parallax.consumer.site import START_AGAIN_S
 from tests.worlds.failover_fakes import TOPIC, A, B, World
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from parallax.domain.outcome import Outcome
 from parallax.failover.facts import Kind
-from parallax.failover.plan import make_plan
-from parallax.failover.results import Ending
+from parallax.failover.plan import Ending, make_plan
 from parallax.v1 import offsets_pb2 as pb
 from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench
 from tests.worlds.offset_world import NOW_MS

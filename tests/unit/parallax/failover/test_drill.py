@@ -28,7 +28,7 @@ from parallax.failover.drill.history import DRILLS, DrillEnding, DrillRecord, ke
 from parallax.failover.drill.report import html, markdown
 from parallax.failover.drill.run import Drill, DrillPlan
 from parallax.failover.outside import Outside
-from parallax.failover.results import Ending, Limits
+from parallax.failover.plan import Ending, Limits
 from parallax.failover.waiting import Tell
 from tests.memory.journal import MemoryOperationJournal
 from tests.worlds.failover_bench import Bench, failover_bench, two_sources

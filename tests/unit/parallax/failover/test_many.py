@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import parallax.cli.failover as commands
 from parallax.cli.main import app
 from parallax.config.config import Config
+from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
 from parallax.domain.primary import Change, Mode, Stage
 from parallax.errors import (
@@ -33,12 +34,19 @@ from parallax.errors import (
 )
 from parallax.failover.facts import Kind
 from parallax.failover.journal import Step
-from parallax.failover.many import groups_on, in_order, side_by_side
-from parallax.failover.opening import service_targets, without
-from parallax.failover.results import Ending
-from parallax.failover.selection import one_move, region_moves, way_back, ways_back
-from parallax.ports.clusters import GroupCommit, ObservedCommit
+from parallax.failover.opening import without
+from parallax.failover.plan import Ending
+from parallax.failover.selection import (
+    groups_on,
+    in_order,
+    one_move,
+    region_moves,
+    side_by_side,
+    way_back,
+    ways_back,
+)
 from parallax.runtime.deadline import Deadline
+from parallax.wiring import service_targets
 from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, TOPIC
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -31,10 +32,8 @@ from parallax.errors import (
 )
 from parallax.failover.facts import Kind
 from parallax.failover.journal import Step, mark_of, note_of, record_of, without_skips
-from parallax.failover.plan import make_plan
-from parallax.failover.results import Ending
+from parallax.failover.plan import Ending, make_plan
 from parallax.failover.rollback import plan_rollback, roll_back
-from parallax.ports.clusters import GroupCommit, ObservedCommit
 from parallax.ports.decisions import Reach
 from parallax.runtime.deadline import Deadline
 from tests.memory.primaries import MemoryPrimaryStore

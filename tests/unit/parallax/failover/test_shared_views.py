@@ -10,7 +10,7 @@ import pytest
 from parallax.domain.ids import GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.errors import ClusterUnavailableError, ConfigError
-from parallax.failover.shared_views import Membership, Places
+from parallax.failover.outside import Membership, Places
 from parallax.ports.clusters import ClusterWriter, GroupState, TopicInfo
 
 P0, P1 = (TopicPartition(TopicName("trips"), number) for number in range(2))

@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 
 from parallax.cli import verify as command
 from parallax.cli.main import app
+from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.consumption import Kind
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset
 from parallax.errors import NotFoundError
 from parallax.failover.facts import Kind as MoveKind
 from parallax.failover.journal import Step
-from parallax.failover.results import Ending
+from parallax.failover.plan import Ending
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, Verdict
 from parallax.failover.verify.verify import Verifier
-from parallax.ports.clusters import GroupCommit, ObservedCommit
 from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, TOPIC, SparseIndex
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replicator.copying.questions import Questions
+from replicator.copying.session import Questions
 from tests.worlds.clocks import StandingClock
 
 INTERVAL_MS = 5_000

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from parallax.adapters.spark.status_server import StatusServer
 from parallax.domain.ids import RegionName, Route
-from replicator.lease import Lease
+from replicator.lease import Lease, LeaseKey
 from replicator.leases import claims as claims_module
 from replicator.leases import holder as aggregate
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import TOGETHER_WITHIN_S, Claims, exchanged
 from replicator.leases.holder import AggregateHolder
-from replicator.leases.planning import LeaseKey
 from replicator.leases.reporter import StatusTarget
 
 A_TO_B = Route(RegionName("a"), RegionName("b"))

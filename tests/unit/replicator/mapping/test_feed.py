@@ -13,9 +13,9 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.index_rows import RowBatch
 from parallax.domain.runs import Run
 from parallax.errors import ConfigError, StoreUnavailableError, UnknownTopicError
-from parallax.ports.index import RowBatch
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState, encode
 from replicator.mapping import feed as index_writer

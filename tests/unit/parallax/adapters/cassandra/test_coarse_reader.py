@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from parallax.adapters.cassandra.coarse_day import MOST_ROWS
-from parallax.adapters.cassandra.coarse_memory import WayMemory
+from parallax.adapters.cassandra.coarse_memory import MOST_ROWS, WayMemory
 from parallax.adapters.cassandra.coarse_reader import CoarseReader
 from parallax.adapters.cassandra.codec import pack
 from parallax.domain.ids import SourceOffset, TargetOffset

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from parallax.adapters.cassandra.coarse import CoarseChooser
 from parallax.adapters.cassandra.codec import pack, unpack
-from parallax.adapters.cassandra.connection import contact_points
-from parallax.adapters.cassandra.errors import BY_TYPE, translated
+from parallax.adapters.cassandra.connection import BY_TYPE, contact_points, translated
 from parallax.adapters.cassandra.schema import keyspace_of, keyspace_statement
 from parallax.config.config import Cassandra
 from parallax.domain.ids import (
@@ -31,9 +30,9 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.index_rows import RowBatch
 from parallax.domain.runs import Run
 from parallax.errors import ConfigError, InvariantError, StoreUnavailableError
-from parallax.ports.index import RowBatch
 
 OFFSETS = st.integers(0, 2**62)
 

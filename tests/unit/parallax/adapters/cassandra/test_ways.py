@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from parallax.adapters.cassandra.coarse import DAY_MS
-from parallax.adapters.cassandra.coarse_day import CoarseDay
-from parallax.adapters.cassandra.coarse_memory import CLOSED_FOR_S, DAY_FOR_S, OPEN_FOR_S, WayMemory
+from parallax.adapters.cassandra.coarse import DAY_MS, Order, Way
+from parallax.adapters.cassandra.coarse_memory import (
+    CLOSED_FOR_S,
+    DAY_FOR_S,
+    OPEN_FOR_S,
+    CoarseDay,
+    WayMemory,
+)
 from parallax.adapters.cassandra.codec import pack
-from parallax.adapters.cassandra.ways import Order, Way
 from parallax.domain.ids import SourceOffset, TargetOffset
+from parallax.domain.index_rows import StampedRow
 from parallax.domain.runs import Run
-from parallax.ports.index import StampedRow
 
 KEY = ("a->b", "trips", 0, "source/target")
 ORDERS: tuple[Order, ...] = ("target", "source")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError
 
-from parallax.adapters.kafka.admin_link import AdminLink
+from parallax.adapters.kafka.librdkafka import AdminLink
 from parallax.adapters.kafka.links import DOWN_TIMEOUT_S
 
 LONG_S = 10.0

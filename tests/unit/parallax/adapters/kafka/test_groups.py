@@ -15,6 +15,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from parallax.adapters.kafka.groups import commit_request, commits_of, read_commits, state_of
 from parallax.adapters.kafka.links import DOWN_TIMEOUT_S, Link, Links, MovedError
 from parallax.config.config import Cluster
+from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (
     OWN_INSTANCE_PREFIX,
     ClusterName,
@@ -24,7 +25,6 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.errors import ClusterUnavailableError, ConfigError
-from parallax.ports.clusters import GroupCommit
 
 CLUSTER, GROUP = ClusterName("aggregate-a"), GroupName("riders")
 UNKNOWN_TOPIC, NOT_ALLOWED, UNSTABLE = 3, 29, 88

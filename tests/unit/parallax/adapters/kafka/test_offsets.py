@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from parallax.adapters.kafka.offsets import list_offsets
+from parallax.adapters.kafka.librdkafka import list_offsets
 
 PLACE = TopicPartition("runs", 0)
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library leaves it untyped

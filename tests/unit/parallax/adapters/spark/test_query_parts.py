@@ -28,11 +28,11 @@ from parallax.domain.ids import RegionName, Route
 from parallax.errors import ClusterUnavailableError, ConfigError, PreflightError
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy
-from replicator.lease import Lease, LeaseProgress
+from replicator.lease import Lease, LeaseKey, LeaseProgress, lease_from_json, lease_to_json
 from replicator.leases.board import ProgressBoard, RouteSummary
 from replicator.leases.console import rates, route_table
 from replicator.leases.holder import AggregateHolder, summed
-from replicator.leases.planning import LeaseKey, LeasePlan, lease_from_json, lease_keys, lease_to_json
+from replicator.leases.planning import LeasePlan, lease_keys
 from replicator.leases.query import routes_of
 from replicator.leases.reporter import Reporter, StatusTarget
 from tests.support import poll_until

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from parallax.adapters.spark.spark_home import INSTALLED, unpacked_spark_home
+from parallax.adapters.spark.session import INSTALLED, unpacked_spark_home
 
 
 def imported_by_a_worker_of(home: Path) -> str:

@@ -15,9 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from parallax.adapters.spark.status_server import StatusServer
 from parallax.domain.ids import RegionName, Route
 from parallax.errors import ConfigError
-from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
+from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.leases.board import SILENT_AFTER_MS, ProgressBoard, Report
-from replicator.leases.planning import LeaseKey
 from replicator.leases.reporter import TOKEN_HEADER
 
 ROUTE = Route(RegionName("a"), RegionName("b"))

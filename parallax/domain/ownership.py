@@ -1,26 +1,22 @@
-"""What one cycle knows of a group, as plain values: commits, published offsets, answers. Pure."""
+"""Whose commit it is: the group's own, or one that was published for it; and where a group is at work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from parallax.domain.commits import GroupCommit, PublishedOffset
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
-    SourceId,
-    TargetOffset,
     TopicId,
     TopicName,
     TopicPartition,
 )
 from parallax.domain.metadata import decode, is_ours
-from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment
-from parallax.domain.progress import Progress, SourcePosition, made_for
-from parallax.domain.skips import SkipRange
+from parallax.domain.progress import Progress, made_for
 from parallax.errors import MetadataError
-from parallax.ports.clusters import GroupCommit, PublishedOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,62 +75,6 @@ class GroupFacts:
     def partitions(self) -> list[TopicPartition]:
         """Every partition with a commit anywhere, in order."""
         return sorted({item for side in self.sides.values() for item in side.commits})
-
-
-_HARMLESS = frozenset({Outcome.OK, Outcome.STALE, Outcome.UNREACHABLE})
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The offset service's word on one partition of a move.
-
-    Attributes:
-        origin_next_offset: the group's position that the answer was computed from; None: it has none.
-        origin_indexed_to: the index tells of all records of the origin below; None: some source has no row.
-        pending_records: consumed, and not at the target yet.
-        target_topic_id: empty where the topic is unknown at the target.
-        low_watermark, high_watermark: of the target's partition; None if it has no such partition.
-        vector: how far each source is consumed.
-        complete_to: below it the skip ranges are complete; None: everywhere.
-    """
-
-    topic_partition: TopicPartition
-    origin_next_offset: TargetOffset | None
-    resume_offset: TargetOffset
-    target_topic_id: TopicId
-    low_watermark: int | None
-    high_watermark: int | None
-    outcome: Outcome
-    notes: frozenset[Outcome]
-    vector: Mapping[SourceId, SourcePosition]
-    skips: tuple[SkipRange, ...] = ()
-    complete_to: TargetOffset | None = None
-    origin_indexed_to: TargetOffset | None = None
-    pending_records: int = 0
-
-    @property
-    def settled(self) -> bool:
-        """Whether asking again later can't give a better answer: all that was consumed is indexed, and at the target."""
-        position = self.origin_next_offset
-        if position is None:
-            return True
-        indexed = self.origin_indexed_to is not None and self.origin_indexed_to >= position
-        return indexed and self.pending_records == 0
-
-    @property
-    def final(self) -> bool:
-        """Whether it also names every record to skip, and nothing is amiss: it holds while the group stands still.
-
-        Rows of idle sources may be missing for long (STALE), and a cluster may be away (UNREACHABLE): neither changes
-        what was consumed, and where it lies.
-        """
-        return self.settled and self.complete_to is None and self.notes <= _HARMLESS
-
-
-Pair = tuple[ClusterName, ClusterName]
-"""Origin and target."""
-
-Answers = Mapping[Pair, Mapping[TopicPartition, Answer]]
 
 
 def is_own(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> bool:

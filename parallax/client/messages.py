@@ -1,0 +1,76 @@
+"""Domain values as messages of `proto/parallax/v1`, and back: what clients and services both need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from parallax.domain.ids import (
+    RegionName,
+    SourceId,
+    SourceOffset,
+    TopicId,
+)
+from parallax.domain.outcome import Outcome
+from parallax.domain.progress import SourcePosition
+from parallax.errors import InvalidNameError, InvalidOffsetError
+from parallax.v1 import offsets_pb2 as pb
+
+
+def outcome_to_pb(outcome: Outcome) -> pb.Outcome:
+    """The same word in the proto; both enums carry the same numbers too."""
+    return pb.Outcome.Value(outcome.name)  # type: ignore[return-value] # the stub calls the number an int
+
+
+def outcome_from_pb(value: int) -> Outcome:
+    """The domain's outcome.
+
+    Raises:
+        InvalidNameError: the number is none of ours.
+    """
+    try:
+        return Outcome(value)
+    except ValueError as error:
+        raise InvalidNameError(
+            f"outcome {value} is unknown; the server may be newer than this client"
+        ) from error
+
+
+def progress_to_pb(positions: Mapping[SourceId, SourcePosition]) -> list[pb.SourceProgress]:
+    """A progress vector, in its order."""
+    return [
+        pb.SourceProgress(
+            region=source.region,
+            source_topic_id=source.topic_id,
+            source_next_offset=position.source_next,
+            source_leader_epoch=position.leader_epoch,
+            epoch_ends=[
+                pb.EpochEnd(leader_epoch=epoch, source_next_offset=end) for epoch, end in position.epoch_ends
+            ],
+        )
+        for source, position in positions.items()
+    ]
+
+
+def progress_from_pb(items: Iterable[pb.SourceProgress]) -> dict[SourceId, SourcePosition]:
+    """The progress vector.
+
+    Raises:
+        InvalidOffsetError: an offset is negative.
+    """
+    return {
+        SourceId(RegionName(item.region), TopicId(item.source_topic_id)): SourcePosition(
+            item.source_leader_epoch,
+            SourceOffset(_offset(item.source_next_offset, "source_next_offset")),
+            tuple(
+                (end.leader_epoch, SourceOffset(_offset(end.source_next_offset, "source_next_offset")))
+                for end in item.epoch_ends
+            ),
+        )
+        for item in items
+    }
+
+
+def _offset(value: int, what: str) -> int:
+    if value < 0:
+        raise InvalidOffsetError(f"{what} {value} is negative; leave an unknown offset out")
+    return value

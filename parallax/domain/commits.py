@@ -1,0 +1,62 @@
+"""Commits of groups: seen at a cluster, published there, or to be written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
+from parallax.domain.outcome import Outcome
+from parallax.domain.resume import Progress
+
+REPORT_COUNTS_MS = 10_000
+"""Members report every second; one that is silent for so long has left, and what is committed counts again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCommit:
+    """A group's next offset as last seen on a cluster: what is left to go by when the cluster is gone.
+
+    Attributes:
+        reported: a member has said so itself; it commits later.
+    """
+
+    group: GroupName
+    cluster: ClusterName
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    next_offset: TargetOffset
+    leader_epoch: int
+    observed_at_ms: int
+    reported: bool = False
+
+    def counts_at(self, at_ms: int) -> bool:
+        """Whether this is a report that outweighs a lower commit seen at that moment."""
+        return self.reported and at_ms - self.observed_at_ms <= REPORT_COUNTS_MS
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedOffset:
+    """A resume offset as published for a group on the passive cluster.
+
+    Attributes:
+        progress: what the move leaves behind if the group goes on from here; its cluster is the passive one.
+        origin_cluster: where the group is consuming.
+        origin_next_offset: the commit there that the answer was computed from; None: the group had none.
+    """
+
+    group: GroupName
+    topic_partition: TopicPartition
+    progress: Progress
+    origin_cluster: ClusterName
+    origin_next_offset: TargetOffset | None
+    outcome: Outcome
+    published_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommit:
+    """A group's committed offset on one partition (a next offset), with its metadata string."""
+
+    next_offset: TargetOffset
+    leader_epoch: int
+    metadata: str

@@ -1,0 +1,111 @@
+"""The rows of the mapping index, as they are written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.runs import LostRange, Run
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Rows of one partition and lineage that one run-log record (or several in a row) committed.
+
+    Attributes:
+        rows: runs in order, then at most one watermark.
+        committed_at_ms: the last record's timestamp, milliseconds since the Unix epoch. It chooses the time bucket;
+            all records of a batch lie in the same hour.
+        version: grows from one owner to the next (`index_version`); the greater wins where two rows meet.
+    """
+
+    partition: RoutePartition
+    lineage: Lineage
+    rows: tuple[Run, ...]
+    lost: tuple[LostRange, ...]
+    committed_at_ms: int
+    version: int
+
+
+def index_version(*, layout: int, run_log_offset: int) -> int:
+    """The version of rows from the run-log record at ``run_log_offset``: greater for later owners and records."""
+    return (layout << 48) | run_log_offset
+
+
+@dataclass(frozen=True, slots=True)
+class LineageRecord:
+    """One lineage of a partition, in the order in which they began.
+
+    Attributes:
+        sequence: 0 for the first lineage of the partition, then 1 more for each.
+        source_first: the first source offset that the lineage covers.
+        target_first: the target's end when it began; rows of earlier lineages at or above it are void.
+        closed_at: the source's next offset when it ended; None while it goes on.
+    """
+
+    partition: RoutePartition
+    lineage: Lineage
+    sequence: int
+    source_first: SourceOffset
+    target_first: TargetOffset
+    closed_at: SourceOffset | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StampedRow:
+    """A row and when it was committed, in milliseconds since the Unix epoch."""
+
+    row: Run
+    committed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """Rows from some target offset on.
+
+    Attributes:
+        complete_to: the page holds every indexed row below this target offset.
+    """
+
+    rows: tuple[Run, ...]
+    complete_to: TargetOffset
+
+
+@dataclass(frozen=True, slots=True)
+class LineageTail:
+    """The last rows of a lineage, and what it lost.
+
+    Attributes:
+        rows: in order.
+        complete_from: every row with ``target_start >= complete_from`` is among them.
+        lost: every lost range of the lineage.
+    """
+
+    rows: tuple[Run, ...]
+    complete_from: TargetOffset
+    lost: tuple[LostRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTopic:
+    """What the index holds of a topic on one route.
+
+    Attributes:
+        records: its lineages, by partition and sequence.
+        newest: the newest row of each partition and lineage; read after the lineages.
+    """
+
+    records: Sequence[LineageRecord]
+    newest: Mapping[tuple[int, Lineage], StampedRow]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """An offset in a lineage around which rows are asked for: either of the target or of the source."""
+
+    partition: RoutePartition
+    lineage: Lineage
+    target: TargetOffset | None = None
+    source: SourceOffset | None = None
