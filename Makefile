@@ -9,7 +9,7 @@ CODE := parallax replicator offsetsvc syncjob lab
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm bench bench-full test test-fast lint types format proto check lock clean
+.PHONY: help setup demo prove storm bench bench-full test test-fast test-one lint types format proto check lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,6 +49,10 @@ test: setup ## Every test, on the real stack
 
 test-fast: setup ## The tests that need no stack
 	@$(BIN)/pytest $(TWO_WORKERS) -m "not stack"
+
+test-one: setup ## One test, file or folder, or by words of names: T=tests/unit/... or T="words"; STACK=folder of a running stack
+	@test -n "$(T)" || { echo 'make test-one T=tests/unit/parallax/domain/test_primary.py (or T="a test_name or other")'; exit 2; }
+	@$(if $(STACK),PARALLAX_TEST_INFRASTRUCTURE=$(STACK) PARALLAX_TEST_STACK=$(STACK)) $(BIN)/pytest --tb=short -v $(if $(findstring tests/,$(T)),$(T),-k "$(T)")
 
 demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too)
 	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies)

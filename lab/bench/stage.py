@@ -72,7 +72,7 @@ class Stage:
         """Start everything.
 
         Raises:
-            DevstackError: a part did not come up.
+            StackError: a part did not come up.
         """
         wipe(self.directory / "stack")
         shutil.rmtree(self.directory / "copiers", ignore_errors=True)

@@ -17,8 +17,7 @@ from lab.demo.verdict import judge, too_slow
 from lab.demo.view import Stage, live, show_report
 from lab.stack.spec import StackSpec
 from lab.workload.journal import Journal, Lines
-from lab.workload.playing import options_of, play
-from lab.workload.running import running_stack
+from lab.workload.playing import options_of, play, running_stack
 
 _LINE_EVERY_S = 5.0
 

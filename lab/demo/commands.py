@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from lab.stack.errors import DevstackError
+from lab.stack.errors import StackError
+from lab.stack.services import PARALLAX
 
 _WITHIN_S = 180.0
 _TAIL_CHARACTERS = 2_000
-# The `parallax` command, without relying on where pip put its script.
-_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 
 
 def shortest(path: Path) -> Path:
@@ -38,13 +36,13 @@ class Commands:
         """Run one with ``--json``; returns what it printed.
 
         Raises:
-            DevstackError: it failed, or did not end in time.
+            StackError: it failed, or did not end in time.
         """
         typed = f"`parallax {' '.join(arguments)}`"
         with self._log.open("ab") as log:
             try:
                 done = subprocess.run(
-                    [*_PARALLAX, *arguments, "--json"],
+                    [*PARALLAX, *arguments, "--json"],
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
@@ -53,11 +51,11 @@ class Commands:
                     env=self._environment,
                 )
             except subprocess.TimeoutExpired as error:
-                raise DevstackError(
+                raise StackError(
                     f"{typed} has not ended in {_WITHIN_S:.0f} s; its log is {self._log}"
                 ) from error
         if done.returncode != 0:
-            raise DevstackError(
+            raise StackError(
                 f"{typed} failed with exit code {done.returncode}; its log is {self._log}; it printed:\n"
                 f"{done.stdout[-_TAIL_CHARACTERS:]}"
             )

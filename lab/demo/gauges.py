@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 from lab.workload.topics import EndOffsets, total
 from parallax.client.client import OffsetClient, at_region
 from parallax.errors import ParallaxError

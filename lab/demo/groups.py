@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.demo.gauges import rate
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 from lab.workload.worker import Worker, wait_until
 
 _READY_S = 60.0

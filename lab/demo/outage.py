@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Self
 
 from lab.oracle.logs import end_offsets
-from lab.stack.errors import DevstackError
+from lab.stack.errors import StackError
 from lab.stack.layout import SPARK
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 from lab.workload.topics import EndOffsets
 from parallax.config.config import load
 
@@ -84,7 +84,7 @@ class Outage:
         """SIGKILL, for all at one moment.
 
         Raises:
-            DevstackError: the aggregate cluster did not say where it ends.
+            StackError: the aggregate cluster did not say where it ends.
         """
         if not self._replicator_dies:
             self._kill()
@@ -92,7 +92,7 @@ class Outage:
         asked_at = time.monotonic()
         starts = self._ends.ask(committed=True, within_s=_ANSWER_S)
         if starts is None:
-            raise DevstackError(f"aggregate-{self._region} did not say where it ends")
+            raise StackError(f"aggregate-{self._region} did not say where it ends")
         # What came in the last interval is the question: it begins where the answer was given.
         time.sleep(load(self._stack.config_path).index.interval_ms / 1_000)
         self._kill()
@@ -118,7 +118,7 @@ class Outage:
         """Start the region again, and wait until all of it answers.
 
         Raises:
-            DevstackError: something did not come up.
+            StackError: something did not come up.
         """
         cluster = f"aggregate-{self._other}"
         self.ends_at_return = end_offsets(cluster, self._stack.bootstrap(cluster), self._topic)
@@ -129,7 +129,7 @@ class Outage:
         """Wait until a replicator that was started again serves every route.
 
         Raises:
-            DevstackError: it did not come up.
+            StackError: it did not come up.
         """
         if self._restart is not None:
             self._restart.result()

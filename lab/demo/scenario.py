@@ -18,7 +18,7 @@ from lab.demo.view import Stage, lag_of
 from lab.oracle.logs import end_offsets
 from lab.workload.distance import FAR_READER, NarrowLink
 from lab.workload.journal import Journal
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 from lab.workload.topics import create_topic, total, wait_for_topic
 from lab.workload.worker import Worker, WorkerError, producer_of, wait_until
 
@@ -89,7 +89,7 @@ class Scenario:
         """Play it; returns what the verdict needs.
 
         Raises:
-            WorkerError, DevstackError: something that the demonstration needs did not work.
+            WorkerError, StackError: something that the demonstration needs did not work.
         """
         options, step = self._options, self._journal.step
         with ExitStack() as clean_up:

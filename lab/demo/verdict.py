@@ -15,12 +15,11 @@ from lab.demo.outage import Uncertain
 from lab.oracle.alternatives import Moment, weigh_alternatives
 from lab.oracle.copies import compare_copies
 from lab.oracle.groups import GroupVerdict, judge_group
-from lab.oracle.inversions import count_inversions
-from lab.oracle.logs import TopicLog, read_topic
+from lab.oracle.logs import TopicLog, count_inversions, read_topic
 from lab.oracle.outage import held_back, possibly_unindexed, records_below
 from lab.workload.delivered import Delivery, read_deliveries, read_group
 from lab.workload.events import RecordId
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 
 _MOVES = ("failover", "failback")
 

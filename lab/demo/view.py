@@ -15,6 +15,7 @@ from lab.demo.gauges import ClusterGauge, Gauges
 from lab.demo.groups import DemoGroup
 from lab.demo.options import ONE_MEMBER
 from lab.workload.journal import Journal
+from lab.workload.playing import report_table, show_verdict
 from lab.workload.topics import total
 
 _REFRESH_PER_S = 4
@@ -143,21 +144,16 @@ def show_report(console: Console, report: Mapping[str, Any]) -> None:
         verdict = f"{copies['lost_records']} lost, {copies['duplicated_records']} duplicated, "
         facts.add_row(f"copied to {cluster}", verdict + f"{copies['disordered_records']} out of order")
     console.print(facts)
-    for failure in report["failures"]:
-        console.print(Text(f"FAILED: {failure}", style="bold red"))
-    if not report["failures"]:
-        twice = (
-            "no more read twice than was not indexed" if report["replicator_died"] else "nothing read twice"
-        )
-        console.print(Text(f"Nothing lost; {twice} by FailoverConsumers.", style="bold green"))
+    twice = "no more read twice than was not indexed" if report["replicator_died"] else "nothing read twice"
+    show_verdict(console, report, f"Nothing lost; {twice} by FailoverConsumers.")
 
 
 def _outcome_table(report: Mapping[str, Any]) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD, title="what the consumers saw", title_justify="left", title_style="bold"
+    table = report_table(
+        "what the consumers saw",
+        ("group", "move"),
+        ("lost", "redelivered", "first new record after the command"),
     )
-    for heading in ("group", "move", "lost", "redelivered", "first new record after the command"):
-        table.add_column(heading, justify="left" if heading in ("group", "move") else "right")
     for group, moves in report["groups"].items():
         for move in ("failover", "failback"):
             found = moves[move]
@@ -169,14 +165,11 @@ def _outcome_table(report: Mapping[str, Any]) -> Table:
 
 
 def _alternatives_table(report: Mapping[str, Any]) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title="what other rules would have done to the failover group at the failover, on the same logs",
-        title_justify="left",
-        title_style="bold",
+    table = report_table(
+        "what other rules would have done to the failover group at the failover, on the same logs",
+        ("rule",),
+        ("lost", "redelivered"),
     )
-    for heading in ("rule", "lost", "redelivered"):
-        table.add_column(heading, justify="left" if heading == "rule" else "right")
     done = report["groups"][ONE_MEMBER]["failover"]
     table.add_row(
         Text("Parallax", style="bold"), f"{done['lost_records']:,}", f"{done['redelivered_records']:,}"

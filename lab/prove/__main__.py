@@ -14,8 +14,7 @@ from rich.text import Text
 
 from lab.prove.options import ProveOptions
 from lab.prove.scenario import Proof
-from lab.workload.playing import options_of, play
-from lab.workload.running import running_stack
+from lab.workload.playing import options_of, play, running_stack, show_verdict
 
 
 class _Bars:
@@ -77,10 +76,7 @@ def _show(console: Console, report: Mapping[str, Any]) -> None:
     ):
         table.add_row(label, f"{report[key]:,}")
     console.print(table)
-    for failure in report["failures"]:
-        console.print(Text(f"FAILED: {failure}", style="bold red"))
-    if not report["failures"]:
-        console.print(Text("Every record once, every answer right.", style="bold green"))
+    show_verdict(console, report, "Every record once, every answer right.")
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lab.stack.layout import SPARK
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 from lab.workload.topics import EndOffsets
 from lab.workload.worker import WorkerError, wait_until
 

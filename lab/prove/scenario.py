@@ -10,15 +10,14 @@ from typing import Any, Protocol
 
 from lab.oracle.answers import TrueMapping
 from lab.oracle.copies import compare_copies
-from lab.oracle.inversions import count_inversions
-from lab.oracle.logs import TopicLog, read_topic
-from lab.oracle.stalls import stalls_s
+from lab.oracle.logs import TopicLog, count_inversions, read_topic
+from lab.oracle.outage import stalls_s
 from lab.prove.ask import Answers, Asker
 from lab.prove.kill import Kill, kill_in_transaction
 from lab.prove.options import ProveOptions
 from lab.workload.delivered import read_group
 from lab.workload.distance import FAR_READER, NarrowLink
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 from lab.workload.topics import EndOffsets, create_topic, total, wait_for_topic
 from lab.workload.worker import Worker, WorkerError, producer_of, wait_until
 from parallax.errors import ParallaxError
@@ -70,7 +69,7 @@ class Proof:
         """Do it; returns the report.
 
         Raises:
-            WorkerError, DevstackError, ParallaxError: something that the proof needs did not work.
+            WorkerError, StackError, ParallaxError: something that the proof needs did not work.
         """
         with ExitStack() as clean_up:
             for worker in (*self._producers, *self._readers.values()):

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lab.stack.errors import DevstackError, StackStateError
+from lab.stack.errors import StackError, StackStateError
 from lab.stack.layout import StackLayout, write_json
 from lab.stack.ports import HOST
 from lab.stack.stack import LocalStack
@@ -83,7 +83,7 @@ class ControlServer:
                 raise StackStateError("This is not the stack that stack.json belongs to.")
             result = self._commands[request["command"]](request["name"])
             reply = {"result": result}
-        except DevstackError as error:
+        except StackError as error:
             reply = {"error": str(error)}
         except (ValueError, KeyError, AttributeError) as error:
             reply = {"error": f"not a command: {error!r}"}
@@ -143,7 +143,7 @@ class StackClient:
 
         Raises:
             UnknownProcessError: There is none of that name.
-            DevstackError: It did not come up.
+            StackError: It did not come up.
         """
         self._named("start", name)
 
@@ -192,7 +192,7 @@ class StackClient:
             raise StackStateError(f"The stack in {self.directory} ended before it answered.")
         reply = json.loads(line)
         if "error" in reply:
-            raise DevstackError(reply["error"])
+            raise StackError(reply["error"])
         return reply["result"]
 
 

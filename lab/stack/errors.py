@@ -10,33 +10,33 @@ from typing import ClassVar
 from parallax.errors import ParallaxError
 
 
-class DevstackError(ParallaxError):
+class StackError(ParallaxError):
     """Base of every error that the local stack raises on purpose."""
 
-    code: ClassVar[str] = "DEVSTACK"
+    code: ClassVar[str] = "STACK"
 
 
-class JavaNotFoundError(DevstackError):
+class JavaNotFoundError(StackError):
     """No Java of an accepted version is on this machine or in the virtual environment."""
 
 
-class ArtifactError(DevstackError):
+class ArtifactError(StackError):
     """The jars of Kafka or Cassandra could not be fetched."""
 
 
-class PortError(DevstackError):
+class PortError(StackError):
     """No free port was found, or a port that must stay the same is taken by someone else."""
 
 
-class StackStateError(DevstackError):
+class StackStateError(StackError):
     """The command does not fit the state of the stack (not running, already running, another layout)."""
 
 
-class SpecError(DevstackError):
+class SpecError(StackError):
     """The description of the stack is contradictory."""
 
 
-class UnknownProcessError(DevstackError):
+class UnknownProcessError(StackError):
     """A name that is no process, cluster or region of this stack.
 
     Attributes:
@@ -52,7 +52,7 @@ class UnknownProcessError(DevstackError):
         super().__init__(f"The stack has no process {name!r}.{hint} Valid names: {', '.join(valid_names)}.")
 
 
-class ProcessDiedError(DevstackError):
+class ProcessDiedError(StackError):
     """A process ended before it was ready.
 
     Attributes:
@@ -72,7 +72,7 @@ class ProcessDiedError(DevstackError):
         )
 
 
-class ReadinessTimeoutError(DevstackError):
+class ReadinessTimeoutError(StackError):
     """A process lives but did not answer in time.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from lab.stack.errors import DevstackError
+from lab.stack.errors import StackError
 from lab.stack.java import Java
 from lab.stack.layout import SPARK, StackLayout
 from lab.stack.ports import HOST
@@ -21,7 +21,7 @@ from parallax.config.config import load
 _SCHEMA_TIMEOUT_S = 300
 _SPARK_STOP_WITHIN_S = 20.0
 # The `parallax` command, without relying on where pip put its script.
-_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
+PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 
 
 def build_config(layout: StackLayout) -> dict[str, Any]:
@@ -87,9 +87,9 @@ def apply_schema(layout: StackLayout, java: Java) -> None:
     """Create or upgrade the keyspace: `parallax schema apply`.
 
     Raises:
-        DevstackError: It failed; the message ends with its output.
+        StackError: It failed; the message ends with its output.
     """
-    command = [*_PARALLAX, "schema", "apply", "--config", str(layout.config_path)]
+    command = [*PARALLAX, "schema", "apply", "--config", str(layout.config_path)]
     answer = subprocess.run(
         command,
         capture_output=True,
@@ -99,7 +99,7 @@ def apply_schema(layout: StackLayout, java: Java) -> None:
         env=service_environment(layout, java),
     )
     if answer.returncode != 0:
-        raise DevstackError(
+        raise StackError(
             f"`parallax schema apply` failed (exit code {answer.returncode}):\n{answer.stdout}{answer.stderr}"
         )
 
@@ -112,7 +112,7 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
     specs = [
         ProcessSpec(
             name=f"offsetsvc-{region}",
-            command=[*_PARALLAX, "serve", *config, "--region", region],
+            command=[*PARALLAX, "serve", *config, "--region", region],
             log=layout.log_path(f"offsetsvc-{region}"),
             probe=http_probe(layout.ports[f"offsetsvc-{region}/rest"], "/readyz"),
             environment=service_environment(layout, java, region),
@@ -123,7 +123,7 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
     specs.append(
         ProcessSpec(
             name=SPARK,
-            command=[*_PARALLAX, "replicate", *config, *regions, "--with-sync"],
+            command=[*PARALLAX, "replicate", *config, *regions, "--with-sync"],
             log=layout.log_path(SPARK),
             probe=http_probe(layout.ports[f"{SPARK}/status"], "/readyz"),
             environment=service_environment(layout, java),

@@ -20,12 +20,31 @@ from typing import IO, NoReturn
 
 from lab.stack.artifacts import Report
 from lab.stack.control import ControlServer, StackClient, is_running
-from lab.stack.errors import DevstackError, ProcessDiedError, StackStateError
+from lab.stack.errors import ProcessDiedError, StackError, StackStateError
 from lab.stack.layout import write_json
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 
 _LOG_TAIL_CHARACTERS = 4000
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM into KeyboardInterrupt; later ones don't disturb the clean-up."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        for name in before:
+            signal.signal(name, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
+    for name in before:
+        signal.signal(name, interrupt)
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 def run_stack(
@@ -40,9 +59,9 @@ def run_stack(
         while_up: Called when everything is ready, with the event that a `down` command sets.
 
     Raises:
-        DevstackError: The stack did not come up.
+        StackError: The stack did not come up.
     """
-    with _signals_interrupt(), suppress(KeyboardInterrupt), LocalStack(spec, directory, report) as stack:
+    with interruptible(), suppress(KeyboardInterrupt), LocalStack(spec, directory, report) as stack:
         with ControlServer(stack, directory) as server:
             while_up(stack, server.down_requested)
         report("stopping")
@@ -53,7 +72,7 @@ def start_detached(spec: StackSpec, directory: Path, report: Report) -> StackCli
 
     Raises:
         StackStateError: A stack runs in this folder already.
-        DevstackError: It did not come up; nothing is left running.
+        StackError: It did not come up; nothing is left running.
     """
     directory = directory.absolute()
     if is_running(directory):
@@ -93,30 +112,11 @@ def _follow(stream: IO[str], report: Report, pid: int, log: Path) -> None:
             return
         if event["event"] == "failed":
             os.waitpid(pid, 0)
-            raise DevstackError(event["text"])
+            raise StackError(event["text"])
         report(event["text"])
     _, status = os.waitpid(pid, 0)
     tail = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:]
     raise ProcessDiedError("supervisor", os.waitstatus_to_exitcode(status), log, tail)
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into KeyboardInterrupt; further ones don't disturb the clean-up."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        for name in previous:
-            signal.signal(name, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    previous = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
-    for name in previous:
-        signal.signal(name, interrupt)
-    try:
-        yield
-    finally:
-        for name, handler in previous.items():
-            signal.signal(name, handler)
 
 
 class _Starter:
@@ -161,7 +161,7 @@ def main() -> int:
 
     try:
         run_stack(spec, directory, lambda text: starter.tell("progress", text), while_up)
-    except DevstackError as error:
+    except StackError as error:
         starter.tell("failed", str(error))
         return 1
     return 0

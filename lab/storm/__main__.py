@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lab.stack.errors import DevstackError
+from lab.stack.errors import StackError
 from lab.stack.spec import StackSpec
 from lab.storm.facts import Facts
 from lab.storm.options import GROUPS, StormOptions
@@ -18,8 +18,7 @@ from lab.storm.schedule import Schedule
 from lab.storm.verdict import judge, story
 from lab.storm.view import show_report
 from lab.workload.journal import Journal, Lines
-from lab.workload.playing import options_of, play
-from lab.workload.running import running_stack
+from lab.workload.playing import options_of, play, running_stack
 from parallax.errors import ParallaxError
 
 _LINE_EVERY_S = 10.0
@@ -43,7 +42,7 @@ def _run(options: StormOptions, console: Console) -> dict[str, Any]:
         try:
             with Lines(journal, storm.line, tell, _LINE_EVERY_S):
                 facts = storm.run()
-        except (DevstackError, ParallaxError) as error:  # what happened until then is told all the same
+        except (StackError, ParallaxError) as error:  # what happened until then is told all the same
             problem = str(error)
         if not options.keep:
             with journal.step("the stack stops"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.storm.options import GroupPlan
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 from lab.workload.worker import Worker, WorkerError
 
 _ASSIGNED_S = 90.0

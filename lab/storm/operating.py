@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -13,9 +12,9 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from lab.stack.services import PARALLAX
 from lab.workload.worker import WorkerError
 
-_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 _COMMAND_S = 150.0
 """A move waits a minute for its group to leave and another one for records to arrive."""
 _ATTEMPTS = 3
@@ -47,7 +46,7 @@ def parallax_command(config: Path) -> Callable[[Sequence[str]], Ended]:
     """
 
     def run(arguments: Sequence[str]) -> Ended:
-        command = [*_PARALLAX, *arguments, "--config", str(config), "--json"]
+        command = [*PARALLAX, *arguments, "--config", str(config), "--json"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
         except subprocess.TimeoutExpired as error:

@@ -15,7 +15,7 @@ from lab.storm.options import StormOptions
 from lab.storm.schedule import CLUSTERS, Act, Kind, parts_of
 from lab.workload.distance import NarrowLink, reader_of
 from lab.workload.journal import Journal
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 
 _GOING_ON_S = 90.0
 _GOING_ON_RECORDS = 20
@@ -68,7 +68,7 @@ class Player:
         """Play one act, and wait until whatever lives goes on.
 
         Raises:
-            WorkerError, DevstackError: something did not come up, move or go on in time.
+            WorkerError, StackError: something did not come up, move or go on in time.
         """
         self._calm(act.pause_s)
         with self._journal.step(text), self._happening(act):

@@ -17,7 +17,7 @@ from lab.storm.player import Player
 from lab.storm.schedule import REGIONS, Schedule
 from lab.workload.delivered import read_group
 from lab.workload.journal import Journal
-from lab.workload.running import Stack
+from lab.workload.playing import Stack
 from lab.workload.topics import create_topic, wait_for_topic
 from lab.workload.worker import Worker, WorkerError, producer_of, wait_until
 
@@ -71,7 +71,7 @@ class Storm:
         """Play it; returns what the judge needs.
 
         Raises:
-            WorkerError, DevstackError: something that has to work did not, or took too long.
+            WorkerError, StackError: something that has to work did not, or took too long.
         """
         with ExitStack() as clean_up:
             for worker in self._producers.values():

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lab.oracle.copies import compare_copies
-from lab.oracle.inversions import count_inversions
+from lab.oracle.logs import count_inversions
 from lab.oracle.once import OnceVerdict, judge_once
 from lab.storm.facts import Facts, Happening
 from lab.storm.schedule import Act, Schedule

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from lab.stack.errors import DevstackError
+from lab.stack.errors import StackError
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Cluster
@@ -48,7 +48,7 @@ class NarrowLink:
         """Let them have so many bytes a second from now on.
 
         Raises:
-            DevstackError: the cluster did not take the quota.
+            StackError: the cluster did not take the quota.
         """
         self._alter(AlterClientQuotasRequest.EntryData.OpData(key=_QUOTA, value=bytes_per_s, remove=False))
 
@@ -56,7 +56,7 @@ class NarrowLink:
         """Let them have all they want again.
 
         Raises:
-            DevstackError: the cluster did not take it.
+            StackError: the cluster did not take it.
         """
         self._alter(AlterClientQuotasRequest.EntryData.OpData(key=_QUOTA, value=0, remove=True))
 
@@ -75,10 +75,10 @@ class NarrowLink:
         try:
             answer = self._ask(request, doing)
         except ParallaxError as error:
-            raise DevstackError(str(error)) from error
+            raise StackError(str(error)) from error
         refused = [item.error_message for item in answer.entries if item.error_code]
         if refused:
-            raise DevstackError(f"{doing}: refused: {refused[0]}")
+            raise StackError(f"{doing}: refused: {refused[0]}")
 
     def _ask(self, request: Any, doing: str) -> Any:
         settings = Cluster(bootstrap_servers=self._bootstrap_servers)

@@ -1,21 +1,29 @@
-"""What a play as a command needs: options from a dataclass, and an end that says how it came."""
+"""What a play as a command needs: options from a dataclass, a stack, and an end that says how it came."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from lab.stack.errors import DevstackError
-from lab.workload.running import interruptible
+from lab.stack.control import StackClient
+from lab.stack.errors import StackError
+from lab.stack.spec import StackSpec
+from lab.stack.stack import LocalStack, wipe
+from lab.stack.supervisor import interruptible, start_detached
 from parallax.errors import ParallaxError
 
+Stack = LocalStack | StackClient
 _INTERRUPTED = 130
 
 
@@ -50,6 +58,35 @@ def options_of(defaults: Options, module: str, about: str | None) -> Options:
     return type(defaults)(**vars(parser.parse_args()))
 
 
+@contextmanager
+def running_stack(
+    spec: StackSpec, directory: Path, report: Callable[[str], None], *, keep: bool
+) -> Iterator[Stack]:
+    """An empty stack, ready to use.
+
+    Args:
+        spec: what to run.
+        directory: its folder; what an earlier stack left there is deleted.
+        report: gets a line for each part's progress.
+        keep: leave it running when the block ends well. It is stopped in every other case.
+
+    Raises:
+        StackStateError: a stack runs in this folder.
+        StackError: it did not come up; nothing is left running.
+    """
+    wipe(directory)
+    if not keep:
+        with LocalStack(spec, directory, report) as stack:
+            yield stack
+        return
+    client = start_detached(spec, directory, report)
+    try:
+        yield client
+    except BaseException:
+        client.down()
+        raise
+
+
 def play(
     options: Options,
     leftovers: Sequence[str],
@@ -74,7 +111,7 @@ def play(
     except KeyboardInterrupt:
         console.print("Interrupted; everything was stopped.")
         return _INTERRUPTED
-    except (DevstackError, ParallaxError) as error:
+    except (StackError, ParallaxError) as error:
         console.print(f"It could not be played: {error}", style="bold red", markup=False)
         return 1
     path = options.directory / "report.json"
@@ -82,3 +119,21 @@ def play(
     show(console, report)
     console.print(f"{path} holds the figures; {report['seconds']:.0f} s in all.")
     return 1 if report["failures"] else 0
+
+
+def report_table(title: str, words: tuple[str, ...], figures: tuple[str, ...]) -> Table:
+    """An empty table: columns of words to the left, columns of figures behind them to the right."""
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    for heading in words:
+        table.add_column(heading)
+    for heading in figures:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def show_verdict(console: Console, report: Mapping[str, Any], well: str) -> None:
+    """Every failure of the report in a line; ``well`` where there is none."""
+    for failure in report["failures"]:
+        console.print(Text(f"FAILED: {failure}", style="bold red"))
+    if not report["failures"]:
+        console.print(Text(well, style="bold green"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import lab.stack.guard
-from lab.stack.errors import DevstackError
+from lab.stack.errors import StackError
 from lab.workload.channel import STOP, Message
 from lab.workload.plan import Plan
 
@@ -23,7 +23,7 @@ _POLL_S = 0.05
 _TAIL_CHARACTERS = 2_000
 
 
-class WorkerError(DevstackError):
+class WorkerError(StackError):
     """A process of the workload ended or fell silent when it should not have."""
 
 

@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from lab.stack.control import is_running
 from lab.stack.errors import ProcessDiedError, UnknownProcessError
+from lab.stack.kafka_broker import CONSOLE_PRODUCER, kafka_tool
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
-from lab.workload.kafka_tools import CONSOLE_PRODUCER, kafka_tool
 from parallax.config.config import load
 from tests.support import Stack, poll_until
 from tests.worlds.processes import command_line, descendants, still_running

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from lab.stack.services import PARALLAX
 from tests.support import Stack, unique_name
 
-PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 WITHIN_S = 150
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 
-from lab.workload.kafka_tools import CONSOLE_CONSUMER, kafka_tool
+from lab.stack.kafka_broker import CONSOLE_CONSUMER, kafka_tool
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName, TargetOffset, TopicName
 from parallax.domain.ids import TopicPartition as Place

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,6 +20,7 @@ from typing import Any
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from lab.stack.services import PARALLAX
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
@@ -36,7 +36,6 @@ from syncjob.run import run_until
 from tests.support import Stack, poll_until, unique_name
 from tests.worlds.replication import free_port
 
-PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 WITHIN_S = 120.0
 LIFETIME_S = 1_200.0
 ATTEMPTS = 3

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lab.stack.ports import HOST
+from lab.stack.services import PARALLAX
 from lab.workload.topics import create_topic
 from replicator.kafka.layout import LAYOUTS_TOPIC
 from tests.support import Stack, poll_until
@@ -31,7 +31,6 @@ from tests.worlds.processes import descendants, family, kill_all
 
 PARTITIONS = 6
 
-PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 READY_WITHIN_S = 240.0
 STOP_WITHIN_S = 60.0
 CAUGHT_UP_WITHIN_S = 120.0

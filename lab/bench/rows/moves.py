@@ -167,7 +167,7 @@ def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> dict[st
         The services by region.
 
     Raises:
-        DevstackError: one did not come up.
+        StackError: one did not come up.
     """
     services = {}
     for region in ("a", "b"):

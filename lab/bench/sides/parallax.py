@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ import yaml
 from lab.stack.ports import HOST
 from lab.stack.probes import http_probe
 from lab.stack.process import ProcessSpec
-from lab.stack.services import build_config, service_environment
+from lab.stack.services import PARALLAX, build_config, service_environment
 from lab.stack.stack import LocalStack
 from parallax.config.config import load
 
-_PARALLAX = (sys.executable, "-m", "parallax.cli.main")
 _STOP_WITHIN_S = 20.0
 _STATUS_TIMEOUT_S = 2.0
 
@@ -75,7 +73,7 @@ def replicate_spec(
     return ProcessSpec(
         name=name,
         command=[
-            *(*_PARALLAX, "replicate", "--config", str(config), *chosen, "--json"),
+            *(*PARALLAX, "replicate", "--config", str(config), *chosen, "--json"),
             *(["--with-sync"] if with_sync else []),
         ],
         log=config.with_name(f"{name}.log"),
@@ -92,7 +90,7 @@ def service_spec(
     layout, name = stack.layout, f"offsetsvc-{region}"
     return ProcessSpec(
         name=name,
-        command=[*prefix, *_PARALLAX, "serve", "--config", str(config), "--region", region],
+        command=[*prefix, *PARALLAX, "serve", "--config", str(config), "--region", region],
         log=config.with_name(f"{name}.log"),
         probe=http_probe(layout.ports[f"{name}/rest"], "/readyz"),
         environment=service_environment(layout, stack.java, region),
@@ -105,7 +103,7 @@ def failover_command(
     """The command that moves every group of a region, or plans it; its results go to standard output as JSON."""
     steps = ["--execute" if execute else "--dry-run", *(["--disaster"] if disaster else [])]
     arguments = ["--region", origin, "--to", target, *steps]
-    return [*_PARALLAX, "failover", *arguments, "--config", str(config), "--json"]
+    return [*PARALLAX, "failover", *arguments, "--config", str(config), "--json"]
 
 
 def lease_epochs(port: int) -> dict[str, int]:

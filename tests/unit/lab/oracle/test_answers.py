@@ -6,7 +6,7 @@ import pytest
 
 from lab.oracle.answers import TrueMapping, Violation
 from lab.oracle.logs import Placed
-from lab.oracle.stalls import stalls_s
+from lab.oracle.outage import stalls_s
 from lab.workload.delivered import Delivery
 from lab.workload.events import RecordId
 

@@ -6,8 +6,7 @@ from itertools import combinations
 import pytest
 
 from lab.oracle.copies import compare_copies
-from lab.oracle.inversions import count_inversions
-from lab.oracle.logs import Placed, TopicLog, topic_log
+from lab.oracle.logs import Placed, TopicLog, count_inversions, topic_log
 from lab.workload.events import RecordId
 
 

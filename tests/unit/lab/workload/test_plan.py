@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from lab.workload.consuming import Pace
 from lab.workload.events import MalformedEventError, RecordId, record_id, trip_event
-from lab.workload.pace import Pace
 from lab.workload.plan import Phase, Plan, Transactions, on_and_off
 
 
