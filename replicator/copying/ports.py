@@ -1,7 +1,7 @@
 """What the copy loop of a shard needs of the outside: a source, a target, a survey of topics, a clock.
 
-`replicator.kafka.connector` opens these doors over confluent-kafka, the simulation in ``tests/sim`` in memory: the loop
-itself is the same code in both.
+`replicator.kafka.connector` opens these doors over confluent-kafka, the simulation in ``tests/worlds/sim`` in memory:
+the loop itself is the same code in both.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from replicator.lease import Lease
 from replicator.mapping.feed import IndexFeed
 from replicator.shard import copy_until_over
 from tests.memory.index import MemoryMappingIndex
-from tests.sim.doors import RUN_LOG, Faults, SimConnector, SimRunLog
-from tests.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
-from tests.sim.schedule import Actor, Schedule
+from tests.worlds.sim.doors import RUN_LOG, Faults, SimConnector, SimRunLog
+from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
+from tests.worlds.sim.schedule import Actor, Schedule
 
 ROUTE = Route.parse("a->b")
 TOPIC = "trips"

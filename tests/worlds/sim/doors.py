@@ -20,8 +20,8 @@ from replicator.copying.ports import (
 )
 from replicator.kafka.layout import LayoutRecord
 from replicator.lease import Lease, shard_of, transactional_id
-from tests.sim.kafka import COMMITTED, OPEN, Cluster, Log, Transaction
-from tests.sim.schedule import Schedule
+from tests.worlds.sim.kafka import COMMITTED, OPEN, Cluster, Log, Transaction
+from tests.worlds.sim.schedule import Schedule
 
 RUN_LOG = "parallax.runs"
 

@@ -7,9 +7,9 @@ import pytest
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.errors import InvariantError
 from replicator.copying.ports import RecordRefusedError
-from tests.sim import doors
-from tests.sim.doors import Faults
-from tests.sim.world import TOPIC, SourceRecord, World
+from tests.worlds.sim import doors
+from tests.worlds.sim.doors import Faults
+from tests.worlds.sim.world import TOPIC, SourceRecord, World
 
 SEEDS = 400
 
