@@ -15,7 +15,7 @@ from rich.table import Table
 from parallax.cli.offset_tables import console
 from parallax.cli.options import ConfigOption, JsonOption
 from parallax.config.config import load
-from parallax.domain.consumption import Kind, SourceRange
+from parallax.domain.consumption import ConsumptionKind, SourceRange
 from parallax.domain.ids import GroupName
 from parallax.failover.opening import open_verifier
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, SourceVerdict, Verdict
@@ -100,7 +100,7 @@ def verdict_values(found: GroupVerdict) -> dict[str, Any]:
             }
             for record in found.moves
         ],
-        "records": {kind.value: found.records(kind) for kind in Kind},
+        "records": {kind.value: found.records(kind) for kind in ConsumptionKind},
         "notes": list(found.notes),
         "partitions": [_partition_values(item) for item in found.partitions],
     }
@@ -127,7 +127,7 @@ def _source_values(source: SourceVerdict) -> dict[str, Any]:
         "source_topic_id": source.source.topic_id,
         "verdict": source.verdict.value,
         "examined": None if tally is None else {"start": tally.examined[0], "end": tally.examined[1]},
-        "records": {kind.value: source.records(kind) for kind in Kind},
+        "records": {kind.value: source.records(kind) for kind in ConsumptionKind},
         "ranges": {}
         if tally is None
         else {kind.value: _ranges_values(ranges) for kind, ranges in tally.ranges.items()},
@@ -168,13 +168,21 @@ def _cells(source: SourceVerdict) -> list[str]:
     tally = source.tally
     if tally is None:
         return [source.source.region, "-", "-", "-", "-", "-", "all", "-"]
-    doubtful = tally.ranges.get(Kind.UNKNOWN, ())
+    doubtful = tally.ranges.get(ConsumptionKind.UNKNOWN, ())
     open_end = "+" if any(item.end is None for item in doubtful) else ""
     return [
         source.source.region,
         f"[{tally.examined[0]}, {tally.examined[1]})",
-        *(str(source.records(kind)) for kind in (Kind.ONCE, Kind.TWICE, Kind.NEVER, Kind.LOST)),
-        f"{source.records(Kind.UNKNOWN)}{open_end}",
+        *(
+            str(source.records(kind))
+            for kind in (
+                ConsumptionKind.ONCE,
+                ConsumptionKind.TWICE,
+                ConsumptionKind.NEVER,
+                ConsumptionKind.LOST,
+            )
+        ),
+        f"{source.records(ConsumptionKind.UNKNOWN)}{open_end}",
         str(source.ahead_records),
     ]
 
@@ -184,7 +192,7 @@ def _tell_ranges(name: str, source: SourceVerdict, out: Console) -> None:
         out.print(f"{escape(name)}: {escape(text)}")
     if source.tally is None:
         return
-    for kind in (Kind.TWICE, Kind.NEVER, Kind.LOST, Kind.UNKNOWN):
+    for kind in (ConsumptionKind.TWICE, ConsumptionKind.NEVER, ConsumptionKind.LOST, ConsumptionKind.UNKNOWN):
         ranges = source.tally.ranges.get(kind, ())
         if ranges:
             out.print(f"{escape(name)}: {kind.value}: {_listed(ranges)}", markup=False)

@@ -50,7 +50,7 @@ class SourceRange:
     records: int
 
 
-class Kind(Enum):
+class ConsumptionKind(Enum):
     """What became of source records."""
 
     ONCE = "once"
@@ -76,10 +76,10 @@ class Tally:
     """
 
     examined: tuple[SourceOffset, SourceOffset]
-    ranges: dict[Kind, tuple[SourceRange, ...]]
+    ranges: dict[ConsumptionKind, tuple[SourceRange, ...]]
     ahead: tuple[SourceRange, ...]
 
-    def records(self, kind: Kind) -> int:
+    def records(self, kind: ConsumptionKind) -> int:
         """How many records are of the kind, as far as ranges end."""
         return sum(item.records for item in self.ranges.get(kind, ()))
 
@@ -214,7 +214,7 @@ def _aligned(columns: Sequence[Sequence[_Piece]]) -> Iterator[tuple[int, int, li
 
 def _judged(
     stretches: Sequence[Stretch], row: Sequence[_Piece], start: int
-) -> tuple[Kind | None, bool, bool]:
+) -> tuple[ConsumptionKind | None, bool, bool]:
     """What became of an interval's records.
 
     Returns:
@@ -228,7 +228,9 @@ def _judged(
     is_record = any(piece.at & ~_At.VACANT for piece in row)
     kind = _kind(least, most, row) if is_record else None
     touched = _At.INSIDE | _At.AHEAD
-    before = kind in {None, Kind.ONCE, Kind.LOST} and not any(piece.at & touched for piece in row[1:])
+    before = kind in {None, ConsumptionKind.ONCE, ConsumptionKind.LOST} and not any(
+        piece.at & touched for piece in row[1:]
+    )
     settled = before and (kind is not None or not row[0].at & _At.AHEAD)
     ahead = least > 0 and len(row) > 1 and bool(row[-1].at & _At.AHEAD)
     return kind, settled, ahead
@@ -245,41 +247,41 @@ def _times(stretch: Stretch, piece: _Piece, start: int) -> tuple[int, int]:
     return (int(piece.at == _At.INSIDE), 1)
 
 
-def _kind(least: int, most: int, row: Sequence[_Piece]) -> Kind | None:
+def _kind(least: int, most: int, row: Sequence[_Piece]) -> ConsumptionKind | None:
     if least > 1:
-        return Kind.TWICE
+        return ConsumptionKind.TWICE
     if most > least:
-        return Kind.UNKNOWN
-    return Kind.ONCE if least else _unconsumed(row)
+        return ConsumptionKind.UNKNOWN
+    return ConsumptionKind.ONCE if least else _unconsumed(row)
 
 
-def _unconsumed(row: Sequence[_Piece]) -> Kind | None:
+def _unconsumed(row: Sequence[_Piece]) -> ConsumptionKind | None:
     here = row[-1].at
     if here == _At.AHEAD or any(piece.at & _At.VACANT for piece in row):
         return None
     # Without such a record where the group is now, what it left behind before decides.
     places = [here] if here else [piece.at for piece in row[:-1] if piece.at & ~_At.AHEAD]
     if any(at & _At.GONE for at in places):
-        return Kind.LOST
+        return ConsumptionKind.LOST
     if not places:
         return None
     sure = any(not at & _At.AHEAD for at in places) and any(piece.exists for piece in row)
-    return Kind.NEVER if sure else Kind.UNKNOWN
+    return ConsumptionKind.NEVER if sure else ConsumptionKind.UNKNOWN
 
 
 @dataclass(slots=True)
 class _Ranges:
     """Collects intervals in order."""
 
-    ranges: dict[Kind, list[SourceRange]] = field(default_factory=dict)
+    ranges: dict[ConsumptionKind, list[SourceRange]] = field(default_factory=dict)
     ahead: list[SourceRange] = field(default_factory=list)
     _started: bool = False
     _low: int = 0
     _high: int = 0
-    _last: Kind | None = None
+    _last: ConsumptionKind | None = None
     _last_ahead: bool = False
 
-    def add(self, start: int, end: int, kind: Kind | None, settled: bool, ahead: bool) -> None:  # noqa: FBT001 - as judged
+    def add(self, start: int, end: int, kind: ConsumptionKind | None, settled: bool, ahead: bool) -> None:  # noqa: FBT001 - as judged
         if settled and not self._started:
             self._low = self._high = end
             return

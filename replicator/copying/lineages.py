@@ -10,7 +10,7 @@ import structlog
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset, TopicPartition
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.runs import watermark as watermark_row
-from replicator.copying.reconcile import Beginning, Decision
+from replicator.copying.reconcile import Beginning, PartitionDecision
 from replicator.copying.session_end import TargetCut
 from replicator.copying.state import PartitionChange, PartitionState
 
@@ -21,7 +21,7 @@ RunHistory = Callable[[TopicPartition, Lineage], Iterable[Run]]
 
 
 def changes_for(
-    decisions: Iterable[Decision],
+    decisions: Iterable[PartitionDecision],
     states: Mapping[TopicPartition, PartitionState],
     ends: Mapping[TopicPartition, TargetOffset],
     *,

@@ -35,7 +35,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PartitionDecision:
     """What is to be done with one partition.
 
     Attributes:
@@ -60,7 +60,7 @@ def decide(
     out_of_range: Mapping[TopicPartition, OutOfRange],
     shard: int,
     shard_count: int,
-) -> Iterator[Decision]:
+) -> Iterator[PartitionDecision]:
     """Decide for every partition of the shard that the survey tells enough of.
 
     Args:
@@ -85,9 +85,9 @@ def decide(
             if shard_of(item, shard_count) != shard:
                 continue
             if topic in survey.refused:
-                yield Decision(item, PartitionStatus.STOPPED, survey.refused[topic])
+                yield PartitionDecision(item, PartitionStatus.STOPPED, survey.refused[topic])
             elif short and there is not None:
-                yield Decision(item, PartitionStatus.STOPPED, _mismatch(there, here))
+                yield PartitionDecision(item, PartitionStatus.STOPPED, _mismatch(there, here))
             elif there is None:
                 yield _without_source(item, here, states.get(item))
             elif (log := survey.source_logs.get(item)) is not None:
@@ -100,7 +100,7 @@ def decide(
                     out_of_range.get(item),
                 )
             else:
-                yield Decision(item, PartitionStatus.WAITING)
+                yield PartitionDecision(item, PartitionStatus.WAITING)
 
 
 def _mismatch(source: TopicInfo, target: TopicInfo) -> str:
@@ -110,13 +110,13 @@ def _mismatch(source: TopicInfo, target: TopicInfo) -> str:
     )
 
 
-def _without_source(item: TopicPartition, here: TopicInfo, state: PartitionState | None) -> Decision:
+def _without_source(item: TopicPartition, here: TopicInfo, state: PartitionState | None) -> PartitionDecision:
     lineage = Lineage(NO_TOPIC, here.topic_id)
     if state is not None and state.lineage.target_topic_id == here.topic_id:
-        return Decision(item, PartitionStatus.ABSENT)
+        return PartitionDecision(item, PartitionStatus.ABSENT)
     closes_at = None if state is None else state.source_next
     why = "the source has no such topic yet" if state is None else "the target topic was created anew"
-    return Decision(
+    return PartitionDecision(
         item,
         PartitionStatus.ABSENT,
         begins=Beginning(lineage, SourceOffset(0), closes_at, predecessor_unknown=False, why=why),
@@ -130,7 +130,7 @@ def _decide_one(
     state: PartitionState | None,
     position: SourceOffset | None,
     unreadable: OutOfRange | None,
-) -> Decision:
+) -> PartitionDecision:
     status = PartitionStatus.COPYING
     known = None if state is None else state.lineage
     if state is None or known is None or _ids(known) != _ids(found):
@@ -146,7 +146,7 @@ def _decide_one(
             predecessor_unknown=False,
             why=why,
         )
-        return Decision(item, status, begins=begins, source_start=log.low_watermark)
+        return PartitionDecision(item, status, begins=begins, source_start=log.low_watermark)
     cut = _cut(state, log, position, unreadable)
     if cut is not None:
         generation = max(known.generation + 1, log.leader_epoch)
@@ -158,10 +158,10 @@ def _decide_one(
             why=f"the source lost its tail: it now ends at {cut}, records up to {state.source_next} had been copied",
             leader_epoch=UNKNOWN_EPOCH if unreadable is None else unreadable.leader_epoch,
         )
-        return Decision(item, status, begins=begins, source_start=log.low_watermark)
+        return PartitionDecision(item, status, begins=begins, source_start=log.low_watermark)
     if unreadable is not None and state.source_next < log.low_watermark:
-        return Decision(item, status, lost_up_to=log.low_watermark, source_start=log.low_watermark)
-    return Decision(item, status, source_start=log.low_watermark)
+        return PartitionDecision(item, status, lost_up_to=log.low_watermark, source_start=log.low_watermark)
+    return PartitionDecision(item, status, source_start=log.low_watermark)
 
 
 def _ids(lineage: Lineage) -> tuple[TopicId, TopicId]:

@@ -30,7 +30,7 @@ from replicator.copying.ports import (
     TargetWriter,
     TopicChanged,
 )
-from replicator.copying.reconcile import Decision, decide, read_from
+from replicator.copying.reconcile import PartitionDecision, decide, read_from
 from replicator.copying.session_end import Counts, SessionError, Stop, TargetCut
 from replicator.copying.state import PartitionState
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
@@ -361,7 +361,7 @@ class ShardSession:
         stop, state = self._stops.get(item), self._ledger.states.get(item)
         return stop if stop is not None and state is not None and stop.lineage == state.lineage else None
 
-    def _change(self, decisions: Mapping[TopicPartition, Decision]) -> None:
+    def _change(self, decisions: Mapping[TopicPartition, PartitionDecision]) -> None:
         """Commit the beginnings and losses that were decided, each with the target's end."""
         ends = self._target.ends(decisions, patient=True)
         self._questions.note_without_end(len(decisions) - len(ends))
@@ -377,7 +377,7 @@ class ShardSession:
         if changes:
             self._ledger.write(changes)
 
-    def _read(self, decisions: Iterable[Decision]) -> None:
+    def _read(self, decisions: Iterable[PartitionDecision]) -> None:
         """Begin to read what is to be copied, is not being read, and has no stop at its position."""
         taking: dict[TopicPartition, ReadFrom] = {}
         for decision in decisions:

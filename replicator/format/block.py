@@ -9,7 +9,7 @@ from typing import TypeVar
 from parallax.domain.ids import SourceOffset
 from replicator.copying.offset_ranges import OffsetRanges
 from replicator.copying.ports import RecordBlock, SourceEvent
-from replicator.format.header import Batch, Place, split
+from replicator.format.header import Batch, BatchPlace, split
 from replicator.format.records import opened, packed
 
 Of = TypeVar("Of")
@@ -19,7 +19,7 @@ Of = TypeVar("Of")
 class BatchBlock(RecordBlock):
     """One batch. ``records`` holds its bytes alone; ``offsets`` are those of its records at the source."""
 
-    place: Place = None  # type: ignore[assignment] # always given; a default only because the fields before have one
+    place: BatchPlace = None  # type: ignore[assignment] # always given; a default only because the fields before have one
 
     @property
     def raw(self) -> memoryview:
@@ -93,7 +93,7 @@ def slimmed(
     ]
 
 
-def whole(batch: Batch, place: Place) -> BatchBlock:
+def whole(batch: Batch, place: BatchPlace) -> BatchBlock:
     """A batch that passes as it is."""
     return BatchBlock(
         place.topic_partition,

@@ -54,7 +54,7 @@ class CorruptBatchError(PartitionStoppedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BatchPlace:
     """Where a batch was read, for messages."""
 
     cluster: ClusterName
@@ -122,7 +122,7 @@ class Batch(NamedTuple):
 
 def split(
     buffer: bytes | bytearray | memoryview,
-    place: Place,
+    place: BatchPlace,
     *,
     at_offset: int = 0,
     may_begin_below: bool = True,
@@ -163,12 +163,12 @@ def split(
         begin, expected, may_be_below = end, next_offset, False
 
 
-def _refuse_old_format(rest: memoryview, place: Place, offset: int) -> None:
+def _refuse_old_format(rest: memoryview, place: BatchPlace, offset: int) -> None:
     if len(rest) > 16 and rest[16] != MAGIC:  # noqa: PLR2004 - the place of the format's version
         raise place.corrupt(offset, f"message format {rest[16]} is not {MAGIC}")
 
 
-def _checked(raw: memoryview, place: Place, expected: int) -> Batch:
+def _checked(raw: memoryview, place: BatchPlace, expected: int) -> Batch:
     (
         base_offset,
         _length,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from replicator.format.header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Place
+from replicator.format.header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, BatchPlace
 from replicator.format.records import varint
 
 WHOLE_FROM_BYTES = 64 * 1024
@@ -36,7 +36,7 @@ class AbortedRanges:
         self._coming = sorted(((first, producer) for producer, first in transactions), reverse=True)
         self._aborted: set[int] = set()
 
-    def hides(self, batch: Batch, place: Place) -> bool:
+    def hides(self, batch: Batch, place: BatchPlace) -> bool:
         """Whether the batch belongs to an aborted transaction.
 
         Raises:
@@ -72,7 +72,7 @@ def is_small(batch: Batch, whole_from_records: int) -> bool:
     return batch.count < whole_from_records and len(batch.raw) < WHOLE_FROM_BYTES
 
 
-def _control_type(batch: Batch, place: Place) -> int:
+def _control_type(batch: Batch, place: BatchPlace) -> int:
     """Of the control record: 0 abort, 1 commit (its key is a version and the type, 16 bits each)."""
     try:
         data = batch.records

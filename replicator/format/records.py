@@ -17,8 +17,8 @@ from replicator.format.header import (
     LENGTH_END,
     MAGIC,
     Batch,
+    BatchPlace,
     Compression,
-    Place,
 )
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -41,7 +41,7 @@ class Record:
     body: bytes
 
 
-def opened(batch: Batch, place: Place) -> list[Record]:
+def opened(batch: Batch, place: BatchPlace) -> list[Record]:
     """The records of a batch, in order. Of a LogAppendTime batch each bears the broker's time.
 
     Raises:

@@ -9,11 +9,11 @@ from parallax.domain.ids import UNKNOWN_EPOCH
 from replicator.copying.offset_ranges import OffsetRanges
 from replicator.format.block import BatchBlock, whole
 from replicator.format.compression import BadCompressionError, decompressed, decompressed_each
-from replicator.format.header import COMPRESSION, Batch, Compression, CorruptBatchError, Place, split
+from replicator.format.header import COMPRESSION, Batch, BatchPlace, Compression, CorruptBatchError, split
 from replicator.format.merge import Merged, Unusual, merged
 from replicator.format.passage import AbortedRanges, Passage, choose, is_small
 from replicator.format.records import encoded_record, finished, records_of
-from replicator.format.small_batches import FULL_BYTES, Stretch, headers_of, parted
+from replicator.format.small_batches import FULL_BYTES, SmallBatches, headers_of, parted
 
 FEW_RECORDS = 64
 """Fewer are faster one by one than side by side."""
@@ -26,7 +26,7 @@ class Repacker:
         place: where they come from.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BatchPlace) -> None:
         self._place = place
         self._batches: list[tuple[Batch, int]] = []
         self._epoch = UNKNOWN_EPOCH
@@ -82,24 +82,24 @@ class Repacker:
         if together is not None:
             yield self._finished(together, self._compression, self._epoch)
 
-    def side_by_side(self, stretch: Stretch) -> Iterator[BatchBlock]:
-        """One batch of a stretch; nothing else may be gathered here.
+    def side_by_side(self, small: SmallBatches) -> Iterator[BatchBlock]:
+        """One batch of small ones; nothing else may be gathered here.
 
         Raises:
             CorruptBatchError: a batch does not hold what its header says.
         """
-        compressions = stretch.compressions
+        compressions = small.compressions
         try:
-            contents = decompressed_each(stretch.raw, stretch.begins, stretch.ends, compressions)
-            together = merged(stretch.headers, contents)
+            contents = decompressed_each(small.raw, small.begins, small.ends, compressions)
+            together = merged(small.headers, contents)
         except (Unusual, BadCompressionError):
-            position = stretch.base_offset
-            for batch in split(stretch.raw, self._place, at_offset=position):
+            position = small.base_offset
+            for batch in split(small.raw, self._place, at_offset=position):
                 self.add(batch, position, choose(batch, position))
             yield from self.blocks()
             return
         if together is not None:
-            yield self._finished(together, max(compressions), stretch.leader_epoch)
+            yield self._finished(together, max(compressions), small.leader_epoch)
 
     def _finished(self, together: Merged, compression: Compression, epoch: int) -> BatchBlock:
         raw = finished(
@@ -152,7 +152,7 @@ class Repacker:
         return None if base is None else Merged(bytes(out), offsets, base, largest, newest)
 
 
-class Position(Protocol):
+class ReadPosition(Protocol):
     """How far a partition has been read.
 
     Attributes:
@@ -166,8 +166,8 @@ class Position(Protocol):
 
 def passed(
     records: bytes | bytearray | memoryview,
-    at: Position,
-    place: Place,
+    at: ReadPosition,
+    place: BatchPlace,
     aborted: AbortedRanges,
     *,
     whole_from_records: int,
@@ -187,7 +187,7 @@ def passed(
     gathered, damage = Repacker(place), None
     try:
         for found in parted(records, place, at_offset=at.position, below_records=whole_from_records):
-            if isinstance(found, Stretch):
+            if isinstance(found, SmallBatches):
                 yield from gathered.blocks()
                 yield from gathered.side_by_side(found)
             else:

@@ -27,8 +27,8 @@ from replicator.format.header import (
     MAGIC,
     TRANSACTIONAL,
     Batch,
+    BatchPlace,
     Compression,
-    Place,
     split,
 )
 from replicator.format.passage import WHOLE_FROM_BYTES
@@ -65,7 +65,7 @@ _LARGE_OFFSET = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SmallBatches:
     """Small batches, whole and checked, whose records may all become one batch.
 
     None is part of a transaction; all were read under one leader epoch, and are compressed in one way or not at all.
@@ -109,9 +109,9 @@ def headers_of(batches: Iterable[Batch]) -> Headers:
 
 
 def parted(
-    buffer: bytes | bytearray | memoryview, place: Place, *, at_offset: int, below_records: int
-) -> Iterator[Batch | Stretch]:
-    """The batches of a fetched buffer, as `split` has them, in order; many small ones that follow one another as stretches.
+    buffer: bytes | bytearray | memoryview, place: BatchPlace, *, at_offset: int, below_records: int
+) -> Iterator[Batch | SmallBatches]:
+    """The batches of a fetched buffer, as `split` has them, in order; many small ones in a row as `SmallBatches`.
 
     Args:
         buffer: the record set of a fetch response.
@@ -126,12 +126,12 @@ def parted(
     begin, expected = 0, at_offset
     while begin < len(view):
         borders = _borders(view, begin)
-        stretch = _stretch(view, borders, expected, below_records)
+        small = _gathered(view, borders, expected, below_records)
         end = borders[-1] if len(borders) > 1 else len(view)
         begin_plainly = begin
-        if stretch is not None:
-            yield stretch
-            begin_plainly, expected = begin + len(stretch.raw), stretch.next_offset
+        if small is not None:
+            yield small
+            begin_plainly, expected = begin + len(small.raw), small.next_offset
         may_begin_below = begin_plainly == 0
         for batch in split(
             view[begin_plainly:end], place, at_offset=expected, may_begin_below=may_begin_below
@@ -156,7 +156,7 @@ def _borders(view: memoryview, begin: int) -> list[int]:
     return borders
 
 
-def _stretch(view: memoryview, borders: list[int], expected: int, below_records: int) -> Stretch | None:
+def _gathered(view: memoryview, borders: list[int], expected: int, below_records: int) -> SmallBatches | None:
     """As many of the batches as are ordinary, from the first one on; None if those are few."""
     if len(borders) <= LEAST_BATCHES:
         return None
@@ -172,7 +172,9 @@ def _stretch(view: memoryview, borders: list[int], expected: int, below_records:
     if count < LEAST_BATCHES:
         return None
     within = places[: count + 1] - borders[0]
-    return Stretch(view[borders[0] : borders[count]], headers[:count], within[:-1] + HEADER_BYTES, within[1:])
+    return SmallBatches(
+        view[borders[0] : borders[count]], headers[:count], within[:-1] + HEADER_BYTES, within[1:]
+    )
 
 
 def _leading(right: npt.NDArray[np.bool_]) -> int:
@@ -181,7 +183,7 @@ def _leading(right: npt.NDArray[np.bool_]) -> int:
 
 
 def _ordinary(headers: Headers, expected: int, below_records: int) -> npt.NDArray[np.bool_]:
-    """Of each batch, whether it may follow those before it in a stretch; its checksum is not looked at."""
+    """Of each batch, whether it may join those before it; its checksum is not looked at."""
     base_offsets = headers["base_offset"].astype(np.int64)
     next_offsets = base_offsets + headers["last_offset_delta"] + 1
     before = np.empty_like(next_offsets)

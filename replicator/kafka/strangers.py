@@ -1,6 +1,6 @@
 """Finds records that someone else wrote into an aggregate topic: counted and reported, never taken for a source.
 
-A look at a sample: now and then, the newest stretch between two runs of this shard is read, and whatever no run log
+A look at a sample: now and then, the newest gap between two runs of this shard is read, and whatever no run log
 of any route explains is a stranger's. Where a run log does not reach far enough back, nothing is said.
 """
 
@@ -26,13 +26,13 @@ log = structlog.get_logger(__name__)
 
 _INTERVAL_MS = 30_000
 _TAIL_OFFSETS = 4_000
-_STRETCH_OFFSETS = 2_000
+_GAP_OFFSETS = 2_000
 _TIMEOUT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Target offsets ``[start, end)`` of a partition."""
+class Gap:
+    """Target offsets ``[start, end)`` of a partition between two runs of this shard."""
 
     topic_partition: TopicPartition
     start: int
@@ -40,11 +40,11 @@ class Stretch:
 
 
 class Gaps:
-    """The newest stretch between two runs of each partition that is longer than a transaction's marker."""
+    """The newest gap of each partition that is longer than a transaction's marker."""
 
     def __init__(self) -> None:
         self._ends: dict[TopicPartition, int] = {}
-        self._newest: dict[TopicPartition, Stretch] = {}
+        self._newest: dict[TopicPartition, Gap] = {}
         self._lock = threading.Lock()
 
     def note(self, entry: Entry) -> None:
@@ -57,32 +57,32 @@ class Gaps:
                 for start, count in zip(part.target_start, part.count, strict=True):
                     end = self._ends.get(item)
                     if count and end is not None and start - end > 1:
-                        self._newest[item] = Stretch(item, max(end, start - _STRETCH_OFFSETS), start)
+                        self._newest[item] = Gap(item, max(end, start - _GAP_OFFSETS), start)
                     if count:
                         self._ends[item] = start + count
 
-    def take(self) -> Sequence[Stretch]:
-        """The stretches found since the last call."""
+    def take(self) -> Sequence[Gap]:
+        """The gaps found since the last call."""
         with self._lock:
             found, self._newest = list(self._newest.values()), {}
         return found
 
 
 def unexplained(
-    offsets: Iterable[int], spans_by_log: Iterable[tuple[int, Sequence[tuple[int, int]]]], stretch: Stretch
+    offsets: Iterable[int], spans_by_log: Iterable[tuple[int, Sequence[tuple[int, int]]]], gap: Gap
 ) -> list[int]:
     """The record offsets that no run holds.
 
     Args:
-        offsets: of the records that are visible in the stretch.
+        offsets: of the records that are visible in the gap.
         spans_by_log: for each run log, the target offset from which on it is known, and its runs ``[start, end)``.
-        stretch: where the records lie.
+        gap: where the records lie.
 
     Returns:
-        The offsets; none if some run log is not known from the stretch's start on.
+        The offsets; none if some run log is not known from the gap's start on.
     """
     logs = list(spans_by_log)
-    if any(known_from > stretch.start for known_from, _ in logs):
+    if any(known_from > gap.start for known_from, _ in logs):
         return []
     return [
         offset
@@ -126,8 +126,8 @@ class StrangerWatch:
             except ParallaxError as error:
                 log.info("strangers", lease=str(self._lease), problem=str(error))
 
-    def _look(self, stretches: Sequence[Stretch]) -> None:
-        if not stretches:
+    def _look(self, gaps: Sequence[Gap]) -> None:
+        if not gaps:
             return
         logs = [
             (known, rows)
@@ -135,19 +135,19 @@ class StrangerWatch:
             for known, rows in self._tails(route)
         ]
         settings = client_settings(self._config.cluster(self._cluster), client_id="parallax-strangers")
-        for stretch in stretches:
-            item = stretch.topic_partition
+        for gap in gaps:
+            item = gap.topic_partition
             records = read_partition(
                 settings,
                 self._cluster,
                 item.topic,
                 item.partition,
-                (stretch.start, stretch.end),
+                (gap.start, gap.end),
                 timeout_ms=_TIMEOUT_MS,
             )
             offsets = [offset for offset, _, _ in records]
             spans = [(known(item), rows.get(item, ())) for known, rows in logs]
-            strange = unexplained(offsets, spans, stretch)
+            strange = unexplained(offsets, spans, gap)
             if strange:
                 self.found_records += len(strange)
                 log.warning(

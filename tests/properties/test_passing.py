@@ -18,7 +18,7 @@ from replicator.format.header import Batch, Compression, CorruptBatchError, spli
 from replicator.format.passage import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose
 from replicator.format.records import opened
 from replicator.format.repack import passed
-from replicator.format.small_batches import FULL_BYTES, LEAST_BATCHES, Stretch, parted
+from replicator.format.small_batches import FULL_BYTES, LEAST_BATCHES, SmallBatches, parted
 from tests.worlds.batches_made import PLACE, Made, altered, control, made, read
 
 BELOW_RECORDS = 6
@@ -161,7 +161,7 @@ def test_parted_has_the_batches_that_split_has(log: Log, data: st.DataObject) ->
     parts, damage = collected(parted(whole, PLACE, at_offset=0, below_records=BELOW_RECORDS))
     found: list[Batch] = []
     for item in parts:
-        if isinstance(item, Stretch):
+        if isinstance(item, SmallBatches):
             inside = list(split(item.raw, PLACE, at_offset=item.base_offset, may_begin_below=False))
             assert len(inside) == len(item.begins) >= LEAST_BATCHES
             assert (item.next_offset, item.leader_epoch) == (inside[-1].next_offset, inside[-1].leader_epoch)
@@ -176,7 +176,7 @@ def test_parted_has_the_batches_that_split_has(log: Log, data: st.DataObject) ->
 def kinds(raws: list[bytes], *, at_offset: int = 0) -> list[int]:
     """How many batches each item has that `parted` hands out."""
     found = parted(b"".join(raws), PLACE, at_offset=at_offset, below_records=BELOW_RECORDS)
-    return [len(item.begins) if isinstance(item, Stretch) else 1 for item in found]
+    return [len(item.begins) if isinstance(item, SmallBatches) else 1 for item in found]
 
 
 def test_enough_tiny_batches_are_a_stretch() -> None:

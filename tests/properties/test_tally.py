@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from parallax.domain.consumption import Kind, Stretch, Tally, tally, total
+from parallax.domain.consumption import ConsumptionKind, Stretch, Tally, tally, total
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId
 from parallax.domain.runs import LostRange, Run, watermark
@@ -120,15 +120,15 @@ def times(case: Case, offset: int) -> int:
     )
 
 
-def truth(case: Case, offset: int) -> Kind | None:
+def truth(case: Case, offset: int) -> ConsumptionKind | None:
     count = times(case, offset)
     if count:
-        return Kind.TWICE if count > 1 else Kind.ONCE
+        return ConsumptionKind.TWICE if count > 1 else ConsumptionKind.ONCE
     copy, stretch = case.stretches[-1]
     if offset in copy.lost:
-        return Kind.LOST if copy.lost[offset] <= stretch.passed_to else None
+        return ConsumptionKind.LOST if copy.lost[offset] <= stretch.passed_to else None
     place = BEYOND if offset >= copy.copied_to else copy.places[offset]
-    return Kind.NEVER if place < stretch.passed_to else None
+    return ConsumptionKind.NEVER if place < stretch.passed_to else None
 
 
 def compacted(case: Case, offset: int) -> bool:
@@ -139,9 +139,9 @@ def compacted(case: Case, offset: int) -> bool:
     )
 
 
-def told(found: Tally, offset: int) -> Kind | None:
+def told(found: Tally, offset: int) -> ConsumptionKind | None:
     if offset < found.examined[0]:
-        return Kind.ONCE
+        return ConsumptionKind.ONCE
     kinds = [
         kind
         for kind, ranges in found.ranges.items()
@@ -155,20 +155,20 @@ def told(found: Tally, offset: int) -> Kind | None:
 @given(cases())
 def test_every_record_is_told_as_a_count_record_by_record_tells_it(case: Case) -> None:
     found = tally([stretch for _, stretch in case.stretches])
-    assert Kind.UNKNOWN not in found.ranges
+    assert ConsumptionKind.UNKNOWN not in found.ranges
     for offset in case.records:
         if compacted(case, offset):
-            assert (told(found, offset) is Kind.TWICE) == (times(case, offset) > 1)
-            assert told(found, offset) is not Kind.NEVER or times(case, offset) == 0
+            assert (told(found, offset) is ConsumptionKind.TWICE) == (times(case, offset) > 1)
+            assert told(found, offset) is not ConsumptionKind.NEVER or times(case, offset) == 0
             continue
         wanted = truth(case, offset)
         if offset < found.examined[0]:
-            assert wanted in {Kind.ONCE, Kind.LOST}
+            assert wanted in {ConsumptionKind.ONCE, ConsumptionKind.LOST}
             continue
         assert told(found, offset) is wanted, (offset, found)
         event(f"a record was consumed {wanted.value if wanted else 'not yet'}")
     again = [offset for offset in case.records if times(case, offset) > 1]
-    assert found.records(Kind.TWICE) == len(again)
+    assert found.records(ConsumptionKind.TWICE) == len(again)
 
 
 @given(cases())
@@ -202,10 +202,10 @@ def test_missing_rows_make_it_doubtful_and_never_wrong(case: Case, data: st.Data
             continue
         kind, wanted = told(found, offset), truth(case, offset)
         if offset < found.examined[0]:
-            assert wanted in {Kind.ONCE, Kind.LOST}
+            assert wanted in {ConsumptionKind.ONCE, ConsumptionKind.LOST}
         else:
-            assert kind in {wanted, Kind.UNKNOWN}, (offset, found)
-        event("in doubt" if kind is Kind.UNKNOWN else "known")
+            assert kind in {wanted, ConsumptionKind.UNKNOWN}, (offset, found)
+        event("in doubt" if kind is ConsumptionKind.UNKNOWN else "known")
 
 
 @given(cases())
@@ -216,5 +216,9 @@ def test_skips_that_nobody_knows_of_are_doubtful(case: Case) -> None:
     found = tally([*(stretch for _, stretch in before), replace(last, skips_known=False)])
     for offset in case.records:
         if last.start <= copy.places.get(offset, BEYOND) < last.end and offset >= found.examined[0]:
-            doubtful = {Kind.UNKNOWN, Kind.TWICE} if offset < last.skipped else {Kind.ONCE, Kind.TWICE}
+            doubtful = (
+                {ConsumptionKind.UNKNOWN, ConsumptionKind.TWICE}
+                if offset < last.skipped
+                else {ConsumptionKind.ONCE, ConsumptionKind.TWICE}
+            )
             assert told(found, offset) in doubtful

@@ -10,9 +10,9 @@ import crc32c
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from replicator.format.header import Place
+from replicator.format.header import BatchPlace
 
-PLACE = Place(ClusterName("regional-a"), TopicPartition(TopicName("orders"), 3))
+PLACE = BatchPlace(ClusterName("regional-a"), TopicPartition(TopicName("orders"), 3))
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 

@@ -15,7 +15,7 @@ from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from replicator.format.header import Batch, Place, split
+from replicator.format.header import Batch, BatchPlace, split
 from replicator.kafka.batch.exchange import Fetch
 from tests.support import poll_until
 from tests.worlds.shard_harness import PATIENCE_S, Harness, create
@@ -188,7 +188,7 @@ def batches(harness: Harness, topic: str, partition: int = 0) -> list[Batch]:
             answer = connections.ask(connections.leader(item), request, "reading batches")
             [part] = answer.partitions
             assert part.error_code == 0
-            found += split(part.records, Place(cluster, item), at_offset=position)
+            found += split(part.records, BatchPlace(cluster, item), at_offset=position)
             position = found[-1].next_offset
         return found
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from parallax.domain.consumption import Kind, Tally, total
+from parallax.domain.consumption import ConsumptionKind, Tally, total
 from parallax.domain.ids import ClusterName, GroupName, SourceId, TargetOffset, TopicPartition
 from parallax.failover.journal import MoveRecord
 
@@ -54,7 +54,7 @@ class SourceVerdict:
     unknown: tuple[str, ...] = ()
     behind: bool = False
 
-    def records(self, kind: Kind) -> int:
+    def records(self, kind: ConsumptionKind) -> int:
         """How many of them are of the kind."""
         return 0 if self.tally is None else self.tally.records(kind)
 
@@ -66,12 +66,12 @@ class SourceVerdict:
     @property
     def verdict(self) -> Verdict:
         """The gravest."""
-        if self.records(Kind.NEVER) or self.records(Kind.LOST):
+        if self.records(ConsumptionKind.NEVER) or self.records(ConsumptionKind.LOST):
             return Verdict.NEVER
-        doubtful = self.tally is None or bool(self.tally.ranges.get(Kind.UNKNOWN))
+        doubtful = self.tally is None or bool(self.tally.ranges.get(ConsumptionKind.UNKNOWN))
         if doubtful or self.unknown:
             return Verdict.UNKNOWN
-        return Verdict.TWICE if self.records(Kind.TWICE) else Verdict.ONCE
+        return Verdict.TWICE if self.records(ConsumptionKind.TWICE) else Verdict.ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class GroupVerdict:
         """Whether the index lags behind the group somewhere."""
         return any(source.behind for item in self.partitions for source in item.sources)
 
-    def records(self, kind: Kind) -> int:
+    def records(self, kind: ConsumptionKind) -> int:
         """How many records of all partitions are of the kind."""
         return sum(source.records(kind) for item in self.partitions for source in item.sources)
 

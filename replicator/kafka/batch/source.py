@@ -26,7 +26,7 @@ from replicator.copying.ports import (
     Trouble,
 )
 from replicator.format.block import BatchBlock, slimmed
-from replicator.format.header import CorruptBatchError, Place
+from replicator.format.header import BatchPlace, CorruptBatchError
 from replicator.format.passage import AbortedRanges
 from replicator.format.repack import passed
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition
@@ -66,7 +66,7 @@ class _Reading:
         retry_at_s: not before this (monotonic seconds); infinite once the partition has to be taken anew.
     """
 
-    place: Place
+    place: BatchPlace
     topic: uuid.UUID
     position: int
     epoch: int
@@ -121,7 +121,7 @@ class BatchSource:
         """Begin to read at these positions."""
         for item, place in positions.items():
             self._reading[item] = _Reading(
-                Place(self._connections.cluster, item),
+                BatchPlace(self._connections.cluster, item),
                 topic_uuid(place.topic_id),
                 place.source_next,
                 place.leader_epoch,

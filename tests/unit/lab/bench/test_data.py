@@ -8,10 +8,10 @@ import pytest
 from lab.bench.data.batches import FIRST_TIMESTAMP_MS, Shape, json_value, mean_batch, prepare
 from lab.bench.data.loading import produce_errors, produce_request
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from replicator.format.header import Compression, Place, split
+from replicator.format.header import BatchPlace, Compression, split
 from replicator.format.records import opened
 
-PLACE = Place(ClusterName("aggregate-a"), TopicPartition(TopicName("trips"), 0))
+PLACE = BatchPlace(ClusterName("aggregate-a"), TopicPartition(TopicName("trips"), 0))
 
 
 def test_a_value_is_json_of_the_size_asked_for() -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from parallax.cli import verify as command
 from parallax.cli.main import app
 from parallax.domain.commits import GroupCommit, ObservedCommit
-from parallax.domain.consumption import Kind
+from parallax.domain.consumption import ConsumptionKind
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset
 from parallax.errors import NotFoundError
 from parallax.failover.facts import Kind as MoveKind
@@ -46,7 +46,7 @@ def verified(bench: Bench, consumers: Consumers = Consumers.AUTO, moves: int = 1
     return verifier(bench).verify(GROUP, moves=moves, consumers=consumers)
 
 
-def ranges(found: GroupVerdict, region: str, kind: Kind) -> list[tuple[int, int | None]]:
+def ranges(found: GroupVerdict, region: str, kind: ConsumptionKind) -> list[tuple[int, int | None]]:
     (partition,) = found.partitions
     (source,) = (item for item in partition.sources if item.source.region == region)
     assert source.tally is not None
@@ -57,16 +57,16 @@ def test_a_group_that_skips_consumed_every_record_once(bench: Bench) -> None:
     bench.world.commit("b", 20)
     found = verified(bench, Consumers.FAILOVER)
     assert found.verdict is Verdict.ONCE
-    assert ranges(found, "b", Kind.ONCE) == [(5, 10)]
-    assert found.records(Kind.TWICE) == 0
+    assert ranges(found, "b", ConsumptionKind.ONCE) == [(5, 10)]
+    assert found.records(ConsumptionKind.TWICE) == 0
 
 
 def test_a_plain_group_read_again_what_the_plan_foretold(bench: Bench) -> None:
     bench.world.commit("b", 20)
     found = verified(bench, Consumers.PLAIN)
     assert found.verdict is Verdict.TWICE
-    assert ranges(found, "a", Kind.TWICE) == [(0, 10)]
-    assert ranges(found, "b", Kind.ONCE) == [(5, 10)]
+    assert ranges(found, "a", ConsumptionKind.TWICE) == [(0, 10)]
+    assert ranges(found, "b", ConsumptionKind.ONCE) == [(5, 10)]
 
 
 def test_who_skips_is_told_by_reports_or_left_open(bench: Bench) -> None:
@@ -90,7 +90,7 @@ def report(bench: Bench, offset: int) -> None:
 def test_a_report_counts_where_it_is_ahead_of_the_commit(bench: Bench) -> None:
     bench.world.commit("b", 6)
     report(bench, 8)
-    assert ranges(verified(bench), "b", Kind.ONCE) == [(5, 8)]
+    assert ranges(verified(bench), "b", ConsumptionKind.ONCE) == [(5, 8)]
 
 
 def test_what_was_consumed_before_and_is_still_to_come_is_told(bench: Bench) -> None:
@@ -98,7 +98,7 @@ def test_what_was_consumed_before_and_is_still_to_come_is_told(bench: Bench) -> 
     found = verified(bench, Consumers.PLAIN)
     (partition,) = found.partitions
     assert {item.source.region: item.ahead_records for item in partition.sources} == {"a": 8, "b": 0}
-    assert ranges(found, "a", Kind.TWICE) == [(0, 2)]
+    assert ranges(found, "a", ConsumptionKind.TWICE) == [(0, 2)]
 
 
 def test_a_resume_offset_that_was_too_late_shows_as_never(bench: Bench) -> None:
@@ -108,7 +108,7 @@ def test_a_resume_offset_that_was_too_late_shows_as_never(bench: Bench) -> None:
     bench.world.commit("b", 20)
     found = verified(bench, Consumers.FAILOVER)
     assert found.verdict is Verdict.NEVER
-    assert ranges(found, "b", Kind.NEVER) == [(5, 8)]
+    assert ranges(found, "b", ConsumptionKind.NEVER) == [(5, 8)]
 
 
 def test_a_skip_of_something_unconsumed_shows_as_never(bench: Bench) -> None:
@@ -123,8 +123,8 @@ def test_a_skip_of_something_unconsumed_shows_as_never(bench: Bench) -> None:
     )
     found = verified(bench, Consumers.FAILOVER)
     assert found.verdict is Verdict.NEVER
-    assert ranges(found, "b", Kind.NEVER) == [(5, 7)]
-    assert ranges(found, "a", Kind.TWICE) == [(7, 10)]
+    assert ranges(found, "b", ConsumptionKind.NEVER) == [(5, 7)]
+    assert ranges(found, "a", ConsumptionKind.TWICE) == [(7, 10)]
 
 
 def test_there_and_back(bench: Bench) -> None:
@@ -137,7 +137,7 @@ def test_there_and_back(bench: Bench) -> None:
     found = verified(bench, Consumers.FAILOVER, moves=2)
     assert found.verdict is Verdict.ONCE
     assert [visit.cluster for visit in found.partitions[0].visits] == [ON_A, ON_B, ON_A]
-    assert ranges(found, "a", Kind.ONCE)[-1][1] == 15
+    assert ranges(found, "a", ConsumptionKind.ONCE)[-1][1] == 15
 
 
 def test_what_a_straggler_consumed_at_the_cluster_that_was_left_counts(bench: Bench) -> None:
@@ -145,7 +145,7 @@ def test_what_a_straggler_consumed_at_the_cluster_that_was_left_counts(bench: Be
     bench.world.commit("a", 18)
     found = verified(bench, Consumers.FAILOVER)
     assert found.verdict is Verdict.TWICE
-    assert ranges(found, "b", Kind.TWICE) == [(5, 8)]
+    assert ranges(found, "b", ConsumptionKind.TWICE) == [(5, 8)]
     assert "somebody consumed aggregate-a after" in found.partitions[0].notes[0]
 
 
@@ -168,7 +168,7 @@ def test_a_disaster_is_judged_once_the_lost_cluster_is_back() -> None:
         bench.world.commit("a", 15)  # the last commit, which nobody had seen
         found = verified(bench, Consumers.FAILOVER)
         assert found.verdict is Verdict.TWICE
-        assert ranges(found, "b", Kind.TWICE) == [(3, 5)]
+        assert ranges(found, "b", ConsumptionKind.TWICE) == [(3, 5)]
 
 
 def test_an_index_that_lags_leaves_it_open(bench: Bench) -> None:
@@ -176,7 +176,7 @@ def test_an_index_that_lags_leaves_it_open(bench: Bench) -> None:
     found = verified(bench, Consumers.FAILOVER)
     assert found.behind
     assert found.verdict is Verdict.UNKNOWN
-    assert ranges(found, "a", Kind.UNKNOWN) == [(10, None)]
+    assert ranges(found, "a", ConsumptionKind.UNKNOWN) == [(10, None)]
 
     def arrive(_turn: int) -> None:
         bench.world.copy("a", "b", 3)
@@ -191,7 +191,7 @@ def test_records_that_retention_took_before_the_group_came_to_them_are_never_con
     bench.world.commit("b", 6)
     bench.world.trim("b", 8)
     found = verified(bench, Consumers.FAILOVER)
-    assert ranges(found, "b", Kind.NEVER) == [(6, 8)]
+    assert ranges(found, "b", ConsumptionKind.NEVER) == [(6, 8)]
     assert "retention at aggregate-b" in found.partitions[0].notes[0]
 
 
@@ -203,7 +203,7 @@ def test_records_lost_before_they_were_copied_are_told(bench: Bench) -> None:
     bench.world.commit("b", 22)
     found = verified(bench, Consumers.FAILOVER)
     assert found.verdict is Verdict.NEVER
-    assert ranges(found, "a", Kind.LOST) == [(10, 13)]
+    assert ranges(found, "a", ConsumptionKind.LOST) == [(10, 13)]
 
 
 def test_a_rewind_after_the_move_leaves_it_open(bench: Bench) -> None:
@@ -232,7 +232,7 @@ def test_a_dead_target_is_judged_by_what_was_seen(bench: Bench) -> None:
     found = verified(bench)
     assert found.verdict is Verdict.UNKNOWN
     assert "18 was seen last" in found.partitions[0].unknown[0]
-    assert found.records(Kind.TWICE) == 0
+    assert found.records(ConsumptionKind.TWICE) == 0
 
 
 def test_no_more_rows_than_the_port_promises_are_needed(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.lineages import begin, changes_for, lose
 from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey
-from replicator.copying.reconcile import Decision, decide
+from replicator.copying.reconcile import PartitionDecision, decide
 from replicator.copying.session_end import TargetCut
 from replicator.copying.state import PartitionChange, PartitionState, encode, fold, lost_of, rows_of
 from replicator.copying.transaction import OpenTransaction
@@ -40,7 +40,7 @@ def survey(
 
 def decision(
     looked: Survey, known: PartitionState | None, position: int = 10, unreadable: OutOfRange | None = None
-) -> Decision:
+) -> PartitionDecision:
     states = {} if known is None else {ITEM: known}
     found = decide(
         looked,
@@ -135,7 +135,7 @@ def test_fewer_partitions_on_the_target_stop_the_topic() -> None:
 
 def test_a_target_that_lost_its_tail_sets_the_position_back_to_the_source_of_the_cut() -> None:
     rows = [Run(0, 0, 5, 0, 3), Run(5, 12, 5, 5, 3)]
-    going_on = Decision(ITEM, PartitionStatus.COPYING)
+    going_on = PartitionDecision(ITEM, PartitionStatus.COPYING)
     closed, opened = changes_for(
         [going_on], {ITEM: state(10, 17)}, {ITEM: 14}, cuts={}, history=lambda _item, _lineage: rows
     )
@@ -150,7 +150,7 @@ def test_a_target_that_lost_its_tail_sets_the_position_back_to_the_source_of_the
 def test_a_cut_found_by_an_acknowledgement_holds_though_the_end_has_grown_since() -> None:
     cuts = {ITEM: TargetCut(ITEM, LINEAGE, 3)}
     closed, _ = changes_for(
-        [Decision(ITEM, PartitionStatus.COPYING)],
+        [PartitionDecision(ITEM, PartitionStatus.COPYING)],
         {ITEM: state(10, 17)},
         {ITEM: 40},
         cuts=cuts,

@@ -4,10 +4,10 @@ from parallax.domain.ids import Lineage, TopicId, TopicName, TopicPartition
 from parallax.domain.runs import Run
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState, encode
-from replicator.kafka.strangers import Gaps, Stretch, unexplained
+from replicator.kafka.strangers import Gap, Gaps, unexplained
 
 ITEM = TopicPartition(TopicName("t"), 0)
-STRETCH = Stretch(ITEM, 10, 20)
+STRETCH = Gap(ITEM, 10, 20)
 
 
 def entry(*rows: Run) -> Entry:
@@ -22,7 +22,7 @@ def test_a_single_marker_between_two_runs_is_no_gap_and_a_longer_stretch_is() ->
     gaps.note(entry(Run(5, 6, 4, 5), Run(9, 9, 0, 9)))
     assert gaps.take() == []
     gaps.note(entry(Run(9, 20, 1, 9)))
-    assert gaps.take() == [Stretch(ITEM, 10, 20)]
+    assert gaps.take() == [Gap(ITEM, 10, 20)]
     assert gaps.take() == []
 
 

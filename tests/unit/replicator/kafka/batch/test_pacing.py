@@ -15,7 +15,7 @@ from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
 from replicator.copying.ports import ReadFrom
 from replicator.format.block import BatchBlock, whole
-from replicator.format.header import Compression, Place, split
+from replicator.format.header import BatchPlace, Compression, split
 from replicator.format.records import Record, body, packed
 from replicator.format.rewrite import ProducerState
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition, Produce
@@ -125,7 +125,7 @@ def sender(loop: EventLoop, broker: Broker) -> Sender:
 
 
 def block(partition: int) -> BatchBlock:
-    place = Place(ClusterName("regional-a"), item(partition))
+    place = BatchPlace(ClusterName("regional-a"), item(partition))
     [found] = split(batch(SMALL_BYTES), place)
     return whole(found, place)
 
@@ -231,10 +231,10 @@ def test_a_batch_keeps_its_answer_only_if_it_is_most_of_it(
 def test_batches_that_come_again_are_cut_into_requests_of_bounded_size(loop: EventLoop) -> None:
     broker = Broker()
     sending = sender(loop, broker)
-    place = Place(ClusterName("regional-a"), item(0))
+    place = BatchPlace(ClusterName("regional-a"), item(0))
     [large] = split(batch(LARGEST_REQUEST_BYTES * 2 // 3), place)
     for partition in range(4):
-        sending.add(whole(large, Place(place.cluster, item(partition))))
+        sending.add(whole(large, BatchPlace(place.cluster, item(partition))))
         sending.step()
     first, broker.requests = broker.requests, []
     for request, answered, _ in first:
