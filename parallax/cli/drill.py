@@ -70,7 +70,7 @@ def drill(
     if report:
         _check_directory(directory)
         with open_outside(settings) as outside:
-            records = kept(outside.journal)
+            records = kept(outside.journal.notes)
         _write(directory, records)
         if as_json:
             _print_json([values_of(record) for record in records], indent=2)
@@ -192,11 +192,11 @@ def _run_once(
 ) -> tuple[DrillRecord, list[DrillRecord]]:
     """The drill, and those before it as far as the store tells."""
     with open_outside(config, target=plan.to) as outside:
-        outside.stop = stop
+        outside.time.stop = stop
         with Console(stderr=True, quiet=as_json).status("drill") as status:
             record = run_drill(config, outside, plan, lambda words: status.update(f"drill: {words}"))
         try:
-            records = kept(outside.journal)
+            records = kept(outside.journal.notes)
         except StoreUnavailableError as error:
             sys.stderr.write(f"the report lacks the drills before [{error.code}]: {error}\n")
             records = []
@@ -215,7 +215,7 @@ def run_drill(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> 
             return verify_within(verifier, plan.group, 2, Consumers.FAILOVER, _PROOF_WAIT_S).verdict.value
 
     canary = KafkaCanary(
-        config, plan, services=lambda: open_client(config, first=plan.origin), pause=outside.pause
+        config, plan, services=lambda: open_client(config, first=plan.origin), pause=outside.time.pause
     )
     return Drill(outside, canary, plan, prove=prove, tell=tell).run()
 

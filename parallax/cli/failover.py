@@ -319,7 +319,7 @@ class _Command:
         self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
     ) -> None:
         mover = Mover(outside, self._limits)
-        with stopping(outside.stop), progress_bar(shown=not self._as_json) as bar:
+        with stopping(outside.time.stop), progress_bar(shown=not self._as_json) as bar:
             task = bar.add_task("moving", total=len(groups))
 
             def one(group: GroupName) -> Result:

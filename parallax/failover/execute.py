@@ -8,12 +8,12 @@ import structlog
 
 from parallax.domain.ids import GroupName
 from parallax.errors import ParallaxError, UnavailableError
-from parallax.failover import decisions
 from parallax.failover.facts import Move, MoveFacts
 from parallax.failover.journal import MoveRecord, Snapshot, Step
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, Limits, MovePlan, Result, StoppedError, make_plan, outdated
+from parallax.failover.plan import Ending, Limits, MovePlan, Result, make_plan, outdated
 from parallax.failover.steps import Moving
+from parallax.failover.timekeeper import StoppedError
 from parallax.failover.waiting import AbandonedError, Tell, Waiting
 
 _log = structlog.get_logger(__name__)
@@ -33,12 +33,12 @@ class Mover:
         `move` then goes on from there, without planning again. What is in the way is met again, and told, by `move`.
         """
         try:
-            newest = self._newest(move)
+            newest = self._outside.journal.newest(move.group)
             facts = self._facts(move, newest)
             plan = make_plan(facts)
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if not plan.arrived and not plan.publisher_only and not refusals:
-                self._outside.go_on()
+                self._outside.time.go_on()
                 moving = self._moving(facts, newest, plan.fencing_number)
                 moving.fence()
                 self._ahead[move.group] = (plan, moving)
@@ -51,9 +51,9 @@ class Mover:
 
     def move(self, move: Move, tell: Tell = lambda _words: None) -> Result:
         """Carry the move out, or go on with it where it was interrupted."""
-        began_ms = self._outside.now_ms()
+        began_ms = self._outside.time.now_ms()
         result = self._attempt(move, tell)
-        took_ms = self._outside.now_ms() - began_ms
+        took_ms = self._outside.time.now_ms() - began_ms
         _log.info(
             "failover",
             group=move.group,
@@ -70,18 +70,19 @@ class Mover:
         plan: MovePlan | None = None
         moving: Moving | None = None
         try:
-            self._outside.go_on()
+            self._outside.time.go_on()
             plan, moving = self._ahead.pop(move.group, (None, None))
             if plan is None or moving is None or moving.record.move != move:
                 tell("planning")
-                newest = self._newest(move)
+                newest = self._outside.journal.newest(move.group)
                 facts, moving = self._facts(move, newest), None
                 plan = make_plan(facts)
                 ended = self._without_moving(plan, newest)
                 if ended is not None:
                     return ended
-                self._outside.go_on()
-            Waiting(self._outside, move, tell).for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
+                self._outside.time.go_on()
+            waiting = Waiting(self._outside.time, self._outside.clusters, self._outside.services, move, tell)
+            waiting.for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
             if moving is None:
                 moving = self._moving(facts, newest, plan.fencing_number)
             return moving.run(tell)
@@ -113,7 +114,7 @@ class Mover:
     def _untouched(self, move: Move, plan: MovePlan | None, problem: str) -> Result:
         """This command has not begun; an earlier one may have."""
         try:
-            begun = _interrupted(move, self._newest(move))
+            begun = _interrupted(move, self._outside.journal.newest(move.group))
         except UnavailableError as error:
             unknown = f"{problem}; whether the group is fenced already is not known ([{error.code}] {error})"
             return Result(move, Ending.INTERRUPTED, plan, problem=unknown)
@@ -127,11 +128,13 @@ class Mover:
 
     def _publish_from(self, move: Move, fencing_number: int) -> int:
         """An active/active group consumes everywhere already: only who publishes its results changes."""
-        region = decisions.publisher(self._outside, move.group)
-        record = self._outside.begin(move, Snapshot({}, {}, fencing_number, region), self._newest(move))
+        assignment = self._outside.services.assignment(move.group)
+        region = None if assignment is None else assignment.decision.primary
+        before = Snapshot({}, {}, fencing_number, region)
+        record = self._outside.journal.begin(move, before, self._outside.journal.newest(move.group))
         reason = f"failover {record.operation_id}"
-        number = decisions.publish_from(self._outside, move, reason, fencing_number)
-        self._outside.keep(replace(record, step=Step.DONE, fencing_number=number))
+        number = self._outside.services.publish_from(move, reason, fencing_number)
+        self._outside.journal.keep(replace(record, step=Step.DONE, fencing_number=number))
         return number
 
     def _facts(self, move: Move, newest: MoveRecord | None) -> MoveFacts:
@@ -139,21 +142,18 @@ class Mover:
         begun = _interrupted(move, newest)
         return self._outside.facts(move, topics=frozenset() if begun is None else begun.assigned)
 
-    def _newest(self, move: Move) -> MoveRecord | None:
-        return next(iter(self._outside.records(move.group)), None)
-
     def _open_record(self, facts: MoveFacts, newest: MoveRecord | None) -> MoveRecord:
         """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
         move, begun = facts.move, _interrupted(facts.move, newest)
         if begun is not None:
             # Members at the target may have been waited for since it was read.
-            if self._newest(move) != begun:
+            if self._outside.journal.newest(move.group) != begun:
                 raise AbandonedError(
                     "another command has gone on with this move meanwhile; run this one again"
                 )
-            return self._outside.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
+            return self._outside.journal.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
         snapshot = self._outside.snapshot(move, facts.assignment)
-        return self._outside.begin(move, snapshot, newest, facts.assigned)
+        return self._outside.journal.begin(move, snapshot, newest, facts.assigned)
 
     def _arrived(self, plan: MovePlan, newest: MoveRecord | None) -> Result:
         """There already, unless the journal knows a later decision than the services, whose store was away."""
@@ -161,7 +161,7 @@ class Mover:
         if newest is not None and newest.fencing_number > number:
             return Result(move, Ending.REFUSED, plan, problem=outdated(move, number, newest.fencing_number))
         if newest is not None and newest.step is Step.WRITTEN and newest.move.target == move.target:
-            self._outside.keep(replace(newest, step=Step.DONE, fencing_number=number))
+            self._outside.journal.keep(replace(newest, step=Step.DONE, fencing_number=number))
         return Result(move, Ending.ALREADY_THERE, plan, number)
 
 

@@ -1,10 +1,11 @@
-"""What a move has done so far, as kept in the journal: enough to go on, and to go back. Pure."""
+"""What a move has done so far, as kept in the journal: enough to go on, and to go back."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -16,7 +17,8 @@ from parallax.domain.metadata import decode, encode, is_ours
 from parallax.domain.progress import Progress
 from parallax.errors import LimitError, MetadataError
 from parallax.failover.facts import Kind, Move
-from parallax.ports.decisions import OperationNote
+from parallax.failover.timekeeper import Timekeeper
+from parallax.ports.decisions import OperationJournal, OperationNote
 
 Commits = Mapping[TopicPartition, GroupCommit]
 
@@ -139,6 +141,49 @@ class MoveRecord:
             f"; the group is fenced and consumes nowhere (fencing number {self.fencing_number}): run the "
             "command again, or `parallax failover rollback`"
         )
+
+
+class MoveJournal:
+    """The moves of all groups, as far as they have come.
+
+    Args:
+        notes: where they are kept.
+        time: what time it is.
+    """
+
+    def __init__(self, notes: OperationJournal, time: Timekeeper) -> None:
+        self.notes = notes
+        self._time = time
+
+    def records(self, group: GroupName) -> Sequence[MoveRecord]:
+        """The group's moves, the newest first."""
+        return [record_of(note) for note in self.notes.operations(group)]
+
+    def newest(self, group: GroupName) -> MoveRecord | None:
+        """The group's newest move; None: it was never moved."""
+        return next(iter(self.records(group)), None)
+
+    def begin(
+        self,
+        move: Move,
+        snapshot: Snapshot,
+        newest: MoveRecord | None,
+        assigned: frozenset[TopicName] = frozenset(),
+    ) -> MoveRecord:
+        """A new operation after the group's ``newest`` one, kept before anything is changed."""
+        # Records are sorted by this, and not every operator's clock is right.
+        now_ms = self._time.now_ms()
+        started_ms = now_ms if newest is None else max(now_ms, newest.started_at_ms + 1)
+        operation_id = uuid.uuid4().hex
+        return self.keep(
+            MoveRecord(move, operation_id, started_ms, started_ms * 1_000, Step.BEGUN, snapshot, assigned)
+        )
+
+    def keep(self, record: MoveRecord) -> MoveRecord:
+        """Keep how far a move is; returns it with its new version."""
+        newer = replace(record, version=max(record.version + 1, self._time.now_ms() * 1_000))
+        self.notes.save_operation(note_of(newer))
+        return newer
 
 
 def note_of(record: MoveRecord) -> OperationNote:

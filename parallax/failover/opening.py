@@ -9,8 +9,12 @@ from dataclasses import replace
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, region_of
+from parallax.failover.clusters import AggregateClusters
 from parallax.failover.facts import Kind, Move
+from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
+from parallax.failover.services import OffsetServices
+from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verify import Verifier
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import _client, _writers, service_targets
@@ -48,7 +52,14 @@ def open_outside(
     """
     client = _client(config, service_targets(config, first=target, last=origin, lost=lost))
     with CassandraStores(config.cassandra, config.index) as stores, client:
-        yield Outside(client, _writers(config), stores.groups, stores.operations, by_timestamp=by_timestamp)
+        time = Timekeeper()
+        yield Outside(
+            OffsetServices(client, by_timestamp),
+            AggregateClusters(_writers(config)),
+            stores.groups,
+            MoveJournal(stores.operations, time),
+            time,
+        )
 
 
 @contextmanager
@@ -58,10 +69,16 @@ def open_verifier(config: Config) -> Iterator[Verifier]:
     Raises:
         ConfigError: the store's settings can't be used.
     """
-    client = _client(config, service_targets(config, first=None))
-    with CassandraStores(config.cassandra, config.index) as stores, client:
-        outside = Outside(client, _writers(config), stores.groups, stores.operations)
-        yield Verifier(outside, stores.index, config.routes_into)
+    with CassandraStores(config.cassandra, config.index) as stores:
+        time = Timekeeper()
+        yield Verifier(
+            AggregateClusters(_writers(config)),
+            stores.groups,
+            MoveJournal(stores.operations, time),
+            time,
+            stores.index,
+            config.routes_into,
+        )
 
 
 @contextmanager
@@ -73,4 +90,4 @@ def without(
         yield outside
         return
     with _client(config, service_targets(config, first=first, lost=lost)) as client:
-        yield replace(outside, client=client)
+        yield replace(outside, services=replace(outside.services, client=client))

@@ -313,10 +313,6 @@ def _waits(facts: MoveFacts) -> Iterable[str]:
         yield f"until the index covers the positions of {behind} partition(s)"
 
 
-class StoppedError(Exception):
-    """The operator has stopped the command; what is done is done, and the next step was not begun."""
-
-
 class Ending(Enum):
     """What became of a group's move."""
 

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import structlog
+
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.primary import Assignment, Mode
-from parallax.errors import ClusterUnavailableError, MetadataError, NotFoundError, RefusedError
-from parallax.failover import decisions
+from parallax.errors import (
+    ClusterUnavailableError,
+    MetadataError,
+    NotFoundError,
+    RefusedError,
+    UnknownTopicError,
+)
 from parallax.failover.facts import Kind, Move
 from parallax.failover.journal import Commits, MoveRecord, Step, mark_of
 from parallax.failover.outside import Outside
-from parallax.failover.steps import restore_progress
+
+_log = structlog.get_logger(__name__)
 
 CommitsNow = Mapping[ClusterName, Commits | None]
 """By cluster; None: it does not answer."""
@@ -56,7 +64,7 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
         NotFoundError: no move of the group is recorded.
         UnavailableError: store or services do not answer.
     """
-    record = next(iter(outside.records(group)), None)
+    record = outside.journal.newest(group)
     if record is None:
         raise NotFoundError(
             f"group {group!r} was never moved by `parallax failover`: there is nothing to roll back"
@@ -64,7 +72,7 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
     record = replace(record, move=replace(record.move, kind=Kind.DISASTER if disaster else Kind.PLANNED))
     move, snapshot = record.move, record.snapshot
     now = _commits_now(outside, move)
-    assignment = outside.assignment(group)
+    assignment = outside.services.assignment(group)
     kept = tuple(sorted(item for item in record.written if item not in snapshot.commits.get(move.target, {})))
     return RollbackPlan(
         record,
@@ -76,7 +84,7 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
 
 
 def _commits_now(outside: Outside, move: Move) -> CommitsNow:
-    return {cluster: outside.commits(move.group, cluster) for cluster in (move.origin, move.target)}
+    return {cluster: outside.clusters.commits(move.group, cluster) for cluster in (move.origin, move.target)}
 
 
 def _to_restore(outside: Outside, record: MoveRecord, now: CommitsNow) -> dict[ClusterName, Commits]:
@@ -153,7 +161,7 @@ def _obstacles(
                 f"group {group} has committed in {move.target} since ({', '.join(map(str, gone_on[:5]))}): "
                 "to go back without losing that, use `parallax failback`"
             )
-    members = outside.members(group, move.target)
+    members = outside.clusters.members(group, move.target)
     if members:
         yield f"group {group} has {members} member(s) in {move.target}: stop them first"
 
@@ -174,24 +182,39 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     reason = reason_of(record)
     fence = plan.fencing_number
     if record.step is Step.DONE:
-        fence = decisions.fence(outside, back, reason, fence).decision.fencing_number
+        fence = outside.services.fence(back, reason, fence).decision.fencing_number
     # Consumers at the target, and the sync job at both clusters, were at work until now.
     now = _commits_now(outside, move)
     present = now[move.target]
     if present is None:
         raise ClusterUnavailableError(f"{move.target} stopped answering; run the rollback again")
     if _gone_on(record, present):
-        number = decisions.settle(outside, move, f"{reason} given up", fence)
-        outside.keep(replace(record, fencing_number=number))
+        number = outside.services.settle(move, f"{reason} given up", fence)
+        outside.journal.keep(replace(record, fencing_number=number))
         raise RefusedError(
             f"group {move.group} has just committed in {move.target}: it stays there; use `parallax failback`"
         )
     for cluster, commits in _to_restore(outside, record, now).items():
-        outside.writer(cluster).commit_for(move.group, commits)
-    topics = {item.topic for item in (*record.written, *record.snapshot.progress)}
-    restore_progress(outside, move.group, record.snapshot, topics)
-    number = decisions.settle(outside, back, reason, fence)
-    return outside.keep(replace(record, step=Step.ROLLED_BACK, fencing_number=number))
+        outside.clusters.writer(cluster).commit_for(move.group, commits)
+    _restore_progress(outside, record)
+    number = outside.services.settle(back, reason, fence)
+    return outside.journal.keep(replace(record, step=Step.ROLLED_BACK, fencing_number=number))
+
+
+def _restore_progress(outside: Outside, record: MoveRecord) -> None:
+    """Remember what the group's moves had left before the snapshot, and nothing that came after.
+
+    Raises:
+        ParallaxError: as `OffsetServices.report_progress` says; what was left is void then, which is safe.
+    """
+    group, progress = record.move.group, record.snapshot.progress
+    for topic in sorted({item.topic for item in (*record.written, *progress)}):
+        outside.groups.void_progress(group, topic, list(outside.groups.progress(group, topic)))
+        before = {item: left for item, left in progress.items() if item.topic == topic}
+        try:
+            outside.services.report_progress(group, before)
+        except UnknownTopicError as error:  # created anew since, so that what was left there means nothing
+            _log.info("progress_void", group=group, topic=topic, problem=str(error))
 
 
 def reason_of(record: MoveRecord) -> str:

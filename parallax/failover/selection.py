@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
-from parallax.client.primary_messages import primary_from_pb
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (
     ClusterName,
@@ -25,7 +24,6 @@ from parallax.errors import (
     InvalidNameError,
     NotFoundError,
     RefusedError,
-    UnknownRegionError,
 )
 from parallax.failover.facts import Kind, Move
 from parallax.failover.journal import MoveRecord, Step
@@ -49,15 +47,11 @@ def groups_on(
         UnavailableError: the services or the store do not answer.
     """
     # Of those that can't be read the move itself says so: it ends for that group alone.
-    recorded = {
-        GroupName(item.group): found
-        for item in outside.client.list_primaries().primaries
-        if not item.problem and (found := primary_from_pb(item)) is not None
-    }
+    recorded = {group: found for group, found in outside.services.assignments().items() if found is not None}
     listed = set(outside.groups.groups()) | set(recorded)
     topic_ids: Mapping[TopicName, TopicId] = {}
     try:
-        writer = outside.writer(cluster)
+        writer = outside.clusters.writer(cluster)
         listed |= {state.group for state in writer.groups()}
         topic_ids = {name: info.topic_id for name, info in writer.topics().items()}
     except ClusterUnavailableError:
@@ -93,9 +87,9 @@ def _consumes(
     outside: Outside, group: GroupName, cluster: ClusterName, topic_ids: Mapping[TopicName, TopicId]
 ) -> bool:
     """Whether the group has a commit there that was not put there for it."""
-    sides = {name: _side(outside, group, name) for name in outside.writers if name != cluster}
+    sides = {name: _side(outside, group, name) for name in outside.clusters.writers if name != cluster}
     here = _side(outside, group, cluster)
-    found = outside.commits(group, cluster) if topic_ids else None
+    found = outside.clusters.commits(group, cluster) if topic_ids else None
     if found is None:
         observed = outside.groups.observed(group, cluster)
         found = {
@@ -189,10 +183,10 @@ def destination(
         )
     if to_region is not None:
         cluster = aggregate_cluster(RegionName(to_region))
-        outside.writer(cluster)
+        outside.clusters.writer(cluster)
         return RegionName(to_region), cluster
     cluster = ClusterName(to_cluster or "")
-    outside.writer(cluster)
+    outside.clusters.writer(cluster)
     return None, cluster
 
 
@@ -220,9 +214,9 @@ def one_move(
         UnknownRegionError: a region or cluster is not configured.
     """
     region, target = destination(outside, to_region, to_cluster)
-    assignment = outside.assignment(group)
+    assignment = outside.services.assignment(group)
     source = _origin(outside, group, target, origin, assignment)
-    outside.writer(source)
+    outside.clusters.writer(source)
     if region is None:
         region = region_of(source) if assignment is None else assignment.decision.primary
     return Move(group, source, target, region, kind)
@@ -242,7 +236,7 @@ def _origin(
     elif assignment is not None and assignment.decision.cluster not in {None, target}:
         cluster = assignment.decision.cluster or target
     else:
-        others = [name for name in sorted(outside.writers) if name != target]
+        others = [name for name in sorted(outside.clusters.writers) if name != target]
         if len(others) != 1:
             raise InvalidNameError(
                 f"--from: say where group {group} consumes; {', '.join(others) or 'no cluster'} is possible"
@@ -264,7 +258,7 @@ def region_moves(
     """
     origin, target = aggregate_cluster(RegionName(region)), aggregate_cluster(RegionName(to_region))
     for cluster in (origin, target):
-        outside.writer(cluster)
+        outside.clusters.writer(cluster)
     if origin == target:
         raise InvalidNameError(f"--region and --to are the same region, {region!r}")
     return {
@@ -296,13 +290,9 @@ def ways_back(
         UnknownRegionError: the region has no aggregate cluster.
     """
     home = aggregate_cluster(RegionName(region))
-    if home not in outside.writers:
-        raise UnknownRegionError(
-            f"unknown aggregate cluster {home!r}; known: {', '.join(sorted(outside.writers))}"
-        )
-    names = [GroupName(item.group) for item in outside.client.list_primaries().primaries]
+    outside.clusters.writer(home)
     records = side_by_side(
-        [group for group in names if chosen(group)],
+        [group for group in outside.services.assignments() if chosen(group)],
         lambda group: _last_done(outside, group),
         at_once=ASKED_AT_ONCE,
     )
@@ -315,7 +305,9 @@ def ways_back(
 
 def _last_done(outside: Outside, group: GroupName) -> MoveRecord | None:
     """The newest move that counts: an unfinished way back leaves the one before in force."""
-    done = [record for record in outside.records(group) if record.step in {Step.DONE, Step.ROLLED_BACK}]
+    done = [
+        record for record in outside.journal.records(group) if record.step in {Step.DONE, Step.ROLLED_BACK}
+    ]
     return done[0] if done and done[0].step is Step.DONE else None
 
 

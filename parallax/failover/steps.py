@@ -10,86 +10,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 import structlog
 
 from parallax.client.answer import Answer, metadata_for
-from parallax.client.client import at_cluster
-from parallax.client.messages import progress_to_pb
 from parallax.domain.commits import GroupCommit
-from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, TopicPartition
 from parallax.domain.primary import Assignment
 from parallax.domain.progress import Progress
-from parallax.errors import FencedError, ParallaxError, RefusedError, UnknownTopicError
-from parallax.failover import decisions
-from parallax.failover.facts import Kind, Move, MoveFacts, PartitionFacts, origin_positions
+from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError, RefusedError
+from parallax.failover.facts import Kind, MoveFacts, PartitionFacts, origin_positions
 from parallax.failover.journal import Commits, MoveRecord, Snapshot, Step, mark_of, stands
-from parallax.failover.outside import Outside, Positions
+from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, Limits, MovePlan, Result, make_plan
+from parallax.failover.services import Positions
 from parallax.failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
-from parallax.v1 import offsets_pb2 as pb
 
 _log = structlog.get_logger(__name__)
 _WRITE_ATTEMPTS = 3
 _FENCE_HOLDS_S = 2.0
 """A fence this young is not asked about again before the offsets are written."""
-
-
-def save_progress(outside: Outside, move: Move, partitions: Iterable[PartitionFacts]) -> None:
-    """Remember what the move leaves at the target: what the next move starts from.
-
-    Raises:
-        ParallaxError: as `OffsetClient.report_positions` says.
-    """
-    left = {}
-    for item in partitions:
-        answer = item.answer
-        left[item.topic_partition] = Progress(
-            move.target, answer.target_topic_id, answer.resume_offset, answer.vector
-        )
-    _tell(outside, move.group, left)
-
-
-def restore_progress(
-    outside: Outside, group: GroupName, snapshot: Snapshot, topics: Iterable[TopicName]
-) -> None:
-    """Remember what the group's moves had left before the snapshot, and nothing that came after.
-
-    Raises:
-        ParallaxError: as `OffsetClient.report_positions` says; what was left is void then, which is safe.
-    """
-    for topic in sorted(set(topics)):
-        before = {item: stored for item, stored in snapshot.progress.items() if item.topic == topic}
-        outside.groups.void_progress(group, topic, list(outside.groups.progress(group, topic)))
-        try:
-            _tell(outside, group, before)
-        except UnknownTopicError as error:  # created anew since, so that what was left there means nothing
-            _log.info("progress_void", group=group, topic=topic, problem=str(error))
-
-
-def _tell(outside: Outside, group: GroupName, left: Mapping[TopicPartition, Progress]) -> None:
-    by_place: dict[tuple[ClusterName, TopicName], list[pb.PartitionMove]] = {}
-    for item, progress in sorted(left.items()):
-        by_place.setdefault((progress.cluster, item.topic), []).append(
-            pb.PartitionMove(
-                topic=item.topic,
-                partition=item.partition,
-                target_topic_id=progress.topic_id,
-                resume_offset=progress.resume_offset,
-                progress=progress_to_pb(progress.positions),
-            )
-        )
-    for (cluster, _topic), moves in by_place.items():
-        outside.client.report_positions(group, at=at_cluster(cluster), moves=moves)
+_PLAN_HOLDS_MS = 10_000
+"""A plan that was made longer ago is asked about again: retention goes on."""
 
 
 class Moving:
     """One move under way.
 
     Args:
-        outside: services, clusters, store.
+        outside: all that it touches.
         limits: how long it waits, and what it may cross.
         record: what it has done so far.
         planned: what the plan was made of: about a group that has stood still since nobody is asked again.
@@ -109,8 +60,8 @@ class Moving:
         self._record = record
         self._move = record.move
         self._tell: Tell = lambda _words: None
-        self._waiting = Waiting(outside, record.move, self._tell)
-        self._begun_at_s = outside.clock()
+        self._waiting = self._waits()
+        self._begun_at_s = outside.time.clock()
         self._fenced_at_s: float | None = None
         self._fenced_as: Assignment | None = None
         self._planned = planned
@@ -131,27 +82,28 @@ class Moving:
         Raises:
             ParallaxError, StoppedError: it ends here; `record` says how far it has come.
         """
-        self._tell, self._waiting = tell, Waiting(self._outside, self._move, tell)
+        self._tell = tell
+        self._waiting = self._waits()
         try:
             fenced_at_s = self.fence() if self._fenced_at_s is None else self._fenced_at_s
-            self._outside.go_on()
+            self._outside.time.go_on()
             arrived: tuple[PartitionFacts, ...] = ()
             if self._move.kind is Kind.PLANNED:
                 before = self._record.snapshot.commits.get(self._move.origin)
                 left = self._waiting.for_members_to_leave(
                     self._limits.drain_ms, seen=(self._begun_at_s, before)
                 )
-                arrived = self._waiting.for_all_to_arrive(
-                    left, self._limits.catch_up_ms, self._record.assigned, self._planned
+                arrived = self._plan_unless_consumed(left) or self._waiting.for_all_to_arrive(
+                    left, self._limits.catch_up_ms, self._record.assigned
                 )
             else:
                 left = {}
                 handover_s = self._limits.handover_ms / 1_000
                 self._waiting.for_reports(fenced_at_s + handover_s)
-                arrived = self._waiting.unless_reported(self._planned)
-            self._outside.go_on()
+                arrived = self._plan_unless_reported()
+            self._outside.time.go_on()
             plan = self._write(arrived, left)
-            self._outside.go_on()
+            self._outside.time.go_on()
         except AbandonedError as error:
             return self._abandon(str(error))
         except ParallaxError as error:
@@ -161,12 +113,55 @@ class Moving:
         return Result(self._move, Ending.MOVED, plan, self._record.fencing_number)
 
     def fence(self) -> float:
-        """Record that the group moves; since when, on the outside's clock."""
+        """Record that the group moves; since when, on the command's clock."""
         self._tell("fencing")
-        self._fenced_as = decisions.fence(self._outside, self._move, self._reason, self._planned_at)
+        self._fenced_as = self._outside.services.fence(self._move, self._reason, self._planned_at)
         self._keep(step=Step.FENCED, fencing_number=self._fenced_as.decision.fencing_number)
-        self._fenced_at_s = self._outside.clock()
+        self._fenced_at_s = self._outside.time.clock()
         return self._fenced_at_s
+
+    # --- whether the plan's answers are final --------------------------------------------------------------
+
+    def _plan_unless_consumed(self, left: Commits) -> tuple[PartitionFacts, ...]:
+        """The plan's answers, if the group has stood still since; else none."""
+        return self._plan_at({item: commit.next_offset for item, commit in left.items()})
+
+    def _plan_unless_reported(self) -> tuple[PartitionFacts, ...]:
+        """The plan's answers, if its origin is gone and nobody has reported more of it since; else none."""
+        group, origin = self._move.group, self._move.origin
+        if self._outside.clusters.commits(group, origin) is not None:
+            return ()
+        # Where the service asked the cluster itself, and this command can't, it may know more by now.
+        if not all(item.basis == "observed" for item in self._planned.partitions):
+            return ()
+        seen = self._outside.groups.observed(group, origin)
+        return self._plan_at({item.topic_partition: item.next_offset for item in seen})
+
+    def _plan_at(self, positions: Positions) -> tuple[PartitionFacts, ...]:
+        """The plan's answers, if asking again from the positions would give the same: the index only grows."""
+        answers = self._planned.partitions
+        young = 0 <= self._outside.time.now_ms() - self._planned.now_ms < _PLAN_HOLDS_MS
+        final = bool(answers) and all(item.answer.final for item in answers)
+        unmoved = origin_positions(answers) == positions
+        return answers if young and final and unmoved and self._target_has(answers) else ()
+
+    def _target_has(self, answers: Collection[PartitionFacts]) -> bool:
+        """Whether the places that the answers name are still there: retention goes on, a topic may be made anew."""
+        target = self._outside.clusters.view(self._move.target)
+        try:
+            topics = target.topics()
+            logs = target.log_ranges([item.topic_partition for item in answers])
+        except ClusterUnavailableError:
+            return False
+        return all(
+            (info := topics.get(item.topic_partition.topic)) is not None
+            and info.topic_id == item.answer.target_topic_id
+            and (log := logs.get(item.topic_partition)) is not None
+            and log.low_watermark <= item.answer.resume_offset <= log.high_watermark
+            for item in answers
+        )
+
+    # --- the steps -----------------------------------------------------------------------------------------
 
     def _write(self, arrived: tuple[PartitionFacts, ...], left: Commits) -> MovePlan:
         """Write the final offsets: ``arrived``, if there are any and the group has not gone on since it ``left``."""
@@ -174,14 +169,14 @@ class Moving:
         why = ""
         for attempt in range(_WRITE_ATTEMPTS):
             if attempt:
-                self._outside.pause(POLL_S)
+                self._outside.time.pause(POLL_S)
             before = self._origin_commits() if attempt else left
             plan, final = self._final(() if attempt else arrived)
             late = behind(final, before)
             if late:
                 why = f"the services do not know the group's newest commits yet ({', '.join(late[:5])})"
                 continue
-            wanted, target = self._commit(final), self._outside.writer(self._move.target)
+            wanted, target = self._commit(final), self._outside.clusters.writer(self._move.target)
             found = target.committed(self._move.group)
             if not all(stands(found.get(item), commit) for item, commit in wanted.items()):
                 why = f"somebody else commits in {self._move.target}; stop those consumers"
@@ -189,7 +184,7 @@ class Moving:
             if self._origin_commits() != before:
                 why = self._waiting.still_there(0)
                 continue
-            save_progress(self._outside, self._move, final)
+            self._outside.services.report_progress(self._move.group, self._left_by(final))
             marks = {item: mark_of(commit) for item, commit in wanted.items()}
             left_at, snapshot = origin_positions(final), self._snapshot(before)
             self._keep(step=Step.WRITTEN, written=marks, left_at=left_at, snapshot=snapshot)
@@ -198,6 +193,17 @@ class Moving:
             f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "
             f"attempts: {why}; then run the command again"
         )
+
+    def _left_by(self, final: tuple[PartitionFacts, ...]) -> dict[TopicPartition, Progress]:
+        return {
+            item.topic_partition: Progress(
+                self._move.target,
+                item.answer.target_topic_id,
+                item.answer.resume_offset,
+                item.answer.vector,
+            )
+            for item in final
+        }
 
     def _snapshot(self, last: Commits) -> Snapshot:
         """With what the group has committed while it was being stopped: a rollback reads none of that again."""
@@ -208,7 +214,7 @@ class Moving:
         """Planned: what the final offsets must go by. In a disaster nothing of the origin is asked."""
         if self._move.kind is Kind.DISASTER:
             return {}
-        if (found := self._outside.commits(self._move.group, self._move.origin)) is None:
+        if (found := self._outside.clusters.commits(self._move.group, self._move.origin)) is None:
             raise AbandonedError(self._waiting.still_there(None))
         return found
 
@@ -232,7 +238,7 @@ class Moving:
 
     def _decided_just_now(self) -> Assignment | None:
         """What the fence has said, unless others have had time to decide since; the end of the move would tell."""
-        if self._fenced_at_s is None or self._outside.clock() - self._fenced_at_s > _FENCE_HOLDS_S:
+        if self._fenced_at_s is None or self._outside.time.clock() - self._fenced_at_s > _FENCE_HOLDS_S:
             return None
         return self._fenced_as
 
@@ -240,7 +246,7 @@ class Moving:
         """In a disaster consumers don't commit when they are stopped, for the cluster may be dead: they report."""
         if self._move.kind is Kind.PLANNED:
             return {}
-        assignment = self._decided_just_now() or self._outside.assignment(self._move.group)
+        assignment = self._decided_just_now() or self._outside.services.assignment(self._move.group)
         if assignment is None:
             return {}
         return self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
@@ -250,7 +256,7 @@ class Moving:
             item.topic_partition: _commit_of(item.answer, self._record.fencing_number) for item in final
         }
         try:
-            self._outside.writer(self._move.target).commit_for(self._move.group, wanted)
+            self._outside.clusters.writer(self._move.target).commit_for(self._move.group, wanted)
         except FencedError as error:
             raise AbandonedError(
                 f"group {self._move.group} has joined in {self._move.target} meanwhile: stop it there "
@@ -260,7 +266,7 @@ class Moving:
 
     def _switch(self) -> None:
         self._tell("switching")
-        number = decisions.settle(self._outside, self._move, self._reason, self._record.fencing_number)
+        number = self._outside.services.settle(self._move, self._reason, self._record.fencing_number)
         self._keep(step=Step.DONE, fencing_number=number)
 
     def _abandon(self, problem: str) -> Result:
@@ -269,7 +275,7 @@ class Moving:
         if self._record.step is Step.FENCED:
             back = self._move.reversed(self._record.snapshot.primary)
             try:
-                number = decisions.settle(self._outside, back, f"{self._reason} abandoned", number)
+                number = self._outside.services.settle(back, f"{self._reason} abandoned", number)
             except FencedError as error:
                 problem = f"{problem}; {error}"
         self._keep(step=Step.ABANDONED, fencing_number=number, problem=problem)
@@ -284,8 +290,12 @@ class Moving:
                 "note_lost", group=self._move.group, problem=problem, why=f"[{second.code}] {second}"
             )
 
+    def _waits(self) -> Waiting:
+        outside = self._outside
+        return Waiting(outside.time, outside.clusters, outside.services, self._move, self._tell)
+
     def _keep(self, **changes: object) -> None:
-        self._record = self._outside.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name
+        self._record = self._outside.journal.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name
 
 
 def _commit_of(answer: Answer, fencing_number: int) -> GroupCommit:

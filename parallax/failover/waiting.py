@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from parallax.domain.ids import TopicName, TopicPartition
-from parallax.errors import ClusterUnavailableError
-from parallax.failover.facts import Move, MoveFacts, PartitionFacts, origin_positions
+from parallax.failover.clusters import AggregateClusters
+from parallax.failover.facts import Move, PartitionFacts
 from parallax.failover.journal import Commits
-from parallax.failover.outside import Outside, Positions
-from parallax.runtime.deadline import Deadline
+from parallax.failover.services import OffsetServices
+from parallax.failover.timekeeper import Timekeeper
 
 POLL_S = 0.25
 
 _STILL_S = 0.2
 """Commits that are the same over so long stand still."""
-
-_PLAN_HOLDS_MS = 10_000
-"""A plan that was made longer ago is asked about again: retention goes on."""
 
 Tell = Callable[[str], None]
 """Called with a few words at each step."""
@@ -31,13 +28,19 @@ class Waiting:
     """Waits for the two sides of one move.
 
     Args:
-        outside: services, clusters, store.
+        time: of the command.
+        clusters: where the group is to leave, and to arrive.
+        services: tell what has arrived.
         move: the move.
         tell: hears what is waited for.
     """
 
-    def __init__(self, outside: Outside, move: Move, tell: Tell) -> None:
-        self._outside = outside
+    def __init__(
+        self, time: Timekeeper, clusters: AggregateClusters, services: OffsetServices, move: Move, tell: Tell
+    ) -> None:
+        self._time = time
+        self._clusters = clusters
+        self._services = services
         self._move = move
         self._tell = tell
 
@@ -45,12 +48,12 @@ class Waiting:
         """Let FailoverConsumers hear of the fence and report what they have delivered.
 
         Args:
-            until_s: until when, on the outside's clock.
+            until_s: until when, on the command's clock.
         """
-        remaining_s = until_s - self._outside.clock()
+        remaining_s = until_s - self._time.clock()
         if remaining_s > 0:
             self._tell("waiting for consumers to report")
-            self._outside.pause(remaining_s)
+            self._time.pause(remaining_s)
 
     def for_remnants_to_leave(self, listed: int, within_ms: float) -> None:
         """Wait until the target lists no member any more; before the fence, so that nobody stands still meanwhile.
@@ -62,10 +65,10 @@ class Waiting:
             AbandonedError: it took longer.
         """
         group, target = self._move.group, self._move.target
-        deadline = Deadline.after_ms(within_ms, self._outside.clock)
+        deadline = self._time.deadline(within_ms)
         members: int | None = listed
         if listed:
-            self._outside.dismiss_own(group, target)
+            self._clusters.dismiss_own(group, target)
         while members:
             if deadline.passed:
                 raise AbandonedError(
@@ -73,8 +76,8 @@ class Waiting:
                     "them; else wait until their sessions have ended; then run the command again"
                 )
             self._tell("waiting for former members to have left the target")
-            self._outside.pause(POLL_S)
-            members = self._outside.members(group, target)
+            self._time.pause(POLL_S)
+            members = self._clusters.members(group, target)
         if members is None:
             raise AbandonedError(f"{target} stopped answering: run the command again")
 
@@ -83,7 +86,7 @@ class Waiting:
 
         Args:
             within_ms: how long.
-            seen: the group's commits there before, and when on the outside's clock.
+            seen: the group's commits there before, and when on the command's clock.
 
         Returns:
             The commits.
@@ -92,23 +95,23 @@ class Waiting:
             AbandonedError: it took longer.
         """
         origin = self._move.origin
-        deadline = Deadline.after_ms(within_ms, self._outside.clock)
+        deadline = self._time.deadline(within_ms)
         seen_at_s, before = seen
         while True:
-            members = self._outside.members(self._move.group, origin)
+            members = self._clusters.members(self._move.group, origin)
             # In this order: a transaction that ends between the two is seen by the latter.
-            unsettled = None if members else self._outside.unsettled(self._move.group, origin)
-            commits = self._outside.commits(self._move.group, origin)
+            unsettled = None if members else self._clusters.unsettled(self._move.group, origin)
+            commits = self._clusters.commits(self._move.group, origin)
             if commits is None or commits != before or unsettled:
-                seen_at_s, before = self._outside.clock(), commits
-            elif members == 0 and unsettled is not None and self._outside.clock() - seen_at_s >= _STILL_S:
+                seen_at_s, before = self._time.clock(), commits
+            elif members == 0 and unsettled is not None and self._time.clock() - seen_at_s >= _STILL_S:
                 return commits
             if deadline.passed:
                 raise AbandonedError(self.still_there(members, unsettled or ()))
             self._tell(
                 "waiting for the group to leave" if members else "waiting for its commits to stand still"
             )
-            self._outside.pause(POLL_S)
+            self._time.pause(POLL_S)
 
     def still_there(self, members: int | None, unsettled: Collection[TopicPartition] = ()) -> str:
         """Who or what keeps the group from having left, and what to do about it."""
@@ -129,11 +132,7 @@ class Waiting:
         return f"group {group} goes on committing in {origin} without members: stop its consumers"
 
     def for_all_to_arrive(
-        self,
-        commits: Commits,
-        within_ms: float,
-        topics: Collection[TopicName] = (),
-        planned: MoveFacts | None = None,
+        self, commits: Commits, within_ms: float, topics: Collection[TopicName] = ()
     ) -> tuple[PartitionFacts, ...]:
         """Wait until all that was consumed is at the target, and index and services know it.
 
@@ -141,7 +140,6 @@ class Waiting:
             commits: the group's at the origin.
             within_ms: how long.
             topics: to be answered even if the group has committed nothing on them.
-            planned: what the plan was made of; its answers do if they are final, and the group has stood still since.
 
         Returns:
             The answers that tell so.
@@ -149,64 +147,20 @@ class Waiting:
         Raises:
             AbandonedError: it took longer.
         """
-        deadline = Deadline.after_ms(within_ms, self._outside.clock)
-        positions = {item: commit.next_offset for item, commit in commits.items()}
-        if planned is not None and self._still_holds(planned, positions):
-            return planned.partitions
+        deadline = self._time.deadline(within_ms)
         while True:
-            facts = self._outside.offsets(self._move, topics=topics)
-            waiting = _under_way(facts, commits)
+            answers = self._services.answers(self._move, topics=topics)
+            waiting = {str(item.topic_partition) for item in answers if not item.settled}
+            waiting.update(behind(answers, commits))
             if not waiting:
-                return facts
+                return answers
             if deadline.passed:
                 raise AbandonedError(
-                    f"{', '.join(waiting[:5])}: {self._move.target} does not have all that was consumed, or the "
-                    "index does not tell: look whether replication runs (parallax routes)"
+                    f"{', '.join(sorted(waiting)[:5])}: {self._move.target} does not have all that was consumed, or "
+                    "the index does not tell: look whether replication runs (parallax routes)"
                 )
             self._tell("waiting for consumed records to arrive")
-            self._outside.pause(POLL_S)
-
-    def unless_reported(self, planned: MoveFacts) -> tuple[PartitionFacts, ...]:
-        """The plan's answers, if its origin is gone and nobody has reported more of it since; else none."""
-        group, origin = self._move.group, self._move.origin
-        if self._outside.commits(group, origin) is not None:
-            return ()
-        seen = {
-            item.topic_partition: item.next_offset for item in self._outside.groups.observed(group, origin)
-        }
-        # Where the service asked the cluster itself, and this command can't, it may know more by now.
-        observed = all(item.basis == "observed" for item in planned.partitions)
-        return planned.partitions if observed and self._still_holds(planned, seen) else ()
-
-    def _still_holds(self, planned: MoveFacts, positions: Positions) -> bool:
-        """Whether asking again would give what the plan was made of: the index only grows."""
-        young = 0 <= self._outside.now_ms() - planned.now_ms < _PLAN_HOLDS_MS
-        final = bool(planned.partitions) and all(item.answer.final for item in planned.partitions)
-        unmoved = origin_positions(planned.partitions) == positions
-        return young and final and unmoved and self._target_has(planned.partitions)
-
-    def _target_has(self, partitions: Collection[PartitionFacts]) -> bool:
-        """Whether the places that the answers name are still there: retention goes on, a topic may be made anew."""
-        target = self._outside.places(self._move.target)
-        try:
-            topics = target.topics()
-            logs = target.log_ranges([item.topic_partition for item in partitions])
-        except ClusterUnavailableError:
-            return False
-        return all(
-            (info := topics.get(item.topic_partition.topic)) is not None
-            and info.topic_id == item.answer.target_topic_id
-            and (log := logs.get(item.topic_partition)) is not None
-            and log.low_watermark <= item.answer.resume_offset <= log.high_watermark
-            for item in partitions
-        )
-
-
-def _under_way(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:
-    items = list(facts)
-    return sorted(
-        {str(item.topic_partition) for item in items if not item.settled} | set(behind(items, commits))
-    )
+            self._time.pause(POLL_S)
 
 
 def behind(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:

@@ -26,10 +26,14 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Change
 from parallax.domain.progress import Progress
 from parallax.errors import ParallaxError
+from parallax.failover.clusters import AggregateClusters
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Kind, Move
+from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Limits, Result
+from parallax.failover.services import OffsetServices
+from parallax.failover.timekeeper import Timekeeper
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -179,14 +183,14 @@ def failover_bench(regions: Sequence[str] = ("a", "b"), **options: Any) -> Itera
     writers = {name: item for name, item in world.clusters.items() if isinstance(item, Writer)}
     with world.service() as service:
         client = DirectClient(service)
+        time = Timekeeper(now_ms=lambda: world.now_ms, clock=lambda: world.now_ms / 1_000)
         outside = Outside(
-            cast("OffsetClient", client),
-            writers,
+            OffsetServices(cast("OffsetClient", client)),
+            AggregateClusters(writers, time.clock),
             world.groups,
-            MemoryOperationJournal(),
-            now_ms=lambda: world.now_ms,
-            clock=lambda: world.now_ms / 1_000,
+            MoveJournal(MemoryOperationJournal(), time),
+            time,
         )
         bench = Bench(world, client, outside)
-        outside.wait = bench.wait
+        time.wait = bench.wait
         yield bench

@@ -18,9 +18,9 @@ from parallax.failover.drill.history import DrillEnding, DrillRecord, keep, kept
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Kind, Move
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, Limits, StoppedError
+from parallax.failover.plan import Ending, Limits
+from parallax.failover.timekeeper import StoppedError
 from parallax.failover.waiting import POLL_S, Tell
-from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)
 
@@ -130,11 +130,11 @@ class Drill:
             StoreUnavailableError: the drill could not be noted before it began; nothing was done.
         """
         plan = self._plan
-        began_ms = self._outside.now_ms()
+        began_ms = self._outside.time.now_ms()
         record = DrillRecord(
             uuid.uuid4().hex, plan.group, plan.topic, plan.origin, plan.to, began_ms, began_ms * 1_000
         )
-        keep(self._outside.journal, record)
+        keep(self._outside.journal.notes, record)
         complete = False
         ending, problem, proof = DrillEnding.PASSED, "", ""
         try:
@@ -155,7 +155,7 @@ class Drill:
             proof, unproven = self._proven()
             problem = "; ".join(filter(None, (_shortfall(measured), unproven)))
             ending = DrillEnding.FAILED if problem else ending
-        ended_ms = self._outside.now_ms()
+        ended_ms = self._outside.time.now_ms()
         record = replace(
             record,
             version=max(record.version + 1, ended_ms * 1_000),
@@ -168,7 +168,7 @@ class Drill:
             timeline=timeline(samples, (plan.origin, plan.to)) if samples.acknowledged else None,
         )
         try:
-            keep(self._outside.journal, record)
+            keep(self._outside.journal.notes, record)
         except ParallaxError as error:  # the drill itself is over: its result must not be lost with the note
             record = replace(record, problem=f"{problem or 'passed'}; not kept: [{error.code}] {error}")
         _log.info("drill", ending=record.ending.value, problem=record.problem, left=left)
@@ -176,24 +176,24 @@ class Drill:
 
     def _wait_to_be_alone(self) -> None:
         """Members of a killed drill go when their sessions end; those of one that runs stay, and must not be moved."""
-        plan, group, clock = self._plan, self._plan.group, self._outside.clock
-        before = kept(self._outside.journal)[1:2]
+        plan, group, time = self._plan, self._plan.group, self._outside.time
+        before = kept(self._outside.journal.notes)[1:2]
         memberless_s = _MEMBERLESS_S if any(item.ending is DrillEnding.RUNNING for item in before) else 0.0
-        since_s = clock()
-        deadline = Deadline.after_ms(plan.limits.drain_ms, clock)
+        since_s = time.clock()
+        deadline = time.deadline(plan.limits.drain_ms)
         clusters = [plan.home, aggregate_cluster(plan.to)]
         while True:
-            there = [cluster for cluster in clusters if self._outside.members(group, cluster)]
+            there = [cluster for cluster in clusters if self._outside.clusters.members(group, cluster)]
             if there and deadline.passed:
                 raise RefusedError(
                     f"group {group} has members in {' and '.join(there)}: does another drill run? It belongs to one "
                     "drill at a time"
                 )
-            since_s = clock() if there else since_s
-            if not there and clock() - since_s >= memberless_s:
+            since_s = time.clock() if there else since_s
+            if not there and time.clock() - since_s >= memberless_s:
                 break
             self._tell("waiting for an earlier drill to end, or for its members to vanish")
-            self._outside.pause(POLL_S)
+            self._outside.time.pause(POLL_S)
         self._alone = True
 
     def _there_and_back(self) -> None:
@@ -205,7 +205,7 @@ class Drill:
             asked_ms = self._canary.now_ms()
             result = Mover(self._outside, plan.limits).move(move, self._tell)
             self._legs.append(Leg(region_of(move.origin), to, asked_ms, self._canary.now_ms()))
-            self._outside.go_on()
+            self._outside.time.go_on()
             if result.ending is not Ending.MOVED:
                 raise RefusedError(f"the move to {to} ended as {result.ending.value}: {result.problem}")
             self._wait_for_records(to, asked_ms)
@@ -213,7 +213,7 @@ class Drill:
     def _wait_for_records(self, region: RegionName, since_ms: float) -> None:
         """Until enough records of every producing region were delivered in a region."""
         self._tell(f"waiting for records of all regions in {region}")
-        deadline = Deadline.after_ms(self._plan.flow_ms, self._outside.clock)
+        deadline = self._outside.time.deadline(self._plan.flow_ms)
         while True:
             counts = dict.fromkeys(self._plan.regions, 0)
             self._canary.check()
@@ -228,17 +228,17 @@ class Drill:
                     f"records of {', '.join(short)} did not reach the drill's consumer in {region} within "
                     f"{self._plan.flow_ms / 1_000:g} s: is {self._plan.topic} replicated there (parallax routes)?"
                 )
-            self._outside.pause(_POLL_S)
+            self._outside.time.pause(_POLL_S)
 
     def _wait_for_the_rest(self) -> None:
         """Until all that was acknowledged is delivered, or had its time; then for what may come twice."""
         self._tell("waiting for the last records")
         self._canary.stop_producing()
-        deadline = Deadline.after_ms(self._plan.flow_ms, self._outside.clock)
+        deadline = self._outside.time.deadline(self._plan.flow_ms)
         while outstanding(self._canary.samples()) and not deadline.passed:
             self._canary.check()
-            self._outside.pause(_POLL_S)
-        self._outside.pause(self._plan.quiet_ms / 1_000)
+            self._outside.time.pause(_POLL_S)
+        self._outside.time.pause(self._plan.quiet_ms / 1_000)
         self._canary.check()
 
     def _clean_up(self) -> str:
@@ -247,7 +247,7 @@ class Drill:
         self._canary.close()
         if not self._alone:
             return f"group {self._plan.group} was not touched"
-        calm = replace(self._outside, stop=threading.Event())
+        calm = replace(self._outside, time=replace(self._outside.time, stop=threading.Event()))
         try:
             bring_home(calm, self._plan, self._tell)
         except ParallaxError as error:
@@ -255,7 +255,7 @@ class Drill:
                 f"group {self._plan.group} could not be taken home to {self._plan.home} ([{error.code}] {error}); it "
                 "belongs to drills alone, and the next one begins by that"
             )
-        members = calm.members(self._plan.group, self._plan.home)
+        members = calm.clusters.members(self._plan.group, self._plan.home)
         how = {None: "whose members can't be listed", 0: "without members"}
         return f"group {self._plan.group} is in {self._plan.home}, {how.get(members, f'with {members} member(s)')}"
 
@@ -283,7 +283,7 @@ def bring_home(outside: Outside, plan: DrillPlan, tell: Tell) -> None:
         RefusedError: it can't be moved now; the message says why.
         UnavailableError: services or store do not answer.
     """
-    assignment = outside.assignment(plan.group)
+    assignment = outside.services.assignment(plan.group)
     if assignment is None:
         return
     decision = assignment.decision
@@ -291,7 +291,7 @@ def bring_home(outside: Outside, plan: DrillPlan, tell: Tell) -> None:
     if decision.stage is Stage.MOVING and decision.moving_from is not None and decision.cluster is not None:
         under_way = Move(plan.group, decision.moving_from, decision.cluster, decision.primary, Kind.PLANNED)
         _moved(mover, under_way, tell)
-        assignment = outside.assignment(plan.group)
+        assignment = outside.services.assignment(plan.group)
     consumed = None if assignment is None else assignment.consumed_cluster
     if consumed not in {None, plan.home}:
         _moved(mover, Move(plan.group, consumed or plan.home, plan.home, plan.origin, Kind.PLANNED), tell)

@@ -25,21 +25,24 @@ from parallax.domain.lineages import TopicLineages
 from parallax.domain.metadata import is_ours
 from parallax.domain.progress import Progress, made_for
 from parallax.errors import ClusterUnavailableError, NotFoundError
-from parallax.failover.journal import Commits, MoveRecord, Step
-from parallax.failover.outside import Outside
+from parallax.failover.clusters import AggregateClusters
+from parallax.failover.journal import Commits, MoveJournal, MoveRecord, Step
+from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.rows import NOTHING_SKIPPED, Skipping, Stay, verify_sources
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Visit
 from parallax.ports.clusters import TopicInfo
+from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
 
 
-def last_moves(outside: Outside, group: GroupName, count: int) -> tuple[list[MoveRecord], list[str]]:
-    """The group's newest moves that came to their end and follow on each other, the oldest first; and notes.
+def last_moves(
+    records: Sequence[MoveRecord], group: GroupName, count: int
+) -> tuple[list[MoveRecord], list[str]]:
+    """The newest of the group's moves that came to their end and follow on each other, the oldest first; and notes.
 
     Raises:
         NotFoundError: there is none.
     """
-    records = outside.records(group)
     notes = []
     if records and not records[0].ended:
         notes.append(f"a move to {records[0].move.target} is under way ({records[0].step.value})")
@@ -83,24 +86,25 @@ class _Findings:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
 class Verifier:
-    """Verifies groups.
+    """Verifies groups; the offset services are not asked.
 
-    Args:
-        outside: clusters, store, journal; the services are not asked.
+    Attributes:
+        clusters: where groups consume.
+        groups: what is remembered of groups.
+        journal: their moves.
+        time: waits before asking again.
         index: where records lie.
         routes_into: the routes into a region's aggregate cluster.
     """
 
-    def __init__(
-        self,
-        outside: Outside,
-        index: MappingIndexReader,
-        routes_into: Callable[[RegionName], Sequence[Route]],
-    ) -> None:
-        self._outside = outside
-        self._index = index
-        self._routes_into = routes_into
+    clusters: AggregateClusters
+    groups: GroupStore
+    journal: MoveJournal
+    time: Timekeeper
+    index: MappingIndexReader
+    routes_into: Callable[[RegionName], Sequence[Route]]
 
     def verify(
         self, group: GroupName, *, moves: int = 1, consumers: Consumers = Consumers.AUTO
@@ -116,7 +120,7 @@ class Verifier:
             NotFoundError: no move of the group is recorded.
             StoreUnavailableError: the store did not answer in time.
         """
-        records, notes = last_moves(self._outside, group, moves)
+        records, notes = last_moves(self.journal.records(group), group, moves)
         clusters = [records[0].move.origin, *(record.move.target for record in records)]
         now = {cluster: self._look(group, cluster) for cluster in dict.fromkeys(clusters)}
         if consumers is Consumers.AUTO and any(
@@ -124,54 +128,42 @@ class Verifier:
         ):
             consumers = Consumers.FAILOVER
         partitions = sorted({item for record in records for item in record.written})
-        work = _Work(self._outside, self._index, self._routes_into, group, records, now, consumers)
+        work = _Work(self, group, records, now, consumers)
         return GroupVerdict(
             group, tuple(records), consumers, tuple(map(work.partition, partitions)), tuple(notes)
         )
 
     def pause(self, seconds: float) -> None:
         """Wait before asking again."""
-        self._outside.pause(seconds)
+        self.time.pause(seconds)
 
     def _look(self, group: GroupName, cluster: ClusterName) -> _Now:
-        commits = self._outside.commits(group, cluster)
+        commits = self.clusters.commits(group, cluster)
         topics: Mapping[TopicName, TopicInfo] = {}
         if commits is not None:
             try:
-                topics = self._outside.writer(cluster).topics()
+                topics = self.clusters.writer(cluster).topics()
             except ClusterUnavailableError:
                 commits = None
-        store = self._outside.groups
         return _Now(
             commits,
-            {item.topic_partition: item for item in store.observed(group, cluster)},
-            {item.topic_partition: item for item in store.published(group, cluster)},
+            {item.topic_partition: item for item in self.groups.observed(group, cluster)},
+            {item.topic_partition: item for item in self.groups.published(group, cluster)},
             topics,
         )
 
 
+@dataclass(slots=True)
 class _Work:
     """One verification."""
 
-    def __init__(
-        self,
-        outside: Outside,
-        index: MappingIndexReader,
-        routes_into: Callable[[RegionName], Sequence[Route]],
-        group: GroupName,
-        records: Sequence[MoveRecord],
-        now: Mapping[ClusterName, _Now],
-        consumers: Consumers,
-    ) -> None:
-        self._outside = outside
-        self._index = index
-        self._routes_into = routes_into
-        self._group = group
-        self._records = records
-        self._now = now
-        self._consumers = consumers
-        self._lineages: dict[tuple[ClusterName, TopicName], TopicLineages] = {}
-        self._progress: dict[TopicName, Mapping[int, Progress]] = {}
+    _verifier: Verifier
+    _group: GroupName
+    _records: Sequence[MoveRecord]
+    _now: Mapping[ClusterName, _Now]
+    _consumers: Consumers
+    _lineages: dict[tuple[ClusterName, TopicName], TopicLineages] = field(default_factory=dict)
+    _progress: dict[TopicName, Mapping[int, Progress]] = field(default_factory=dict)
 
     def partition(self, item: TopicPartition) -> PartitionVerdict:
         findings = _Findings()
@@ -184,7 +176,7 @@ class _Work:
             findings.notes.append(
                 "whether its consumers skip is not recorded: say --consumers failover, or plain"
             )
-        sources = verify_sources(self._index, stays)
+        sources = verify_sources(self._verifier.index, stays)
         return PartitionVerdict(item, tuple(visits), sources, tuple(findings.unknown), tuple(findings.notes))
 
     # --- where the group was -------------------------------------------------------------------------------
@@ -290,21 +282,21 @@ class _Work:
         if place + 1 < len(self._records):
             return self._records[place + 1].snapshot.progress.get(item)
         if item.topic not in self._progress:
-            self._progress[item.topic] = self._outside.groups.progress(self._group, item.topic)
+            self._progress[item.topic] = self._verifier.groups.progress(self._group, item.topic)
         return self._progress[item.topic].get(item.partition)
 
     def _lineages_of(self, cluster: ClusterName, topic: TopicName, topic_id: TopicId | None) -> TopicLineages:
         key = (cluster, topic)
         if key not in self._lineages:
-            routes = self._routes_into(region_of(cluster))
-            self._lineages[key] = topic_lineages(self._index, routes, topic, topic_id)
+            routes = self._verifier.routes_into(region_of(cluster))
+            self._lineages[key] = topic_lineages(self._verifier.index, routes, topic, topic_id)
         return self._lineages[key]
 
     def _log_start(self, visit: Visit, item: TopicPartition, findings: _Findings) -> TargetOffset:
         if self._now[visit.cluster].commits is None:
             return visit.end
         try:
-            log = self._outside.writer(visit.cluster).log_ranges([item]).get(item)
+            log = self._verifier.clusters.writer(visit.cluster).log_ranges([item]).get(item)
         except ClusterUnavailableError:
             findings.unknown.append(f"{visit.cluster} does not tell its log start")
             return visit.end

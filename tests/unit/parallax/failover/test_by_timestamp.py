@@ -33,7 +33,7 @@ def test_without_the_operators_word_it_stays_with_the_log_start_and_waits_for_ro
 
 
 def test_the_plan_says_what_timestamps_decided_and_what_that_leaves_unknown(bench: Bench) -> None:
-    bench.outside.by_timestamp = pb.TimestampPolicy(margin_ms=2_000)
+    bench.outside.services.by_timestamp = pb.TimestampPolicy(margin_ms=2_000)
 
     plan = make_plan(bench.outside.facts(a_move("a", "b")))
 
@@ -46,7 +46,7 @@ def test_the_plan_says_what_timestamps_decided_and_what_that_leaves_unknown(benc
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_the_move_writes_what_timestamps_say(bench: Bench, kind: Kind) -> None:
-    bench.outside.by_timestamp = pb.TimestampPolicy(margin_ms=2_000)
+    bench.outside.services.by_timestamp = pb.TimestampPolicy(margin_ms=2_000)
 
     result = bench.move("a", "b", kind, drain_ms=1_000)
 
@@ -55,7 +55,7 @@ def test_the_move_writes_what_timestamps_say(bench: Bench, kind: Kind) -> None:
 
 
 def test_where_they_say_nothing_the_plan_tells_why(bench: Bench) -> None:
-    bench.outside.by_timestamp = pb.TimestampPolicy()
+    bench.outside.services.by_timestamp = pb.TimestampPolicy()
     bench.writer("a").lay(P0, [NOW_MS] * 10, low=8)
 
     plan = make_plan(bench.outside.facts(a_move("a", "b")))

@@ -156,8 +156,8 @@ class TestSteps:
         assert (record.figures.lost, record.figures.redelivered) == (0, 0)
         assert home(bench) == "aggregate-a"
         assert (canary.open_calls, canary.closed) == (1, 1)
-        assert kept(bench.outside.journal) == [record]
-        assert len(bench.outside.records(GROUP)) == 2, "its notes are not those of moves"
+        assert kept(bench.outside.journal.notes) == [record]
+        assert len(bench.outside.journal.records(GROUP)) == 2, "its notes are not those of moves"
 
     @pytest.mark.parametrize(
         ("change", "says"),
@@ -214,7 +214,7 @@ class TestSteps:
         assert (record.figures.lost, record.proof) == (None, "")
         assert [(leg.leg.to, leg.rto_ms) for leg in record.figures.legs] == [("b", None)]
         assert record.timeline is not None
-        assert kept(bench.outside.journal) == [record]
+        assert kept(bench.outside.journal.notes) == [record]
 
     def test_a_group_with_members_is_left_to_them(self, bench: Bench) -> None:
         canary = FakeCanary(bench)
@@ -227,13 +227,13 @@ class TestSteps:
 
     def test_a_drill_between_two_clusters_is_not_taken_for_a_killed_one(self, bench: Bench) -> None:
         began = DrillRecord("first", GROUP, TOPIC, "a", "b", bench.world.now_ms - 1_000, 1)
-        keep(bench.outside.journal, began)
+        keep(bench.outside.journal.notes, began)
         members = bench.writer("a").members
         bench.while_waiting = lambda turn: members.update({GROUP: 1}) if turn == 20 else None
         assert drilled(bench, FakeCanary(bench)).left == "group billing was not touched"
 
         members.clear()
-        keep(bench.outside.journal, replace(began, version=2, started_at_ms=bench.world.now_ms))
+        keep(bench.outside.journal.notes, replace(began, version=2, started_at_ms=bench.world.now_ms))
         bench.world.now_ms += 1_000
         bench.while_waiting = lambda _turn: None
         canary = FakeCanary(bench)
@@ -251,7 +251,7 @@ class TestSteps:
         def stop_there(_turn: int) -> None:
             found = bench.client.service.primaries.get(GROUP)
             if found is not None and found.consumed_cluster == "aggregate-b":
-                bench.outside.stop.set()
+                bench.outside.time.stop.set()
 
         bench.while_waiting = stop_there
         plan = replace(PLAN, records=5)
@@ -280,7 +280,7 @@ class TestSteps:
         bench.world.now_ms += 10_000
         again = drilled(bench, FakeCanary(bench))
         assert again.ending is DrillEnding.PASSED, again.problem
-        assert [item.ending for item in kept(bench.outside.journal)] == [
+        assert [item.ending for item in kept(bench.outside.journal.notes)] == [
             DrillEnding.PASSED,
             DrillEnding.FAILED,
         ]
@@ -300,7 +300,7 @@ class TestSteps:
             def save_operation(self, note: object) -> None:
                 raise StoreUnavailableError(f"no room for {type(note).__name__}")
 
-        bench.outside.journal = Away()
+        bench.outside.journal.notes = Away()
         with pytest.raises(StoreUnavailableError):
             drilled(bench, canary)
         assert canary.open_calls == 0
@@ -312,11 +312,11 @@ class TestSteps:
                     raise StoreUnavailableError("away")
                 super().save_operation(note)
 
-        bench.outside.journal = Failing()
+        bench.outside.journal.notes = Failing()
         record = drilled(bench, FakeCanary(bench))
         assert record.ending is DrillEnding.PASSED
         assert record.problem.startswith("passed; not kept: ")
-        assert [item.ending for item in kept(bench.outside.journal)] == [DrillEnding.RUNNING]
+        assert [item.ending for item in kept(bench.outside.journal.notes)] == [DrillEnding.RUNNING]
 
 
 @pytest.fixture
@@ -326,10 +326,10 @@ def records(bench: Bench) -> list[DrillRecord]:
     canary = FakeCanary(bench)
     canary.drop = lambda number: number == 4
     drilled(bench, canary)
-    (newest, before) = kept(bench.outside.journal)
+    (newest, before) = kept(bench.outside.journal.notes)
     told = replace(newest, problem="a <b> & | c")
-    keep(bench.outside.journal, replace(told, version=told.version + 1))
-    return list(kept(bench.outside.journal)) if before.ending is DrillEnding.PASSED else []
+    keep(bench.outside.journal.notes, replace(told, version=told.version + 1))
+    return list(kept(bench.outside.journal.notes)) if before.ending is DrillEnding.PASSED else []
 
 
 class TestReport:
@@ -473,14 +473,14 @@ class TestRuns:
         assert done.exit_code == 1
         assert "no drill [STORE_UNAVAILABLE]: store: no node answers" in done.stderr
         assert [json.loads(line)["ending"] for line in done.stdout.splitlines()] == ["passed", "passed"]
-        assert len(kept(bench.outside.journal)) == 2
+        assert len(kept(bench.outside.journal.notes)) == 2
 
     def test_ctrl_c_ends_the_drill_and_the_schedule(self, bench: Bench, run: Run) -> None:
         bench.while_waiting = lambda turn: os.kill(os.getpid(), signal.SIGINT) if turn == 1 else None
         done = run("--every", "1d")
         assert done.exit_code == 1
         assert "stopping after the present step" in done.stderr
-        assert [item.ending for item in kept(bench.outside.journal)] == [DrillEnding.INTERRUPTED]
+        assert [item.ending for item in kept(bench.outside.journal.notes)] == [DrillEnding.INTERRUPTED]
         assert "The newest: interrupted" in done.stdout
 
     def test_a_drill_alone_that_can_not_be_run_is_an_error(self, run: Run) -> None:
@@ -505,7 +505,7 @@ class TestRuns:
                     raise StoreUnavailableError("away")
                 return found
 
-        bench.outside.journal = Forgetful()
+        bench.outside.journal.notes = Forgetful()
         done = run()
         assert done.exit_code == 0
         assert "the report lacks the drills before [STORE_UNAVAILABLE]: away" in done.stderr
@@ -515,12 +515,12 @@ class TestRuns:
         done = run(directory=tmp_path / "missing")
         assert isinstance(done.exception, ConfigError)
         assert "--directory" in str(done.exception)
-        assert kept(bench.outside.journal) == []
+        assert kept(bench.outside.journal.notes) == []
 
     def test_a_dry_run_does_nothing(self, bench: Bench, run: Run, tmp_path: Path) -> None:
         assert "nothing was done" in run("--dry-run").stdout
         assert "nothing was done" in json.loads(run("--dry-run", "--json").stdout)["steps"][-1]
-        assert (kept(bench.outside.journal), list(tmp_path.iterdir())) == ([], [])
+        assert (kept(bench.outside.journal.notes), list(tmp_path.iterdir())) == ([], [])
 
     def test_times_without_a_schedule_is_refused(self, run: Run) -> None:
         assert isinstance(run("--times", "2").exception, InvalidNameError)

@@ -213,14 +213,14 @@ class TestWhichMove:
     ) -> None:
         for move in region_moves(bench.outside, "a", "b", everything, Kind.PLANNED).values():
             assert bench.mover(drain_ms=1_000).move(move).ending is Ending.MOVED
-        operations = bench.outside.journal.operations
+        operations = bench.outside.journal.notes.operations
         together = threading.Barrier(3)
 
         def with_the_others(group: GroupName) -> Any:
             together.wait(10)
             return operations(group)
 
-        monkeypatch.setattr(bench.outside.journal, "operations", with_the_others)
+        monkeypatch.setattr(bench.outside.journal.notes, "operations", with_the_others)
         assert list(ways_back(bench.outside, "a", everything, Kind.PLANNED)) == [BILLING, FRAUD, MAPS]
 
     def test_without_a_move_there_is_no_way_back(self, bench: Bench) -> None:
@@ -388,7 +388,7 @@ def test_a_client_without_the_lost_regions_is_another_one(bench: Bench) -> None:
         without(config, bench.outside, {RegionName("a")}, first=RegionName("b")) as living,
         pytest.raises(ServiceUnavailableError, match=r"127\.0\.0\.1:4") as failure,
     ):
-        living.assignment(GROUP)
+        living.services.assignment(GROUP)
     assert "127.0.0.1:2" not in str(failure.value)
 
 
@@ -424,7 +424,7 @@ def test_an_interrupted_region_goes_on(run: Run, bench: Bench) -> None:
 
     assert [item["ending"] for item in json.loads(second.stdout)] == ["moved"] * 3
     for group in (BILLING, FRAUD, MAPS):
-        (record,) = bench.outside.records(group)
+        (record,) = bench.outside.journal.records(group)
         assert record.step is Step.DONE
 
 
@@ -433,7 +433,7 @@ def test_ctrl_c_ends_between_steps_and_the_command_goes_on_later(run: Run, bench
 
     def interrupt(_turn: int) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        assert bench.outside.stop.wait(10)
+        assert bench.outside.time.stop.wait(10)
 
     bench.while_waiting = interrupt
     handler = signal.getsignal(signal.SIGINT)
@@ -450,7 +450,7 @@ def test_ctrl_c_ends_between_steps_and_the_command_goes_on_later(run: Run, bench
     }
     assert results[MAPS]["problem"] == "the command was stopped"
     assert signal.getsignal(signal.SIGINT) is handler
-    bench.outside.stop.clear()
+    bench.outside.time.stop.clear()
     bench.writer("a").members.clear()
     bench.while_waiting = lambda _turn: None
     assert [item["ending"] for item in json.loads(run(*command, "--json").stdout)] == ["moved"] * 3

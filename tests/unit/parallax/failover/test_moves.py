@@ -173,7 +173,7 @@ class TestPlanned:
         assert bench.assignment().consumed_cluster == ON_B
         assert bench.assignment().decision.fencing_number == result.fencing_number
         assert bench.world.groups.progress(GROUP, TOPIC)[0].cluster == ON_B
-        (record,) = bench.outside.records(GROUP)
+        (record,) = bench.outside.journal.records(GROUP)
         assert (record.step, record.snapshot.commits[ON_A][P0].next_offset) == (Step.DONE, 15)
 
     def test_the_plans_offsets_are_written_for_a_group_that_stands_still(self, bench: Bench) -> None:
@@ -282,7 +282,7 @@ class TestPlanned:
         assert "3 member(s) in aggregate-a: stop them" in result.problem
         assert bench.commit("b") is None
         assert bench.assignment().consumed_cluster == ON_A
-        assert bench.outside.records(GROUP)[0].step is Step.ABANDONED
+        assert bench.outside.journal.records(GROUP)[0].step is Step.ABANDONED
 
     def test_commits_without_members_keep_it_waiting(self, bench: Bench) -> None:
         def commit(turn: int) -> None:
@@ -315,7 +315,7 @@ class TestPlanned:
 
         assert result.ending is Ending.ABANDONED
         assert "commits in an open transaction in aggregate-a (trips-0)" in result.problem
-        assert bench.outside.commits(GROUP, ON_A) is not None
+        assert bench.outside.clusters.commits(GROUP, ON_A) is not None
 
     def test_it_waits_until_the_target_has_all_that_was_consumed(self, bench: Bench) -> None:
         bench.world.copy("a", "a", 5)
@@ -356,9 +356,9 @@ class TestPlanned:
     def test_services_that_have_not_heard_of_the_last_move_are_not_believed(self, bench: Bench) -> None:
         """A region's datacenter of the store that was away answers from before until it has caught up."""
         bench.move("a", "b", drain_ms=1_000)
-        (record,) = bench.outside.records(GROUP)
+        (record,) = bench.outside.journal.records(GROUP)
         later = replace(record, started_at_ms=record.started_at_ms + 1, operation_id="later")
-        bench.outside.keep(replace(later, fencing_number=record.fencing_number + 2))
+        bench.outside.journal.keep(replace(later, fencing_number=record.fencing_number + 2))
 
         result = bench.move("a", "b")
 
@@ -372,7 +372,7 @@ class TestPlanned:
 
         assert result.ending is Ending.REFUSED
         assert bench.client.service.primaries.get(GROUP) is None
-        assert list(bench.outside.records(GROUP)) == []
+        assert list(bench.outside.journal.records(GROUP)) == []
         assert bench.move("a", "b", drain_ms=1_000, accept_gaps=True).ending is Ending.MOVED
 
     def test_somebody_who_joins_at_the_target_meanwhile_lifts_the_fence(self, bench: Bench) -> None:
@@ -547,7 +547,7 @@ class TestDisaster:
         assert result.ending is Ending.MOVED, result.problem
         assert bench.commit("b") == 5
         assert bench.assignment().decision.disaster
-        assert ON_A not in bench.outside.records(GROUP)[0].snapshot.commits
+        assert ON_A not in bench.outside.journal.records(GROUP)[0].snapshot.commits
 
     def test_a_group_of_which_nothing_more_was_heard_is_asked_about_once(self, bench: Bench) -> None:
         bench.world.groups.save_observed(list(_observed(bench)))
@@ -561,9 +561,11 @@ class TestDisaster:
     ) -> None:
         """Only this command can't reach it: what consumers commit there meanwhile the store does not know."""
         bench.world.groups.save_observed(list(_observed(bench)))
-        ask = bench.outside._ask
+        ask = bench.outside.clusters._ask
         monkeypatch.setattr(
-            bench.outside, "_ask", lambda cluster, what: None if cluster == ON_A else ask(cluster, what)
+            bench.outside.clusters,
+            "_ask",
+            lambda cluster, what: None if cluster == ON_A else ask(cluster, what),
         )
         bench.while_waiting = lambda _turn: bench.world.commit("a", 18)
 
@@ -575,7 +577,7 @@ class TestDisaster:
         writer.away = True
         writer.asked = 0
         with ThreadPoolExecutor(8) as threads:
-            told = list(threads.map(lambda _: bench.outside.members(GROUP, ON_A), range(8)))
+            told = list(threads.map(lambda _: bench.outside.clusters.members(GROUP, ON_A), range(8)))
         assert told == [None] * 8
         assert writer.asked == 1
 
@@ -589,7 +591,7 @@ class TestDisaster:
 
         assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
 
-        assert bench.outside.records(GROUP)[0].snapshot.progress == {P0: before[0]}
+        assert bench.outside.journal.records(GROUP)[0].snapshot.progress == {P0: before[0]}
 
     def test_pending_records_do_not_hold_it_up(self, bench: Bench) -> None:
         bench.world.copy("a", "a", 5)
@@ -743,7 +745,7 @@ class TestStopping:
 
     def test_while_waiting_it_ends_fenced_and_goes_on_later(self, bench: Bench) -> None:
         bench.writer("a").members[GROUP] = 1
-        bench.while_waiting = lambda turn: bench.outside.stop.set() if turn == 2 else None
+        bench.while_waiting = lambda turn: bench.outside.time.stop.set() if turn == 2 else None
 
         stopped = bench.move("a", "b", drain_ms=10_000)
 
@@ -751,10 +753,10 @@ class TestStopping:
         assert "stopped; the group is fenced and consumes nowhere (fencing number 2)" in stopped.problem
         assert bench.assignment().decision.stage is Stage.MOVING
         assert bench.commit("b") is None
-        bench.outside.stop.clear()
+        bench.outside.time.stop.clear()
         bench.writer("a").members.clear()
         assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
-        assert len(bench.outside.records(GROUP)) == 1
+        assert len(bench.outside.journal.records(GROUP)) == 1
 
     @pytest.mark.parametrize("during", ["set_primary moving", "offsets", "report_positions"])
     def test_it_stops_after_each_step(self, bench: Bench, during: str) -> None:
@@ -764,7 +766,7 @@ class TestStopping:
         def and_stop(method: str) -> None:
             calls.append(method)
             if method == during:
-                bench.outside.stop.set()
+                bench.outside.time.stop.set()
             begin(method)
 
         bench.client._begin = and_stop  # type: ignore[method-assign] # at the moment in question
@@ -776,19 +778,19 @@ class TestStopping:
         fenced = "set_primary moving" in calls
         assert stopped.ending is (Ending.INTERRUPTED if fenced else Ending.REFUSED)
         assert ("consumes nowhere" in stopped.problem) is fenced
-        bench.outside.stop.clear()
+        bench.outside.time.stop.clear()
         during = ""
         assert bench.move("a", "b", drain_ms=10_000).ending is Ending.MOVED
 
     def test_what_is_fenced_ahead_is_told_as_fenced(self, bench: Bench) -> None:
         mover = bench.mover()
         mover.fence_ahead(a_move("a", "b", Kind.DISASTER))
-        bench.outside.stop.set()
+        bench.outside.time.stop.set()
         assert mover.move(a_move("a", "b", Kind.DISASTER)).ending is Ending.INTERRUPTED
         other = mover.move(a_move("a", "b", Kind.DISASTER, GroupName("other")))
         assert other.ending is Ending.REFUSED
         mover.fence_ahead(a_move("a", "b", Kind.DISASTER, GroupName("other")))
-        assert bench.outside.records(GroupName("other")) == []
+        assert bench.outside.journal.records(GroupName("other")) == []
 
 
 def test_a_rollback_reads_nothing_again_that_was_committed_while_the_group_was_being_stopped(
@@ -817,11 +819,11 @@ class TestRollbackOfAGroupThatHasGoneOnAtTheOrigin:
         def leave(_turn: int) -> None:
             bench.world.commit("a", 18)
             bench.writer("a").members.clear()
-            bench.outside.stop.set()
+            bench.outside.time.stop.set()
 
         bench.while_waiting = leave
         assert bench.move("a", "b", drain_ms=10_000).ending is Ending.INTERRUPTED
-        bench.outside.stop.clear()
+        bench.outside.time.stop.clear()
         self._rolled_back(bench, 18)
 
     def test_since_a_move_that_never_began(self, bench: Bench) -> None:
@@ -851,14 +853,14 @@ class TestClocks:
     @pytest.mark.parametrize("off_by_ms", [-86_400_000, 86_400_000])
     def test_an_operators_clock_that_is_off_takes_nothing_back(self, bench: Bench, off_by_ms: int) -> None:
         assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
-        right = bench.outside.now_ms
-        bench.outside.now_ms = lambda: right() + off_by_ms
+        right = bench.outside.time.now_ms
+        bench.outside.time.now_ms = lambda: right() + off_by_ms
         assert bench.move("b", "a", drain_ms=1_000).ending is Ending.MOVED
         assert bench.world.groups.progress(GROUP, TOPIC)[0].cluster == ON_A
-        bench.outside.now_ms = right
+        bench.outside.time.now_ms = right
         assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
         assert bench.world.groups.progress(GROUP, TOPIC)[0].cluster == ON_B
-        assert [record.move.target for record in bench.outside.records(GROUP)] == [ON_B, ON_A, ON_B]
+        assert [record.move.target for record in bench.outside.journal.records(GROUP)] == [ON_B, ON_A, ON_B]
 
 
 class TestRemnants:
@@ -946,7 +948,7 @@ class TestInterruption:
 
         assert second.ending is Ending.MOVED, second.problem
         assert bench.commit("b") == 5
-        newest = bench.outside.records(GROUP)[0]
+        newest = bench.outside.journal.records(GROUP)[0]
         assert (newest.step, newest.problem) == (Step.DONE, "")
 
     def test_the_snapshot_is_that_of_the_beginning(self, bench: Bench) -> None:
@@ -957,7 +959,7 @@ class TestInterruption:
 
         assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
 
-        (record,) = bench.outside.records(GROUP)
+        (record,) = bench.outside.journal.records(GROUP)
         assert record.snapshot.commits[ON_B][P0].metadata == "before"
 
     def test_a_planned_move_may_be_finished_as_a_disaster(self, bench: Bench) -> None:
@@ -975,7 +977,7 @@ class TestInterruption:
         result = bench.move("a", "b", Kind.DISASTER)
 
         assert result.ending is Ending.MOVED, result.problem
-        assert len(bench.outside.records(GROUP)) == 1
+        assert len(bench.outside.journal.records(GROUP)) == 1
 
     def test_what_another_command_has_finished_meanwhile_stays_finished(self, bench: Bench) -> None:
         bench.client.failing["report_positions"] = StoreUnavailableError("store: away")
@@ -997,17 +999,17 @@ class TestInterruption:
         assert others == [Ending.MOVED]
         assert result.ending is Ending.REFUSED
         assert "another command has gone on with this move meanwhile" in result.problem
-        newest = bench.outside.records(GROUP)[0]
+        newest = bench.outside.journal.records(GROUP)[0]
         assert newest.step is Step.DONE
         assert newest.written
 
     def test_a_move_that_died_before_its_last_note_is_noted_as_done(self, bench: Bench) -> None:
         bench.move("a", "b", drain_ms=1_000)
-        (record,) = bench.outside.records(GROUP)
-        bench.outside.keep(replace(record, step=Step.WRITTEN))
+        (record,) = bench.outside.journal.records(GROUP)
+        bench.outside.journal.keep(replace(record, step=Step.WRITTEN))
 
         assert bench.move("a", "b").ending is Ending.ALREADY_THERE
-        assert bench.outside.records(GROUP)[0].step is Step.DONE
+        assert bench.outside.journal.records(GROUP)[0].step is Step.DONE
 
 
 class TestRollback:
@@ -1163,7 +1165,7 @@ def test_the_journal_is_small_although_metadata_is_long(bench: Bench) -> None:
     move = a_move("a", "b")
     snapshot = bench.outside.snapshot(move, None)
     marks = {place: mark_of(commit) for place in places}
-    record = replace(bench.outside.begin(move, snapshot, None), written=marks)
+    record = replace(bench.outside.journal.begin(move, snapshot, None), written=marks)
 
     note = note_of(record)
 
@@ -1183,10 +1185,10 @@ def test_somebody_elses_metadata_is_kept_as_it_is() -> None:
 def test_a_record_survives_the_journal(bench: Bench) -> None:
     bench.move("a", "b", drain_ms=1_000)
     bench.move("b", "a", drain_ms=1_000)
-    for record in bench.outside.records(GROUP):
+    for record in bench.outside.journal.records(GROUP):
         assert record.snapshot.commits
         assert record_of(note_of(record)) == record
-    assert bench.outside.records(GROUP)[0].snapshot.progress
+    assert bench.outside.journal.records(GROUP)[0].snapshot.progress
 
 
 def _observed(bench: Bench) -> Iterator[ObservedCommit]:

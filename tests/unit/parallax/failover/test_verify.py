@@ -39,7 +39,15 @@ def bench() -> Iterator[Bench]:
 
 
 def verifier(bench: Bench) -> Verifier:
-    return Verifier(bench.outside, bench.world.index, bench.world.config.routes_into)
+    outside = bench.outside
+    return Verifier(
+        outside.clusters,
+        outside.groups,
+        outside.journal,
+        outside.time,
+        bench.world.index,
+        bench.world.config.routes_into,
+    )
 
 
 def verified(bench: Bench, consumers: Consumers = Consumers.AUTO, moves: int = 1) -> GroupVerdict:
@@ -102,9 +110,9 @@ def test_what_was_consumed_before_and_is_still_to_come_is_told(bench: Bench) -> 
 
 
 def test_a_resume_offset_that_was_too_late_shows_as_never(bench: Bench) -> None:
-    (record,) = bench.outside.records(GROUP)
+    (record,) = bench.outside.journal.records(GROUP)
     mark = replace(record.written[P0], next_offset=TargetOffset(8))
-    bench.outside.keep(replace(record, written={P0: mark}))
+    bench.outside.journal.keep(replace(record, written={P0: mark}))
     bench.world.commit("b", 20)
     found = verified(bench, Consumers.FAILOVER)
     assert found.verdict is Verdict.NEVER
@@ -242,7 +250,7 @@ def test_no_more_rows_than_the_port_promises_are_needed(bench: Bench) -> None:
                 bench.world.copy(source, region, 2)
     bench.world.watermarks()
     bench.world.commit("b", 50)
-    sparse = Verifier(bench.outside, SparseIndex(bench.world.index), bench.world.config.routes_into)  # type: ignore[arg-type] # the questions asked are there
+    sparse = replace(verifier(bench), index=SparseIndex(bench.world.index))  # type: ignore[arg-type] # the questions asked are there
     assert sparse.verify(GROUP, consumers=Consumers.PLAIN) == verified(bench, Consumers.PLAIN)
     assert sparse.verify(GROUP, consumers=Consumers.FAILOVER).verdict is Verdict.ONCE
 
@@ -261,9 +269,9 @@ def test_a_group_that_was_never_moved_has_nothing_to_compare() -> None:
 
 def test_a_move_under_way_is_noted(bench: Bench) -> None:
     bench.world.commit("b", 20)
-    (record,) = bench.outside.records(GROUP)
-    begun = bench.outside.begin(record.move.reversed(), record.snapshot, record)
-    bench.outside.keep(replace(begun, step=Step.FENCED))
+    (record,) = bench.outside.journal.records(GROUP)
+    begun = bench.outside.journal.begin(record.move.reversed(), record.snapshot, record)
+    bench.outside.journal.keep(replace(begun, step=Step.FENCED))
     assert "a move to aggregate-a is under way (fenced)" in verified(bench).notes[0]
 
 
@@ -308,7 +316,7 @@ def test_a_commit_published_for_the_way_back_is_no_straggler(bench: Bench) -> No
     bench.world.commit("b", 20)
     metadata = bench.writer("b").commits[GROUP][P0].metadata
     assert metadata == ""
-    moved = bench.outside.records(GROUP)[0]
+    moved = bench.outside.journal.records(GROUP)[0]
     ours = next(iter(bench.writer("b").written))[P0].metadata
     bench.writer("a").commits[GROUP][P0] = GroupCommit(TargetOffset(20), -1, ours)
     assert moved.left_at == {P0: 15}

@@ -10,7 +10,7 @@ import pytest
 from parallax.domain.ids import GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.resume import LogRange
 from parallax.errors import ClusterUnavailableError, ConfigError
-from parallax.failover.outside import Membership, Places
+from parallax.failover.clusters import SharedView
 from parallax.ports.clusters import ClusterWriter, GroupState, TopicInfo
 
 P0, P1 = (TopicPartition(TopicName("trips"), number) for number in range(2))
@@ -52,32 +52,28 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def membership(cluster: Cluster) -> Membership:
-    return Membership(cast("ClusterWriter", cluster), lambda: cluster.now_s)
-
-
-def places(cluster: Cluster) -> Places:
-    return Places(cast("ClusterWriter", cluster), lambda: cluster.now_s)
+def view(cluster: Cluster) -> SharedView:
+    return SharedView(cast("ClusterWriter", cluster), lambda: cluster.now_s)
 
 
 def test_one_listing_of_groups_serves_all_for_half_a_second(cluster: Cluster) -> None:
-    shared = membership(cluster)
-    state = shared.of(GroupName("billing"))
+    shared = view(cluster)
+    state = shared.group(GroupName("billing"))
     assert state is not None
     assert state.members == 2
-    assert shared.of(GroupName("other")) is None
+    assert shared.group(GroupName("other")) is None
     with pytest.raises(ConfigError, match="not allowed"):
-        shared.of(GroupName("secret"))
+        shared.group(GroupName("secret"))
     assert cluster.asked == ["groups"]
     cluster.now_s += 0.5
-    shared.of(GroupName("other"))
+    shared.group(GroupName("other"))
     assert cluster.asked == ["groups", "groups"]
 
 
 def test_log_ranges_are_asked_of_those_partitions_alone_that_nobody_has_just_asked_about(
     cluster: Cluster,
 ) -> None:
-    shared = places(cluster)
+    shared = view(cluster)
     shared.log_ranges([P0])
     assert list(shared.log_ranges([P0, P1])) == [P0]  # the other one is not there
     shared.log_ranges([P1, P0])
@@ -88,7 +84,7 @@ def test_log_ranges_are_asked_of_those_partitions_alone_that_nobody_has_just_ask
 
 
 def test_topics_are_asked_about_anew_after_half_a_second(cluster: Cluster) -> None:
-    shared = places(cluster)
+    shared = view(cluster)
     for _ in range(3):
         assert shared.topics()[P0.topic].topic_id == "id"
     assert cluster.asked == ["topics"]
@@ -99,7 +95,7 @@ def test_topics_are_asked_about_anew_after_half_a_second(cluster: Cluster) -> No
 
 def test_a_time_out_is_waited_for_once(cluster: Cluster) -> None:
     cluster.away = True
-    shared = places(cluster)
+    shared = view(cluster)
     for _ in range(3):
         with pytest.raises(ClusterUnavailableError, match="aggregate-b does not answer"):
             shared.log_ranges([P0])

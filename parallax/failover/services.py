@@ -1,0 +1,133 @@
+"""What a move asks of the offset services: answers, decisions about primaries, and to remember what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from parallax.client.client import OffsetClient, at_cluster
+from parallax.client.messages import progress_to_pb
+from parallax.client.primary_messages import primary_from_pb
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.primary import Assignment, Change, Stage
+from parallax.domain.progress import Progress
+from parallax.errors import InvariantError
+from parallax.failover.facts import Kind, Move, PartitionFacts, facts_from_pb
+from parallax.v1 import offsets_pb2 as pb
+
+Positions = Mapping[TopicPartition, TargetOffset]
+
+
+@dataclass
+class OffsetServices:
+    """The offset services; every method raises `ParallaxError` as the `OffsetClient`'s call does.
+
+    Attributes:
+        client: asks them.
+        by_timestamp: the operator's choice where no row proves anything; None: the log start.
+    """
+
+    client: OffsetClient
+    by_timestamp: pb.TimestampPolicy | None = None
+
+    def answers(
+        self, move: Move, reported: Positions | None = None, topics: Collection[TopicName] = ()
+    ) -> tuple[PartitionFacts, ...]:
+        """Where the group goes on at the move's target.
+
+        Args:
+            move: the move.
+            reported: positions that outweigh what the group has committed.
+            topics: to be answered even if the group has committed nothing on them.
+        """
+        ask = partial(
+            self.client.get_group_failover_offsets,
+            move.group,
+            origin=at_cluster(move.origin),
+            to=at_cluster(move.target),
+            by_timestamp=self.by_timestamp,
+        )
+        own = [
+            pb.PartitionPosition(topic=item.topic, partition=item.partition, next_offset=next_offset)
+            for item, next_offset in (reported or {}).items()
+        ]
+        offsets = list(ask(positions=own).offsets)
+        missing = sorted(set(topics).difference(item.topic for item in offsets))
+        if missing:
+            offsets += ask(topics=missing).offsets
+        return facts_from_pb(offsets)
+
+    # --- primaries -----------------------------------------------------------------------------------------
+
+    def assignment(self, group: GroupName) -> Assignment | None:
+        """Where the group is recorded as primary."""
+        return primary_from_pb(self.client.get_primary(group))
+
+    def assignments(self) -> dict[GroupName, Assignment | None]:
+        """Of every group with a decision; None: it can't be read."""
+        return {
+            GroupName(item.group): None if item.problem else primary_from_pb(item)
+            for item in self.client.list_primaries().primaries
+        }
+
+    def fence(self, move: Move, reason: str, expected_number: int) -> Assignment:
+        """Record that the group moves: nobody consumes, nobody else publishes. What holds then.
+
+        Raises:
+            FencedError: another number than the expected one holds.
+        """
+        arrival = _arrival(move, reason, expected_number)
+        return self._decide(replace(arrival, stage=Stage.MOVING, moving_from=move.origin))
+
+    def settle(self, move: Move, reason: str, expected_number: int) -> int:
+        """Record that the group has arrived; the fencing number that holds then.
+
+        Raises:
+            FencedError: another number than the expected one holds.
+        """
+        return self._decide(_arrival(move, reason, expected_number)).decision.fencing_number
+
+    def publish_from(self, move: Move, reason: str, expected_number: int) -> int:
+        """Record that an active/active group publishes from the move's region; the fencing number that holds then.
+
+        Raises:
+            FencedError: another number than the expected one holds.
+        """
+        arrival = _arrival(move, reason, expected_number)
+        return self._decide(replace(arrival, cluster=None)).decision.fencing_number
+
+    def _decide(self, change: Change) -> Assignment:
+        assignment = primary_from_pb(self.client.set_primary(change))
+        if assignment is None:
+            raise InvariantError(f"group {change.group}: the service decided and tells of no decision")
+        return assignment
+
+    # --- progress ------------------------------------------------------------------------------------------
+
+    def report_progress(self, group: GroupName, progress: Mapping[TopicPartition, Progress]) -> None:
+        """Remember what moves left: what the next move starts from."""
+        by_place: dict[tuple[ClusterName, TopicName], list[pb.PartitionMove]] = {}
+        for item, left in sorted(progress.items()):
+            by_place.setdefault((left.cluster, item.topic), []).append(
+                pb.PartitionMove(
+                    topic=item.topic,
+                    partition=item.partition,
+                    target_topic_id=left.topic_id,
+                    resume_offset=left.resume_offset,
+                    progress=progress_to_pb(left.positions),
+                )
+            )
+        for (cluster, _topic), moves in by_place.items():
+            self.client.report_positions(group, at=at_cluster(cluster), moves=moves)
+
+
+def _arrival(move: Move, reason: str, expected_number: int) -> Change:
+    return Change(
+        move.group,
+        move.region,
+        cluster=move.target,
+        expected_number=expected_number,
+        disaster=move.kind is Kind.DISASTER,
+        reason=reason,
+    )
