@@ -17,7 +17,7 @@ _log = structlog.get_logger("parallax.failover_producer")
 _REFRESH_WITHIN_MS = 2_000
 
 
-class Where(Protocol):
+class Addresses(Protocol):
     """The clusters by region, the preferred first where the application names no order."""
 
     @property
@@ -31,7 +31,7 @@ class Where(Protocol):
         """Ask no more."""
 
 
-class Given:
+class GivenAddresses:
     """Clusters that the application names.
 
     Raises:
@@ -50,7 +50,7 @@ class Given:
         """Nothing to close."""
 
 
-class Described:
+class DescribedAddresses:
     """Clusters as ``DescribeRegions`` tells them: asked once at the start, then kept for when no service answers.
 
     Descriptions carry no secrets, so what the application configures goes before what they say of security.

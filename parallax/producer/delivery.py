@@ -11,27 +11,27 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from parallax.producer.addresses import Where
+from parallax.producer.addresses import Addresses
 from parallax.producer.errors import ProducerClosedError
 from parallax.producer.events import DownReason, ProducerEvent
-from parallax.producer.ledger import Ledger
+from parallax.producer.ledger import ProducerLedger
 from parallax.producer.ports import ProducerFactory
 from parallax.producer.regions import Regions
-from parallax.producer.settings import Policies, Settings
+from parallax.producer.settings import ProducerPolicies, ProducerSettings
 from parallax.producer.site import (
     CLUSTER_FAILURES,
     FATAL,
     PURGED,
     UNKNOWN_TOPIC,
-    Record,
-    Site,
+    ProducedRecord,
+    ProducerSite,
     as_bytes,
     as_headers,
     error_of,
 )
 
 
-class Delivery:
+class ProducerDelivery:
     """The records of one producer. What is said to be inner is called with the lock held.
 
     Invariants, whichever thread does what:
@@ -52,7 +52,7 @@ class Delivery:
         wall_ms: milliseconds since the epoch.
 
     Attributes:
-        lock: guards everything here, in `Regions` and in every `Site`.
+        lock: guards everything here, in `Regions` and in every `ProducerSite`.
         ledger: what is unreported.
         regions: what is known of them.
         site: where new records go.
@@ -65,9 +65,9 @@ class Delivery:
 
     def __init__(
         self,
-        settings: Settings,
-        policies: Policies,
-        where: Where,
+        settings: ProducerSettings,
+        policies: ProducerPolicies,
+        where: Addresses,
         names: Sequence[str],
         *,
         factory: ProducerFactory,
@@ -85,13 +85,13 @@ class Delivery:
         self._wall_ms = wall_ms
         self.lock = threading.Lock()
         self.woken = threading.Event()
-        self.ledger = Ledger(settings.max_messages, settings.max_bytes)
+        self.ledger = ProducerLedger(settings.max_messages, settings.max_bytes)
         self.regions = Regions(names, policies, topics=topics, tell=self.tell)
         self.moving = self.closed = False
         self.taken_back = 0
         self._sequence = 0
         self._longest_s = settings.message_timeout_ms * len(names) / 1_000
-        self.others: list[Site] = []
+        self.others: list[ProducerSite] = []
         self.site = self.new_site(self.regions.home)
         # Nothing is handed over before the region has answered once: if it is down from the start, it is known
         # for sure that it has none of the records.
@@ -124,7 +124,7 @@ class Delivery:
             ProducerClosedError: too late.
         """
         now = self._clock()
-        record = Record(
+        record = ProducedRecord(
             topic=topic,
             value=as_bytes(value),
             key=as_bytes(key),
@@ -168,17 +168,17 @@ class Delivery:
     def _holding(self) -> bool:
         return self.moving or self.site.suspected_at_s is not None
 
-    def suspect(self, site: Site, now: float) -> None:
+    def suspect(self, site: ProducerSite, now: float) -> None:
         """Hand nothing to a site until it has shown that it is well. Inner."""
         if site.suspected_at_s is None and not site.left:
             site.suspect(now)
             self.woken.set()
 
-    def _fail(self, site: Site, reason: DownReason, now: float) -> None:
+    def _fail(self, site: ProducerSite, reason: DownReason, now: float) -> None:
         site.fail(reason, now)
         self.woken.set()
 
-    def _hand_new(self, record: Record, now: float) -> None:
+    def _hand_new(self, record: ProducedRecord, now: float) -> None:
         try:
             self.site.hand(record, now)
         except KafkaException as refused:
@@ -209,7 +209,7 @@ class Delivery:
         while (record := self.ledger.oldest()) is not None and now - record.born_s >= self._longest_s:
             self.ledger.fail(self.ledger.pop(), KafkaError(KafkaError._MSG_TIMED_OUT))  # noqa: SLF001 - librdkafka's own code
 
-    def _settled(self, record: Record, error: KafkaError | None, message: Message) -> None:
+    def _settled(self, record: ProducedRecord, error: KafkaError | None, message: Message) -> None:
         """A site has reported a record; this is called in whichever thread polls it."""
         now = self._clock()
         with self.lock:
@@ -235,7 +235,7 @@ class Delivery:
             else:
                 self.ledger.report(record, error, message)
 
-    def _may_resend(self, record: Record, code: int, site: Site, now: float) -> bool:
+    def _may_resend(self, record: ProducedRecord, code: int, site: ProducerSite, now: float) -> bool:
         if code not in PURGED and code not in CLUSTER_FAILURES:
             return False
         if self._policies.on_unacknowledged == "report" or now - record.born_s >= self._longest_s:
@@ -244,14 +244,14 @@ class Delivery:
 
     # --- inner producers and events -----------------------------------------------------------------------
 
-    def new_site(self, region: str) -> Site:
+    def new_site(self, region: str) -> ProducerSite:
         """An inner producer for a region. Inner.
 
         Raises:
             KafkaException: librdkafka refuses the settings.
         """
         config = self._settings.for_cluster(self._where.clusters[region])
-        made: list[weakref.ref[Site]] = []
+        made: list[weakref.ref[ProducerSite]] = []
 
         def erred(error: KafkaError) -> None:
             # Weakly: a site that is done with goes with its last reference, and its producer with it.
@@ -264,11 +264,11 @@ class Delivery:
             callback = self._settings.callbacks.get(name)
             if callback is not None:
                 config[name] = partial(self.ledger.tell, callback)
-        site = Site(region, self._factory(config), self._clock())
+        site = ProducerSite(region, self._factory(config), self._clock())
         made.append(weakref.ref(site))
         return site
 
-    def _erred(self, site: Site, error: KafkaError) -> None:
+    def _erred(self, site: ProducerSite, error: KafkaError) -> None:
         """An inner producer speaks of its connections, or says that it can't go on."""
         now = self._clock()
         with self.lock:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException
 
 from parallax.errors import ParallaxError
-from parallax.producer.addresses import Where
-from parallax.producer.delivery import Delivery
-from parallax.producer.events import DownReason, EventKind, ProducerEvent
-from parallax.producer.ports import Answer
+from parallax.producer.addresses import Addresses
+from parallax.producer.delivery import ProducerDelivery
+from parallax.producer.events import DownReason, ProducerEvent, ProducerEventKind
+from parallax.producer.ports import ClusterTopics
 from parallax.producer.regions import Due
-from parallax.producer.settings import Config, Policies, Settings
-from parallax.producer.site import Site, refused_settings
+from parallax.producer.settings import Config, ProducerPolicies, ProducerSettings
+from parallax.producer.site import ProducerSite, refused_settings
 
 SUSPECT_AFTER_S = 1.0
 """Without an acknowledgement for so long, and beyond the linger time, a region is suspected."""
@@ -24,7 +24,7 @@ TAKE_BACK_WITHIN_S = 1.0
 _SLICE_S = 0.05
 
 
-class Engine:
+class ProducerEngine:
     """Decides where records go, in whichever thread comes by: those that poll, or the pilot's.
 
     Args:
@@ -41,10 +41,10 @@ class Engine:
 
     def __init__(
         self,
-        delivery: Delivery,
-        settings: Settings,
-        policies: Policies,
-        where: Where,
+        delivery: ProducerDelivery,
+        settings: ProducerSettings,
+        policies: ProducerPolicies,
+        where: Addresses,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -54,7 +54,7 @@ class Engine:
         self._where = where
         self._clock = clock
         self._stuck = False
-        self._idle: list[Site] = []
+        self._idle: list[ProducerSite] = []
         self.turned_at_s = clock()
 
     # --- for the application ------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class Engine:
             site.inner.poll(wait_s)
         return served + self.delivery.ledger.serve()
 
-    def close(self) -> list[Site]:
+    def close(self) -> list[ProducerSite]:
         """Take no more records. The inner producers are the caller's to close."""
         with self.delivery.lock:
             self.delivery.closed = True
@@ -108,7 +108,7 @@ class Engine:
                 for due in self.delivery.regions.due(self._clock(), self.delivery.site, clusters)
             ]
 
-    def probed(self, due: Due, asked_at_s: float, found: Answer | ParallaxError) -> None:
+    def probed(self, due: Due, asked_at_s: float, found: ClusterTopics | ParallaxError) -> None:
         """A probe has ended."""
         with self.delivery.lock:
             self.delivery.regions.probed(due, asked_at_s, found, self.delivery.site.region)
@@ -136,7 +136,7 @@ class Engine:
             idle, self._idle = self._idle, []
         while idle:
             region = idle[-1].region
-            thread = threading.Thread(target=list[Site].clear, args=([idle.pop()],), daemon=True)
+            thread = threading.Thread(target=list[ProducerSite].clear, args=([idle.pop()],), daemon=True)
             thread.name = f"parallax-let-go-{region}"
             thread.start()
 
@@ -171,7 +171,7 @@ class Engine:
             with self.delivery.lock:
                 self._moved(site, fresh, reason, held)
 
-    def _fresh_site(self, site: Site, now: float) -> Site | None:
+    def _fresh_site(self, site: ProducerSite, now: float) -> ProducerSite | None:
         """A producer at the first region that can take over and whose settings librdkafka takes."""
         while True:
             target = self.delivery.regions.candidate(site, self._where.clusters, site.suspected_at_s)
@@ -181,7 +181,7 @@ class Engine:
             if fresh is not None:
                 return fresh
 
-    def _site_at(self, region: str, now: float) -> Site | None:
+    def _site_at(self, region: str, now: float) -> ProducerSite | None:
         try:
             return self.delivery.new_site(region)
         except KafkaException as failure:
@@ -189,14 +189,14 @@ class Engine:
             self.delivery.regions.unusable(region, now, refused_settings(failure), present)
             return None
 
-    def _moved(self, old: Site, fresh: Site, reason: DownReason, held: int) -> None:
+    def _moved(self, old: ProducerSite, fresh: ProducerSite, reason: DownReason, held: int) -> None:
         now = self._clock()
         self.delivery.moving = self._stuck = False
         self.delivery.regions.moved(now)
         self.delivery.ledger.moves += 1
         self.delivery.tell(
             ProducerEvent(
-                EventKind.MOVED,
+                ProducerEventKind.MOVED,
                 fresh.region,
                 from_region=old.region,
                 reason=reason,
@@ -206,12 +206,12 @@ class Engine:
         )
         self.delivery.hand_over(now)
 
-    def _stay(self, site: Site, reason: DownReason | None, now: float) -> None:
+    def _stay(self, site: ProducerSite, reason: DownReason | None, now: float) -> None:
         clusters = self._where.clusters
         if reason is None:
             if self._stuck and site.suspected_at_s is None:
                 self._stuck = False
-                self.delivery.tell(ProducerEvent(EventKind.UNSTUCK, site.region))
+                self.delivery.tell(ProducerEvent(ProducerEventKind.UNSTUCK, site.region))
             better = self.delivery.regions.better(site.region, clusters, now)
             if better is not None:
                 self._return(site, better, now)
@@ -223,17 +223,19 @@ class Engine:
         self.delivery.hand_over(now)
         self._look_after_others(now)
 
-    def _tell_stuck(self, site: Site, reason: DownReason) -> None:
+    def _tell_stuck(self, site: ProducerSite, reason: DownReason) -> None:
         if not self._stuck:
             self._stuck = True
             problems = self.delivery.regions.problems()
             why = "; ".join(str(error) for name, error in problems.items() if name != site.region)
             held = self.delivery.ledger.held_records
             self.delivery.tell(
-                ProducerEvent(EventKind.STUCK, site.region, reason=reason, held_records=held, message=why)
+                ProducerEvent(
+                    ProducerEventKind.STUCK, site.region, reason=reason, held_records=held, message=why
+                )
             )
 
-    def _return(self, site: Site, better: str, now: float) -> None:
+    def _return(self, site: ProducerSite, better: str, now: float) -> None:
         """Nothing is wrong with the region that is left: it acknowledges what it has in its own time."""
         fresh = self._site_at(better, now)
         if fresh is None:
@@ -242,7 +244,7 @@ class Engine:
         self.delivery.others.append(site)
         self.delivery.regions.returned(now)
         self.delivery.ledger.returns += 1
-        self.delivery.tell(ProducerEvent(EventKind.RETURNED, better, from_region=site.region))
+        self.delivery.tell(ProducerEvent(ProducerEventKind.RETURNED, better, from_region=site.region))
 
     def _look_after_others(self, now: float) -> None:
         for site in list(self.delivery.others):

@@ -12,7 +12,7 @@ from parallax.errors import ParallaxError
 _log = structlog.get_logger("parallax.failover_producer")
 
 
-class EventKind(Enum):
+class ProducerEventKind(Enum):
     """What happened."""
 
     MOVED = "moved"
@@ -57,7 +57,7 @@ class ProducerEvent:
         message: a sentence for people.
     """
 
-    kind: EventKind
+    kind: ProducerEventKind
     region: str
     from_region: str | None = None
     reason: DownReason | None = None
@@ -68,7 +68,7 @@ class ProducerEvent:
 
     def log(self) -> None:
         """Write it to the log, too."""
-        write = _log.warning if self.kind in (EventKind.UNFIT, EventKind.STUCK) else _log.info
+        write = _log.warning if self.kind in (ProducerEventKind.UNFIT, ProducerEventKind.STUCK) else _log.info
         write(
             self.kind.value,
             region=self.region,

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from parallax.producer.site import DeliveryReport, Record
+from parallax.producer.site import DeliveryReport, ProducedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ProducerCounts:
     returns: int = 0
 
 
-class Ledger:
+class ProducerLedger:
     """Counts and bounds the records that are not reported yet; holds those that no region has.
 
     All but `serve` and ``len`` is guarded by the engine's lock.
@@ -48,7 +48,7 @@ class Ledger:
     def __init__(self, max_messages: int, max_bytes: int) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
-        self._held: list[Record] = []
+        self._held: list[ProducedRecord] = []
         self._told: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._open = self._open_bytes = 0
         self._acknowledged: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class Ledger:
         """Records not reported yet, and whatever else the application is to be told."""
         return self._open + len(self._told)
 
-    def check_room(self, record: Record) -> None:
+    def check_room(self, record: ProducedRecord) -> None:
         """Room for one more?
 
         Raises:
@@ -68,7 +68,7 @@ class Ledger:
         if len(self) >= self._max_messages or self._open_bytes + record.size_bytes > self._max_bytes:
             raise BufferError("Local: Queue full")
 
-    def accept(self, record: Record) -> None:
+    def accept(self, record: ProducedRecord) -> None:
         """The record was taken: it will be reported, once."""
         self._open += 1
         self._open_bytes += record.size_bytes
@@ -78,20 +78,20 @@ class Ledger:
         """Records that no region has."""
         return len(self._held)
 
-    def hold(self, record: Record) -> None:
+    def hold(self, record: ProducedRecord) -> None:
         """Keep it until a region can take it."""
         heapq.heappush(self._held, record)
 
-    def oldest(self) -> Record | None:
+    def oldest(self) -> ProducedRecord | None:
         """The record held that was produced first."""
         return self._held[0] if self._held else None
 
-    def pop(self) -> Record:
+    def pop(self) -> ProducedRecord:
         """Take that one out."""
         return heapq.heappop(self._held)
 
     def report(
-        self, record: Record, error: KafkaError | None, message: Message, region: str | None = None
+        self, record: ProducedRecord, error: KafkaError | None, message: Message, region: str | None = None
     ) -> None:
         """End a record: acknowledged by ``region``, or failed."""
         report = DeliveryReport(region, record.unconfirmed)
@@ -105,7 +105,7 @@ class Ledger:
         if record.on_delivery is not None:
             self._told.append((record.on_delivery, (error, message, report)))
 
-    def fail(self, record: Record, error: KafkaError) -> None:
+    def fail(self, record: ProducedRecord, error: KafkaError) -> None:
         """End a record that librdkafka does not have."""
         self.report(record, error, record.message(error))
 

@@ -51,7 +51,7 @@ ProducerFactory = Callable[[dict[str, Any]], InnerProducer]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClusterTopics:
     """What a cluster says of topics.
 
     Attributes:
@@ -68,7 +68,7 @@ class Answer:
 class Probe(Protocol):
     """Asks one cluster whether it is there, over connections of its own."""
 
-    def ask(self, topics: Sequence[str], timeout_s: float) -> Callable[[], Answer]:
+    def ask(self, topics: Sequence[str], timeout_s: float) -> Callable[[], ClusterTopics]:
         """Ask without waiting; what is returned waits for the answer.
 
         The inner call raises ClusterUnavailableError: no broker answered in time.

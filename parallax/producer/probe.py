@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from parallax.errors import ClusterUnavailableError
-from parallax.producer.ports import Answer
+from parallax.producer.ports import ClusterTopics
 from parallax.producer.site import UNKNOWN_TOPIC, error_of
 
 _CONNECTION = (
@@ -49,9 +49,9 @@ class KafkaProbe:
         # What a probe finds out is told by its answer; librdkafka's own lines on stderr add nothing.
         self._admin = AdminClient({**settings, "allow.auto.create.topics": False, "log_level": 2})
 
-    def ask(self, topics: Sequence[str], timeout_s: float) -> Callable[[], Answer]:
+    def ask(self, topics: Sequence[str], timeout_s: float) -> Callable[[], ClusterTopics]:
         """Ask; see `parallax.producer.ports.Probe`."""
-        future: Future[Answer] = Future()
+        future: Future[ClusterTopics] = Future()
 
         def work() -> None:
             try:
@@ -61,7 +61,7 @@ class KafkaProbe:
                 error.__cause__ = failure
                 future.set_exception(error)
 
-        def answer() -> Answer:
+        def answer() -> ClusterTopics:
             try:
                 return future.result(timeout_s + _GRACE_S)
             except TimeoutError as late:
@@ -70,7 +70,7 @@ class KafkaProbe:
         threading.Thread(target=work, name="parallax-producer-probe", daemon=True).start()
         return answer
 
-    def _ask(self, topics: Sequence[str], deadline_s: float) -> Answer:
+    def _ask(self, topics: Sequence[str], deadline_s: float) -> ClusterTopics:
         found = {} if len(topics) == 1 else self._metadata(None, deadline_s)
         for topic in topics:
             if topic not in found:  # a list of all leaves out what this client may not see: ask by name
@@ -86,7 +86,7 @@ class KafkaProbe:
                     leaderless.add(topic)
             elif error.code() not in UNKNOWN_TOPIC:
                 refused[topic] = error.str()
-        return Answer(counts, frozenset(leaderless), refused)
+        return ClusterTopics(counts, frozenset(leaderless), refused)
 
     def _metadata(self, topic: str | None, deadline_s: float) -> dict[str, Any]:
         left_s = max(0.0, deadline_s - time.monotonic())

@@ -11,8 +11,8 @@ import structlog
 from confluent_kafka import KafkaException
 
 from parallax.errors import ParallaxError
-from parallax.producer.engine import Engine
-from parallax.producer.ports import Answer, Probe, ProbeFactory
+from parallax.producer.engine import ProducerEngine
+from parallax.producer.ports import ClusterTopics, Probe, ProbeFactory
 from parallax.producer.site import refused_settings
 
 _log = structlog.get_logger("parallax.failover_producer")
@@ -36,7 +36,7 @@ class Pilot:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ProducerEngine,
         factory: ProbeFactory,
         *,
         refresh_every_s: float,
@@ -84,7 +84,7 @@ class Pilot:
             else:
                 asked.append((due, asked_at_s, answer))
         for due, asked_at_s, answer in asked:
-            found: Answer | ParallaxError
+            found: ClusterTopics | ParallaxError
             try:
                 found = answer()
             except ParallaxError as error:

@@ -24,9 +24,9 @@ from confluent_kafka import Producer
 
 from parallax.client.client import OffsetClient
 from parallax.errors import ParallaxError, UnknownRegionError
-from parallax.producer.addresses import Described, Given, Where
-from parallax.producer.delivery import Delivery
-from parallax.producer.engine import Engine
+from parallax.producer.addresses import Addresses, DescribedAddresses, GivenAddresses
+from parallax.producer.delivery import ProducerDelivery
+from parallax.producer.engine import ProducerEngine
 from parallax.producer.errors import (
     PartitionCountError,
     ProducerClosedError,
@@ -34,24 +34,24 @@ from parallax.producer.errors import (
     TopicRefusedError,
     TransactionsUnsupportedError,
 )
-from parallax.producer.events import DownReason, EventKind, ProducerEvent
+from parallax.producer.events import DownReason, ProducerEvent, ProducerEventKind
 from parallax.producer.ledger import ProducerCounts
 from parallax.producer.ports import InnerProducer, ProbeFactory, ProducerFactory, RegionService
 from parallax.producer.probe import KafkaProbe
 from parallax.producer.prober import Pilot
-from parallax.producer.settings import OnUnacknowledged, Policies, read_settings
+from parallax.producer.settings import OnUnacknowledged, ProducerPolicies, read_settings
 from parallax.producer.site import DeliveryReport, OnDelivery
 
 __all__ = [
     "DeliveryReport",
     "DownReason",
-    "EventKind",
     "FailoverProducer",
     "PartitionCountError",
     "ProducerClosedError",
     "ProducerConfigError",
     "ProducerCounts",
     "ProducerEvent",
+    "ProducerEventKind",
     "TopicRefusedError",
     "TransactionsUnsupportedError",
 ]
@@ -119,7 +119,7 @@ class FailoverProducer:
         settings = read_settings(config)
         if isinstance(topics, str):
             raise ProducerConfigError(f"topics is a list of names: [{topics!r}], not one string")
-        policies = Policies(
+        policies = ProducerPolicies(
             on_unacknowledged=on_unacknowledged,
             unreachable_after_ms=unreachable_after_ms,
             stalled_after_ms=stalled_after_ms,
@@ -129,7 +129,7 @@ class FailoverProducer:
         )
         where = _where(clusters, services, settings.base)
         self._close_timeout_s = close_timeout_ms / 1_000
-        self._delivery = Delivery(
+        self._delivery = ProducerDelivery(
             settings,
             policies,
             where,
@@ -138,7 +138,7 @@ class FailoverProducer:
             topics=topics,
             on_event=on_event,
         )
-        self._engine = Engine(self._delivery, settings, policies, where)
+        self._engine = ProducerEngine(self._delivery, settings, policies, where)
         self._pilot = Pilot(
             self._engine,
             KafkaProbe if probe_factory is None else probe_factory,
@@ -311,19 +311,19 @@ def _where(
     clusters: Mapping[str, str | Mapping[str, Any]] | None,
     services: Sequence[str] | RegionService | None,
     own: dict[str, Any],
-) -> Where:
+) -> Addresses:
     if (clusters is None) == (services is None):
         raise ProducerConfigError("give either clusters={region: ...} or services=[...], which describe them")
     if clusters is not None:
-        return Given(clusters)
+        return GivenAddresses(clusters)
     if isinstance(services, str):
         raise ProducerConfigError("services is a list of 'host:port', not one string")
     if isinstance(services, Sequence):
-        return Described(OffsetClient(services), own, made_here=True)
-    return Described(cast("RegionService", services), own)
+        return DescribedAddresses(OffsetClient(services), own, made_here=True)
+    return DescribedAddresses(cast("RegionService", services), own)
 
 
-def _order(region: str, regions: Sequence[str] | None, where: Where) -> list[str]:
+def _order(region: str, regions: Sequence[str] | None, where: Addresses) -> list[str]:
     wanted = [region, *(where.clusters if regions is None else regions)]
     order = list(dict.fromkeys(wanted))
     for name in order:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from parallax.errors import ClusterUnavailableError, ParallaxError, UnknownTopicError
 from parallax.producer.errors import PartitionCountError, TopicRefusedError
-from parallax.producer.events import DownReason, EventKind, ProducerEvent
-from parallax.producer.ports import Answer
-from parallax.producer.settings import Policies
-from parallax.producer.site import Site
+from parallax.producer.events import DownReason, ProducerEvent, ProducerEventKind
+from parallax.producer.ports import ClusterTopics
+from parallax.producer.settings import ProducerPolicies
+from parallax.producer.site import ProducerSite
 
 PROBE_EVERY_S = 0.5
 """Between two probes while a region is suspected or away from home; an unanswered one takes longer."""
@@ -38,7 +38,7 @@ class RegionHealth:
         self.answered_at_s: float | None = None
         self.good_since_s: float | None = None
         self.told: str | None = None
-        self._answer: Answer | None = None
+        self._answer: ClusterTopics | None = None
         self._covers: frozenset[str] = frozenset()
         self._silent_since_s: float | None = None
         self._silence: ParallaxError | None = None
@@ -48,7 +48,7 @@ class RegionHealth:
         """What the last answer says of topics that exist."""
         return {} if self._answer is None else self._answer.partition_counts
 
-    def answered(self, asked_at_s: float, topics: Iterable[str], answer: Answer) -> None:
+    def answered(self, asked_at_s: float, topics: Iterable[str], answer: ClusterTopics) -> None:
         """A probe was answered."""
         self.asked_at_s = self.answered_at_s = asked_at_s
         self._answer = answer
@@ -75,7 +75,7 @@ class RegionHealth:
         problems = (self._topic_problem(self._answer, *item) for item in sorted(wanted.items()))
         return next((problem for problem in problems if problem is not None), None)
 
-    def _topic_problem(self, answer: Answer, topic: str, count: int | None) -> ParallaxError | None:
+    def _topic_problem(self, answer: ClusterTopics, topic: str, count: int | None) -> ParallaxError | None:
         if topic in answer.refused:
             return TopicRefusedError(
                 f"regional cluster of region {self.region}, topic {topic!r}: {answer.refused[topic]}; allow this "
@@ -127,7 +127,7 @@ class Regions:
     def __init__(
         self,
         names: Sequence[str],
-        policies: Policies,
+        policies: ProducerPolicies,
         *,
         topics: Sequence[str],
         tell: Callable[[ProducerEvent], None],
@@ -162,7 +162,7 @@ class Regions:
 
     # --- probes -------------------------------------------------------------------------------------------
 
-    def due(self, now_s: float, site: Site, known: Mapping[str, object]) -> list[Due]:
+    def due(self, now_s: float, site: ProducerSite, known: Mapping[str, object]) -> list[Due]:
         """Whom to ask now: everyone while something is wrong or new, the better ones while away, else now and then.
 
         Args:
@@ -182,7 +182,7 @@ class Regions:
         self._new_topic = False
         return found
 
-    def probed(self, due: Due, asked_at_s: float, found: Answer | ParallaxError, present: str) -> None:
+    def probed(self, due: Due, asked_at_s: float, found: ClusterTopics | ParallaxError, present: str) -> None:
         """A probe has ended; ``present`` is the region in use."""
         health = self._health[due.region]
         if isinstance(found, ParallaxError):
@@ -212,9 +212,11 @@ class Regions:
             return
         health.told = cause
         if problem is None:
-            self._tell(ProducerEvent(EventKind.FIT, health.region))
+            self._tell(ProducerEvent(ProducerEventKind.FIT, health.region))
         else:
-            self._tell(ProducerEvent(EventKind.UNFIT, health.region, error=problem, message=str(problem)))
+            self._tell(
+                ProducerEvent(ProducerEventKind.UNFIT, health.region, error=problem, message=str(problem))
+            )
 
     # --- judging ------------------------------------------------------------------------------------------
 
@@ -240,7 +242,7 @@ class Regions:
             if name in known
         )
 
-    def down(self, site: Site, now_s: float) -> DownReason | None:
+    def down(self, site: ProducerSite, now_s: float) -> DownReason | None:
         """Whether the present region is down, and why."""
         if site.failure is not None:
             return site.failure
@@ -253,7 +255,9 @@ class Regions:
                 return DownReason.UNREACHABLE
         return None
 
-    def candidate(self, site: Site, known: Mapping[str, object], since_s: float | None = None) -> str | None:
+    def candidate(
+        self, site: ProducerSite, known: Mapping[str, object], since_s: float | None = None
+    ) -> str | None:
         """The first region that can take over, by a probe made after ``since_s``; None: none can.
 
         It may be the present one, where only librdkafka's producer has failed and not the cluster.

@@ -31,7 +31,7 @@ _CALLBACKS = ("error_cb", "stats_cb", "throttle_cb")
 
 
 @dataclass(frozen=True, slots=True)
-class Policies:
+class ProducerPolicies:
     """What to do where Kafka leaves a choice, and how long to wait before a region counts as down.
 
     Attributes:
@@ -76,7 +76,7 @@ class Policies:
 
 
 @dataclass(slots=True)
-class Settings:
+class ProducerSettings:
     """What an application's librdkafka configuration means here.
 
     Attributes:
@@ -108,7 +108,7 @@ class Settings:
         }
 
 
-def read_settings(config: Mapping[str, Any]) -> Settings:
+def read_settings(config: Mapping[str, Any]) -> ProducerSettings:
     """Check an application's configuration.
 
     Raises:
@@ -140,7 +140,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         raise ProducerConfigError("on_delivery is not callable")
     callbacks = {name: base.pop(name) for name in _CALLBACKS if base.get(name) is not None}
     timeout_ms = float(_first(base, ("message.timeout.ms", "delivery.timeout.ms"), _MESSAGE_TIMEOUT_MS))
-    return Settings(
+    return ProducerSettings(
         base=base,
         on_delivery=on_delivery,
         callbacks=callbacks,

@@ -81,7 +81,7 @@ OnDelivery = Callable[[KafkaError | None, Message, DeliveryReport], Any]
 """A delivery callback: as confluent-kafka's, with the report as a third argument."""
 
 
-class Record:
+class ProducedRecord:
     """What was given to ``produce``, until it is reported.
 
     Reports of librdkafka carry neither headers nor, for a record that was taken back, the time: both are kept here,
@@ -115,7 +115,7 @@ class Record:
         headers: Headers | None,
         on_delivery: OnDelivery | None,
         born_s: float,
-        settle: Callable[[Record, KafkaError | None, Message], None],
+        settle: Callable[[ProducedRecord, KafkaError | None, Message], None],
     ) -> None:
         self.topic = topic
         self.value = value
@@ -129,9 +129,9 @@ class Record:
         self.settle = settle
         self.size_bytes = (len(value) if value else 0) + (len(key) if key else 0)
         self.unconfirmed: tuple[str, ...] = ()
-        self.site: Site | None = None
+        self.site: ProducerSite | None = None
 
-    def __lt__(self, other: Record) -> bool:
+    def __lt__(self, other: ProducedRecord) -> bool:
         """Records go out in the order in which they were produced."""
         return self.sequence < other.sequence
 
@@ -178,7 +178,7 @@ def as_headers(headers: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) ->
     return list(headers.items()) if isinstance(headers, Mapping) else list(headers)
 
 
-class Site:
+class ProducerSite:
     """An inner producer. Its state is guarded by the engine's lock.
 
     Attributes:
@@ -203,7 +203,7 @@ class Site:
         self._acknowledged_at_s = now_s
         self._given_up: dict[int, int] = {}
 
-    def hand(self, record: Record, now_s: float) -> None:
+    def hand(self, record: ProducedRecord, now_s: float) -> None:
         """Give a record to librdkafka.
 
         Raises:
@@ -264,7 +264,7 @@ class Site:
         if in_flight:
             self._given_up[KafkaError._PURGE_INFLIGHT] = before  # noqa: SLF001 - as above
 
-    def was_given_up(self, record: Record, code: int) -> bool:
+    def was_given_up(self, record: ProducedRecord, code: int) -> bool:
         """Whether a record that was purged so was given up by the application."""
         return record.sequence < self._given_up.get(code, 0)
 

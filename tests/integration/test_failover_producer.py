@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from parallax.producer.producer import DeliveryReport, EventKind, FailoverProducer, ProducerEvent
+from parallax.producer.producer import DeliveryReport, FailoverProducer, ProducerEvent, ProducerEventKind
 from tests.support import Stack, poll_until, unique_name
 
 PARTITIONS = 4
@@ -143,8 +143,8 @@ def test_a_killed_region_and_back(infrastructure: Stack, topic: str) -> None:
         if not report.maybe_duplicate:
             assert copies[report.region][number] == 1, (number, report)
     moves = [(event.kind, event.from_region, event.region) for event in load.events]
-    assert (EventKind.MOVED, "a", "b") in moves
-    assert (EventKind.RETURNED, "b", "a") in moves
+    assert (ProducerEventKind.MOVED, "a", "b") in moves
+    assert (ProducerEventKind.RETURNED, "b", "a") in moves
     assert (sum(counts.acknowledged.values()), counts.failed) == (len(load.reports), 0)
     for partition in range(PARTITIONS):  # the partitioner is the same, and in each region order is kept
         keys = {number % KEYS for region in logs for number in logs[region][partition]}

@@ -8,13 +8,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from parallax.errors import ClusterUnavailableError
-from parallax.producer.addresses import Given
-from parallax.producer.delivery import Delivery
-from parallax.producer.engine import Engine
+from parallax.producer.addresses import GivenAddresses
+from parallax.producer.delivery import ProducerDelivery
+from parallax.producer.engine import ProducerEngine
 from parallax.producer.events import ProducerEvent
-from parallax.producer.ports import Answer
+from parallax.producer.ports import ClusterTopics
 from parallax.producer.prober import Pilot
-from parallax.producer.settings import Policies, read_settings
+from parallax.producer.settings import ProducerPolicies, read_settings
 from parallax.producer.site import DeliveryReport
 
 TOPIC = "trips"
@@ -149,14 +149,14 @@ class FakeProbe:
         self.world = world
         self.cluster = cluster
 
-    def ask(self, topics: Sequence[str], timeout_s: float) -> Callable[[], Answer]:
-        def answer() -> Answer:
+    def ask(self, topics: Sequence[str], timeout_s: float) -> Callable[[], ClusterTopics]:
+        def answer() -> ClusterTopics:
             if not self.cluster.up:
                 self.world.now_s += timeout_s
                 raise ClusterUnavailableError("no answer")
             found = {topic: self.cluster.topics[topic] for topic in topics if topic in self.cluster.topics}
             leaderless = {TOPIC} if self.cluster.leaderless else set()
-            return Answer(found, frozenset(leaderless))
+            return ClusterTopics(found, frozenset(leaderless))
 
         return answer
 
@@ -179,11 +179,11 @@ class ProducerWorld:
         """Regions whose settings librdkafka's producer refuses."""
         self.invalid_for_probes: set[str] = set()
         settings = read_settings(config or {})
-        kept = Policies(**policies)
-        where = Given(dict.fromkeys(regions, "unused"))
+        kept = ProducerPolicies(**policies)
+        where = GivenAddresses(dict.fromkeys(regions, "unused"))
         self._by_servers = self.clusters
         where.clusters = {region: {"bootstrap.servers": region} for region in regions}
-        self.delivery = Delivery(
+        self.delivery = ProducerDelivery(
             settings,
             kept,
             where,
@@ -193,7 +193,7 @@ class ProducerWorld:
             clock=lambda: self.now_s,
             wall_ms=lambda: int(self.now_s * 1_000),
         )
-        self.engine = Engine(self.delivery, settings, kept, where, clock=lambda: self.now_s)
+        self.engine = ProducerEngine(self.delivery, settings, kept, where, clock=lambda: self.now_s)
         self.pilot = Pilot(
             self.engine,
             self._make_probe,

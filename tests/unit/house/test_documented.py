@@ -13,8 +13,8 @@ from parallax.consumer.events import EventKind as ConsumerEvent
 from parallax.consumer.events import EventQueue, FailoverEvent
 from parallax.consumer.settings import Policies as ConsumerPolicies
 from parallax.domain.outcome import Outcome
-from parallax.producer.events import EventKind as ProducerEvent
-from parallax.producer.settings import Policies as ProducerPolicies
+from parallax.producer.events import ProducerEventKind
+from parallax.producer.settings import ProducerPolicies
 from tests.unit.house.test_imports import CORE, LAYERS, PACKAGES
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -43,7 +43,7 @@ def test_the_consumer_page_explains_every_event() -> None:
 
 def test_the_producer_page_explains_every_event() -> None:
     told = words(rows(page("failover-producer.md"), "| event |"))
-    assert sorted(told) == sorted(kind.name for kind in ProducerEvent)
+    assert sorted(told) == sorted(kind.name for kind in ProducerEventKind)
 
 
 def test_the_runbook_explains_every_outcome() -> None:

@@ -16,16 +16,16 @@ from parallax.errors import (
     UnknownRegionError,
     UnknownTopicError,
 )
-from parallax.producer.addresses import Described
-from parallax.producer.ports import Answer
+from parallax.producer.addresses import DescribedAddresses
+from parallax.producer.ports import ClusterTopics
 from parallax.producer.producer import (
     DeliveryReport,
     DownReason,
-    EventKind,
     FailoverProducer,
     PartitionCountError,
     ProducerClosedError,
     ProducerConfigError,
+    ProducerEventKind,
     TransactionsUnsupportedError,
 )
 from parallax.v1 import primaries_pb2 as pb
@@ -58,7 +58,7 @@ def test_a_dead_region_is_left_in_order_and_without_needless_doubts() -> None:
     assert [world.report(name) for name in handed] == [(None, DeliveryReport("b", ("a",)))] * 3
     assert all(world.report(name)[1].maybe_duplicate for name in handed)
     assert [world.report(name) for name in held] == [(None, DeliveryReport("b"))] * 3
-    (moved,) = [event for event in world.events if event.kind is EventKind.MOVED]
+    (moved,) = [event for event in world.events if event.kind is ProducerEventKind.MOVED]
     assert (moved.from_region, moved.region, moved.reason) == ("a", "b", DownReason.UNREACHABLE)
     assert (moved.taken_back_records, moved.held_records) == (3, 3)
     counts = world.delivery.ledger.counts
@@ -258,7 +258,7 @@ def test_a_region_that_does_not_fit_is_told_of_early_and_passed_over(
     world.clusters["b"].topics = topics
     world.produce("x")
     world.step(times=3)
-    (unfit,) = [event for event in world.events if event.kind is EventKind.UNFIT]
+    (unfit,) = [event for event in world.events if event.kind is ProducerEventKind.UNFIT]
     assert unfit.region == "b"
     assert isinstance(unfit.error, error)
     assert isinstance(world.engine.problems()["b"], error)
@@ -276,7 +276,7 @@ def test_a_region_with_settings_that_are_refused_stops_no_other() -> None:
     world.settle()
     assert world.clusters["a"].log == [name]
     assert "librdkafka refuses its settings: ssl.ca.location failed" in str(world.engine.problems()["b"])
-    assert [(event.kind, event.region) for event in world.events] == [(EventKind.UNFIT, "b")]
+    assert [(event.kind, event.region) for event in world.events] == [(ProducerEventKind.UNFIT, "b")]
     world.invalid_for_probes.clear()
     world.now_s += 3_600
     world.step()
@@ -491,15 +491,15 @@ class Describing:
 
 def test_only_a_client_that_was_made_here_is_closed() -> None:
     service = Describing()
-    Described(service, {}).close()
+    DescribedAddresses(service, {}).close()
     assert not service.closed
-    Described(service, {}, made_here=True).close()
+    DescribedAddresses(service, {}, made_here=True).close()
     assert service.closed
 
 
 def test_described_clusters_outlive_the_service() -> None:
     service = Describing()
-    where = Described(service, {"sasl.username": "u"})
+    where = DescribedAddresses(service, {"sasl.username": "u"})
     assert where.clusters == {
         "b": {
             "bootstrap.servers": "regional-b:9092",
@@ -516,7 +516,7 @@ def test_described_clusters_outlive_the_service() -> None:
 
 
 def test_what_the_application_says_of_security_goes_before_the_description() -> None:
-    where = Described(Describing(), {"security.protocol": "PLAINTEXT", "sasl.mechanisms": "PLAIN"})
+    where = DescribedAddresses(Describing(), {"security.protocol": "PLAINTEXT", "sasl.mechanisms": "PLAIN"})
     assert where.clusters == {"b": {"bootstrap.servers": "regional-b:9092"}}
 
 
@@ -616,10 +616,10 @@ def test_what_a_round_under_way_still_uses_is_not_closed() -> None:
     world = ProducerWorld()
     asked, answers = threading.Event(), threading.Event()
 
-    def slow() -> Answer:
+    def slow() -> ClusterTopics:
         asked.set()
         assert answers.wait(WITHIN_S)
-        return Answer({})
+        return ClusterTopics({})
 
     world.pilot._factory = lambda _config: SimpleNamespace(  # type: ignore[return-value] # as much as is needed
         ask=lambda _topics, _timeout_s: slow, close=lambda: None

@@ -10,7 +10,7 @@ from confluent_kafka.admin import ClusterMetadata, PartitionMetadata, TopicMetad
 
 from parallax.errors import ClusterUnavailableError
 from parallax.producer import probe
-from parallax.producer.ports import Answer
+from parallax.producer.ports import ClusterTopics
 from parallax.producer.probe import KafkaProbe
 
 
@@ -62,7 +62,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> list[FakeAdmin]:
 def test_one_topic_is_asked_by_name(admin: list[FakeAdmin]) -> None:
     asking = KafkaProbe({"bootstrap.servers": "there", "linger.ms": 5})
     admin[0].listed = {"trips": metadata(1, 2), "others": metadata(1)}
-    assert asking.ask(["trips"], 1.0)() == Answer({"trips": 2})
+    assert asking.ask(["trips"], 1.0)() == ClusterTopics({"trips": 2})
     assert admin[0].asked == ["trips"]
     assert "linger.ms" not in admin[0].config
     assert admin[0].config["allow.auto.create.topics"] is False, "asking by name would create the topic"
@@ -81,7 +81,7 @@ def test_several_topics_are_asked_at_once_and_what_is_left_out_by_name(admin: li
 
 def test_a_cluster_without_topics_of_interest_answers_all_the_same(admin: list[FakeAdmin]) -> None:
     asking = KafkaProbe({})
-    assert asking.ask([], 1.0)() == Answer({})
+    assert asking.ask([], 1.0)() == ClusterTopics({})
     assert admin[0].asked == [None]
 
 
