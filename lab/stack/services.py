@@ -21,7 +21,7 @@ from parallax.config.config import load
 _SCHEMA_TIMEOUT_S = 300
 _SPARK_STOP_WITHIN_S = 20.0
 # The `parallax` command, without relying on where pip put its script.
-PARALLAX = (sys.executable, "-m", "parallax.cli.main")
+PARALLAX = (sys.executable, "-m", "parallax")
 
 
 def build_config(layout: StackLayout) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Any, NamedTuple
 
 try:
@@ -107,8 +107,18 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"parallax {metadata.version('parallax-kafka')}")
+        raise typer.Exit
+
+
 @app.callback()
-def parallax() -> None:
+def parallax(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
     """Exact offsets across aggregate Kafka clusters: replicate, map, answer, publish."""
 
 
@@ -119,7 +129,3 @@ def run() -> None:
     except ParallaxError as error:
         sys.stderr.write(f"error [{error.code}]: {error}\n")
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    run()

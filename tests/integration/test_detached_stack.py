@@ -48,7 +48,7 @@ class TestDetachedStack:
             [
                 sys.executable,
                 "-m",
-                "parallax.cli.main",
+                "parallax",
                 "stack",
                 "status",
                 "--json",

@@ -118,7 +118,7 @@ def test_a_wrong_name_names_the_nearest(infrastructure: Stack) -> None:
 @pytest.mark.stack
 @pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
 def test_nothing_outlives_ctrl_c_during_the_start(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "parallax.cli.main", "stack", "up", "--only-infrastructure"]
+    command = [sys.executable, "-m", "parallax", "stack", "up", "--only-infrastructure"]
     command += ["--regions", "d", "--dir", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as parent:
         children = poll_until(lambda: descendants(parent.pid), 60, "the first broker is started")

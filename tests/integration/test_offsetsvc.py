@@ -47,7 +47,7 @@ class Serving:
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command against it."""
-        command = [sys.executable, "-m", "parallax.cli.main", *arguments, "--service", self.grpc]
+        command = [sys.executable, "-m", "parallax", *arguments, "--service", self.grpc]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -58,7 +58,7 @@ def _serve(values: dict[str, Any], directory: Path) -> Iterator[Serving]:
     command = [
         sys.executable,
         "-m",
-        "parallax.cli.main",
+        "parallax",
         "serve",
         "--config",
         str(path),

@@ -89,7 +89,7 @@ class Synced:
         command = [
             sys.executable,
             "-m",
-            "parallax.cli.main",
+            "parallax",
             "sync",
             "--config",
             str(self.config_path),
@@ -299,7 +299,7 @@ def test_the_command_publishes_from_spark_until_it_is_stopped(synced: Synced, tm
     command = [
         sys.executable,
         "-m",
-        "parallax.cli.main",
+        "parallax",
         "sync",
         "--config",
         str(synced.config_path),

@@ -39,7 +39,12 @@ LAYERS = {
 }
 """What each layer may import besides itself; the longest name that fits a module counts."""
 
-CONSUMER_MODULES = ["parallax.client.client", "parallax.consumer.consumer", "parallax.producer.producer"]
+CONSUMER_MODULES = [
+    "parallax",
+    "parallax.client.client",
+    "parallax.consumer.consumer",
+    "parallax.producer.producer",
+]
 BASE_DEPENDENCIES = {"confluent_kafka", "grpc", "google", "structlog"}
 
 

@@ -1,0 +1,102 @@
+"""``import parallax``: what an application may name, where it comes from, and what it costs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import parallax
+from parallax import errors
+
+ROOT = Path(__file__).parents[3]
+
+SURFACE = {
+    "parallax.client.client": {"OffsetClient", "at_cluster", "at_region"},
+    "parallax.consumer.aio": {"AIOFailoverConsumer"},
+    "parallax.consumer.consumer": {"FailoverConsumer"},
+    "parallax.consumer.errors": {
+        "ConsumerClosedError",
+        "ConsumerConfigError",
+        "GroupMovingError",
+        "NoStartOffsetError",
+        "OffsetServiceAwayError",
+        "StaleMessageError",
+    },
+    "parallax.consumer.events": {"EventKind", "FailoverEvent", "PartitionStart"},
+    "parallax.errors": {
+        name for name, item in vars(errors).items() if isinstance(item, type) and issubclass(item, Exception)
+    },
+    "parallax.producer.errors": {
+        "PartitionCountError",
+        "ProducerClosedError",
+        "ProducerConfigError",
+        "TopicRefusedError",
+        "TransactionsUnsupportedError",
+    },
+    "parallax.producer.events": {"DownReason", "ProducerEvent", "ProducerEventKind"},
+    "parallax.producer.ledger": {"ProducerCounts"},
+    "parallax.producer.producer": {"FailoverProducer"},
+    "parallax.producer.site": {"DeliveryReport"},
+}
+"""The public names by the module that defines them: what goes from here is missed by applications."""
+
+HEAVY = ("confluent_kafka", "google.protobuf", "grpc", "structlog", "importlib.metadata")
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+
+
+def test_the_public_names_are_these() -> None:
+    public = {name: module for module, names in SURFACE.items() for name in names}
+    assert set(parallax.__all__) == {*public, "__version__"}
+    assert dir(parallax) == parallax.__all__
+    assert {name: getattr(parallax, name).__module__ for name in public} == public
+
+
+def test_a_type_checker_sees_the_same_names() -> None:
+    tree = ast.parse((ROOT / "parallax/__init__.py").read_text(encoding="utf-8"))
+    imported = {
+        (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("parallax.")
+        for alias in node.names
+    }
+    assert imported == {(module, name) for module, names in SURFACE.items() for name in names}
+
+
+def test_what_has_no_such_name_says_so() -> None:
+    with pytest.raises(AttributeError, match="'parallax' has no attribute 'Consumer'"):
+        _ = getattr(parallax, "Consumer")  # noqa: B009 - unknown to the type checker
+
+
+def test_importing_it_loads_no_library() -> None:
+    loaded = python("-c", "import sys, parallax; print(*sys.modules)").stdout.split()
+    assert "parallax.errors" in loaded
+    assert [name for name in loaded if name.startswith(HEAVY)] == []
+    assert [name for name in loaded if re.match(r"parallax\.\w", name)] == ["parallax.errors"]
+
+
+def test_importing_it_takes_less_than_50_ms() -> None:
+    took_us = []
+    for _ in range(10):
+        lines = python("-X", "importtime", "-c", "import parallax").stderr.splitlines()
+        took_us.append(int(lines[-1].split("|")[1]))
+        assert lines[-1].endswith("| parallax")
+        if took_us[-1] < 50_000:
+            return
+    raise AssertionError(f"import parallax took {took_us} microseconds")
+
+
+def test_it_knows_its_version() -> None:
+    version = metadata.version("parallax-kafka")
+    assert parallax.__version__ == version
+    assert python("-m", "parallax", "--version").stdout == f"parallax {version}\n"
