@@ -67,14 +67,23 @@ class _Commands(TyperGroup):
 
 
 def _command(name: str, entry: Entry) -> Any:
-    """The command, or, without the libraries of its extra, one that says what to install."""
+    """The command, or, where it can't be imported, one that says what is missing."""
     try:
         found = getattr(import_module(entry.module), entry.attribute)
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if missing.partition(".")[0] in OUR_PACKAGES:
+        if missing == "lab":
+            refusal = _refusal(
+                "Only in a checkout", "this command needs a checkout of Parallax: run `make setup` there"
+            )
+        elif missing.partition(".")[0] in OUR_PACKAGES:
             raise
-        return _single(name, _not_installed(missing, entry.extra), loose=True)
+        else:
+            extra = f"parallax-kafka[{entry.extra}]"
+            refusal = _refusal(
+                f"Not installed: {extra}", f"this command needs {missing!r}: pip install '{extra}'"
+            )
+        return _single(name, refusal, loose=True)
     if not isinstance(found, typer.Typer):
         return _single(name, found)
     group = typer.main.get_group(found)
@@ -83,18 +92,18 @@ def _command(name: str, entry: Entry) -> Any:
 
 
 def _single(name: str, function: Callable[..., None], *, loose: bool = False) -> Any:
-    # A command that is not installed takes any arguments, so that it gets to say so.
+    # A command that only refuses takes any arguments, so that it gets to say so.
     anything = {"ignore_unknown_options": True, "allow_extra_args": True}
     holder = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     holder.command(name, context_settings=anything if loose else None)(function)
     return typer.main.get_command(holder)
 
 
-def _not_installed(missing: str, extra: str) -> Callable[[typer.Context], None]:
+def _refusal(summary: str, why: str) -> Callable[[typer.Context], None]:
     def command(_context: typer.Context) -> None:
-        raise ConfigError(f"this command needs {missing!r}: pip install 'parallax-kafka[{extra}]'")
+        raise ConfigError(why)
 
-    command.__doc__ = f"(Not installed: parallax-kafka[{extra}].)"
+    command.__doc__ = f"({summary}.)"
     return command
 
 

@@ -34,6 +34,15 @@ def test_a_command_without_its_libraries_says_what_to_install() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_without_a_checkout_the_local_stack_says_that_it_needs_one() -> None:
+    done = parallax({"lab"}, "stack", "up", "--detach")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error [CONFIG]: this command needs a checkout of Parallax: run `make setup` there\n",
+    )
+    assert "(Only in a checkout.)" in parallax({"lab"}, "--help").stdout
+
+
 def test_the_program_itself_without_an_extra_says_what_to_install() -> None:
     done = parallax({"typer"}, "--help")
     assert done.returncode == 1
