@@ -94,6 +94,11 @@ class Commit:
     observed_at_ms: int | None = None
 
 
+def lag_of(log: LogRange | None, next_offset: TargetOffset | None) -> int | None:
+    """High watermark less next offset, never negative; None when either is unknown."""
+    return None if log is None or next_offset is None else max(0, log.high_watermark - next_offset)
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One cluster's side of an answer.
@@ -115,9 +120,7 @@ class Side:
     @property
     def lag_offsets(self) -> int | None:
         """High watermark less next offset, never negative; None when either is unknown."""
-        if self.log is None or self.next_offset is None:
-            return None
-        return max(0, self.log.high_watermark - self.next_offset)
+        return lag_of(self.log, self.next_offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
+from offsetsvc.answers import Basis, ReportedMove, ReportedPosition, lag_of
 from offsetsvc.clusters import Clusters, ClusterView
 from parallax.config.config import Config
 from parallax.domain.commits import ObservedCommit
@@ -43,6 +43,11 @@ class PositionView:
     published_offset: TargetOffset | None = None
     published_outcome: Outcome | None = None
     published_at_ms: int | None = None
+
+    @property
+    def lag_offsets(self) -> int | None:
+        """High watermark less next offset, never negative; None when either is unknown."""
+        return lag_of(self.log, self.next_offset)
 
 
 @dataclass(frozen=True, slots=True)

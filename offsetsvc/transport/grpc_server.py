@@ -1,37 +1,43 @@
-"""The gRPC face of the offset service: thin methods, one table of errors, deadlines passed on, bounded."""
+"""gRPC: every handler as a call, with deadlines in, errors out, every request counted; and the server that has them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from types import SimpleNamespace, TracebackType
+from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
+import structlog
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.names import group_named
-from offsetsvc.resume.request import FailoverRequest
-from offsetsvc.resume.skip_updates import WatchRequest
 from offsetsvc.service import OffsetService
-from offsetsvc.transport import messages
-from offsetsvc.transport.grpc_calls import WATCH_MS, Errors, Watches, deadline_of
-from offsetsvc.transport.grpc_primaries import PrimaryServicer
-from offsetsvc.transport.messages import policy_from_pb
-from parallax.client.messages import progress_from_pb
+from offsetsvc.transport.handlers import Handlers
+from parallax.client.status import CODE_KEY, status_of
 from parallax.client.targets import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
-from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicId, TopicName
-from parallax.errors import ConfigError
+from parallax.errors import ConfigError, ParallaxError
 from parallax.runtime.deadline import Deadline
-from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import offsets_pb2_grpc, primaries_pb2_grpc
+from parallax.v1 import offsets_pb2, offsets_pb2_grpc, primaries_pb2, primaries_pb2_grpc
 
-Answer = TypeVar("Answer")
+Request = TypeVar("Request", bound=Message)
+Answer = TypeVar("Answer", bound=Message)
+
+_WATCH_MS = 15_000
+"""A watch ends after this time and its client asks again: a lost client costs a thread no longer."""
+
+_LONGEST_DETAILS = 2_000
+"""Errors travel in HTTP/2 headers, of which many proxies take 8 KiB in all."""
 
 _HEALTH_EVERY_S = 1.0
 _HEALTH_THREADS = 4
+
+_log = structlog.get_logger(__name__)
 
 
 class GrpcServer:
@@ -66,10 +72,14 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
             ],
         )
-        servicer = Servicer(service, metrics, self._stopping, calls)
-        offsets_pb2_grpc.add_OffsetServiceServicer_to_server(servicer, self._server)  # type: ignore[no-untyped-call] # generated
+        handlers = Handlers(service, metrics)
+        shell = GrpcCalls(metrics, service.config.service.deadline_ms, self._stopping, watches=calls)
+        offsets_pb2_grpc.add_OffsetServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
+            shell.servicer(offsets_pb2.DESCRIPTOR.services_by_name["OffsetService"], handlers), self._server
+        )
         primaries_pb2_grpc.add_PrimaryServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
-            PrimaryServicer(service, metrics, self._stopping, calls), self._server
+            shell.servicer(primaries_pb2.DESCRIPTOR.services_by_name["PrimaryService"], handlers),
+            self._server,
         )
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -107,182 +117,113 @@ class GrpcServer:
         self._executor.shutdown(wait=True)
 
 
-class Servicer(offsets_pb2_grpc.OffsetServiceServicer):
-    """Messages in, messages out; everything else is `OffsetService`'s."""
+class GrpcCalls:
+    """Handlers as gRPC calls.
+
+    Args:
+        metrics: counts requests.
+        default_ms: the deadline of a call that has none.
+        stopping: set when the server stops: watches end too.
+        watches: how many of each kind may go on at once; each holds a thread.
+    """
 
     def __init__(
-        self, service: OffsetService, metrics: ServiceMetrics, stopping: threading.Event, watches: int
+        self, metrics: ServiceMetrics, default_ms: float, stopping: threading.Event, *, watches: int
     ) -> None:
-        self._service = service
         self._metrics = metrics
-        self._watches = Watches(watches, stopping)
+        self._default_ms = default_ms
+        self._stopping = stopping
+        self._most_watches = watches
 
-    def GetFailoverOffset(  # noqa: N802 - the proto's name
-        self, request: pb.GetFailoverOffsetRequest, context: grpc.ServicerContext
-    ) -> pb.FailoverOffset:
-        """One partition's resume offset."""
-
-        def answer(deadline: Deadline) -> pb.FailoverOffset:
-            partition = messages.partition_from(request.topic, request.partition)
-            origin, destination = self._move(request)
-            own = {partition: TargetOffset(request.next_offset)} if request.HasField("next_offset") else {}
-            asked = FailoverRequest(
-                group_named(request.group),
-                origin,
-                destination,
-                own,
-                only=partition,
-                by_timestamp=policy_from_pb(request),
-            )
-            found = self._service.failover_offsets(asked, deadline)
-            self._metrics.answered(found)
-            return messages.failover_to_pb(found[0])
-
-        return self._call("GetFailoverOffset", context, answer)
-
-    def GetGroupFailoverOffsets(  # noqa: N802 - the proto's name
-        self, request: pb.GetGroupFailoverOffsetsRequest, context: grpc.ServicerContext
-    ) -> pb.GetGroupFailoverOffsetsResponse:
-        """Every partition's resume offset."""
-
-        def answer(deadline: Deadline) -> pb.GetGroupFailoverOffsetsResponse:
-            origin, destination = self._move(request)
-            positions = [messages.position_from_pb(item) for item in request.positions]
-            asked = FailoverRequest(
-                group_named(request.group),
-                origin,
-                destination,
-                {item.topic_partition: item.next_offset for item in positions},
-                tuple(dict.fromkeys(TopicName(topic) for topic in request.topics)),
-                by_timestamp=policy_from_pb(request),
-            )
-            found = self._service.failover_offsets(asked, deadline, record_move=request.record_move)
-            self._metrics.answered(found)
-            return messages.group_to_pb(found)
-
-        return self._call("GetGroupFailoverOffsets", context, answer)
-
-    def WatchSkips(  # noqa: N802 - the proto's name
-        self, request: pb.WatchSkipsRequest, context: grpc.ServicerContext
-    ) -> Iterator[pb.SkipUpdate]:
-        """Skip ranges as they become known."""
-        with (
-            self._watches.one(context) as wait,
-            self._errors("WatchSkips", context),
-            self._metrics.stream("grpc", "WatchSkips"),
-        ):
-            asked = WatchRequest(
-                messages.partition_from(request.topic, request.partition),
-                self._cluster(request.at, "at"),
-                TopicId(request.target_topic_id),
-                progress_from_pb(request.progress),
-                TargetOffset(request.start),
-                self._cluster(getattr(request, "from"), "from") if request.HasField("from") else None,
-            )
-            deadline = self._deadline(context).at_most_ms(WATCH_MS)
-            for page in self._service.watch_skips(asked, deadline, wait):
-                yield messages.page_to_pb(page)
-
-    def TranslateOffset(  # noqa: N802 - the proto's name
-        self, request: pb.TranslateOffsetRequest, context: grpc.ServicerContext
-    ) -> pb.TranslateOffsetResponse:
-        """One offset on the other side of a route."""
-
-        def answer(_: Deadline) -> pb.TranslateOffsetResponse:
-            source = (
-                SourceOffset(request.source_next_offset) if request.HasField("source_next_offset") else None
-            )
-            target = (
-                TargetOffset(request.target_next_offset) if request.HasField("target_next_offset") else None
-            )
-            found = self._service.translate_offset(
-                self._service.places.route(request.route),
-                messages.partition_from(request.topic, request.partition),
-                source_next=source,
-                target_next=target,
-            )
-            return messages.translation_to_pb(found)
-
-        return self._call("TranslateOffset", context, answer)
-
-    def LookupOrigin(  # noqa: N802 - the proto's name
-        self, request: pb.LookupOriginRequest, context: grpc.ServicerContext
-    ) -> pb.LookupOriginResponse:
-        """The source record of a target record."""
-
-        def answer(_: Deadline) -> pb.LookupOriginResponse:
-            partition = messages.partition_from(request.topic, request.partition)
-            cluster = self._cluster(request.at, "at")
-            return messages.origin_to_pb(
-                self._service.lookup_origin(cluster, partition, request.record_offset)
-            )
-
-        return self._call("LookupOrigin", context, answer)
-
-    def ListRoutes(  # noqa: N802 - the proto's name
-        self, request: pb.ListRoutesRequest, context: grpc.ServicerContext
-    ) -> pb.ListRoutesResponse:
-        """Every route."""
-        del request
-        return self._call(
-            "ListRoutes", context, lambda deadline: messages.routes_to_pb(self._service.routes(deadline))
+    def servicer(self, service: ServiceDescriptor, handlers: Handlers) -> SimpleNamespace:
+        """What the generated code takes for a service: a call for each of its methods."""
+        return SimpleNamespace(
+            **{
+                method.name: (self.watch if method.server_streaming else self.unary)(
+                    getattr(handlers, method.name)
+                )
+                for method in service.methods
+            }
         )
 
-    def ListRuns(  # noqa: N802 - the proto's name
-        self, request: pb.ListRunsRequest, context: grpc.ServicerContext
-    ) -> pb.ListRunsResponse:
-        """Runs and watermarks of a partition."""
+    def unary(
+        self, handler: Callable[[Request, Deadline], Answer]
+    ) -> Callable[[Request, grpc.ServicerContext], Answer]:
+        """A call with one answer."""
+        name = handler.__name__
 
-        def answer(_: Deadline) -> pb.ListRunsResponse:
-            page = self._service.runs(
-                self._service.places.route(request.route),
-                messages.partition_from(request.topic, request.partition),
-                TargetOffset(request.start),
-                request.limit,
-            )
-            return messages.runs_to_pb(page)
+        def call(request: Request, context: grpc.ServicerContext) -> Answer:
+            with _Errors(name, context), self._metrics.request("grpc", name):
+                return handler(request, self._deadline(context))
 
-        return self._call("ListRuns", context, answer)
+        return call
 
-    def ReportPositions(  # noqa: N802 - the proto's name
-        self, request: pb.ReportPositionsRequest, context: grpc.ServicerContext
-    ) -> pb.ReportPositionsResponse:
-        """Remember positions and moves."""
+    def watch(
+        self, handler: Callable[[Request, Deadline, Callable[[float], bool]], Iterator[Answer]]
+    ) -> Callable[[Request, grpc.ServicerContext], Iterator[Answer]]:
+        """A call with a stream of answers."""
+        name, watches = handler.__name__, _Watches(self._most_watches, self._stopping)
 
-        def answer(_: Deadline) -> pb.ReportPositionsResponse:
-            cluster = self._cluster(request.at, "at")
-            self._service.report(
-                group_named(request.group),
-                cluster,
-                [messages.position_from_pb(item) for item in request.positions],
-                [messages.move_from_pb(item, cluster) for item in request.moves],
-            )
-            return pb.ReportPositionsResponse()
+        def call(request: Request, context: grpc.ServicerContext) -> Iterator[Answer]:
+            with watches.one(context) as wait, _Errors(name, context), self._metrics.stream("grpc", name):
+                yield from handler(request, self._deadline(context).at_most_ms(_WATCH_MS), wait)
 
-        return self._call("ReportPositions", context, answer)
-
-    def _call(
-        self, method: str, context: grpc.ServicerContext, use_case: Callable[[Deadline], Answer]
-    ) -> Answer:
-        with self._errors(method, context), self._metrics.request("grpc", method):
-            return use_case(self._deadline(context))
-
-    def _errors(self, method: str, context: grpc.ServicerContext) -> Errors:
-        return Errors(method, context)
+        return call
 
     def _deadline(self, context: grpc.ServicerContext) -> Deadline:
-        return deadline_of(context, self._service.config.service.deadline_ms)
+        remaining_s = cast("float | None", context.time_remaining())  # None: the call has no deadline
+        return Deadline.after_ms(self._default_ms if remaining_s is None else remaining_s * 1_000)
 
-    def _move(
-        self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest
-    ) -> tuple[ClusterName, ClusterName]:
-        destination = self._cluster(request.to, "to")
-        if not request.HasField("from"):
-            return self._service.places.origin_of(destination), destination
-        return self._cluster(getattr(request, "from"), "from"), destination
 
-    def _cluster(self, place: pb.Place, what: str) -> ClusterName:
-        return self._service.places.cluster(region=place.region, cluster=place.cluster, what=what)
+class _Watches:
+    """Room for so many watches at once; a watch that is refused carries none of our codes: the server is busy.
+
+    Args:
+        most: watches at once.
+        stopping: set when the server stops.
+    """
+
+    def __init__(self, most: int, stopping: threading.Event) -> None:
+        self._room = threading.BoundedSemaphore(most)
+        self._stopping = stopping
+
+    @contextmanager
+    def one(self, context: grpc.ServicerContext) -> Iterator[Callable[[float], bool]]:
+        """Take room for a watch. What is handed out waits for seconds, and says whether the watch shall end."""
+        if not self._room.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watches on this server")
+        ended = threading.Event()
+        context.add_callback(ended.set)
+        try:
+            yield lambda seconds: ended.wait(seconds) or self._stopping.is_set()
+        finally:
+            self._room.release()
+
+
+class _Errors:
+    """Turns errors into statuses: ours by the table, all else into INTERNAL with the story in the log."""
+
+    def __init__(self, method: str, context: grpc.ServicerContext) -> None:
+        self._method = method
+        self._context = context
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ParallaxError):
+            self._abort(status_of(error).grpc, error.code, str(error))
+        if isinstance(error, Exception):
+            _log.error("offsetsvc.internal_error", method=self._method, exc_info=error)
+            self._abort(
+                grpc.StatusCode.INTERNAL, ParallaxError.code, "internal error; the server's log has it"
+            )
+
+    def _abort(self, status: grpc.StatusCode, code: str, details: str) -> NoReturn:
+        self._context.set_trailing_metadata(((CODE_KEY, code),))
+        self._context.abort(status, details[:_LONGEST_DETAILS])
 
 
 def _watch_health(service: OffsetService, servicer: Any, stopping: threading.Event) -> None:

@@ -19,11 +19,14 @@ from offsetsvc.answers import (
     TimestampPolicy,
     Translation,
 )
+from offsetsvc.lookups import WatermarkView
+from offsetsvc.positions import ClusterPositions, PositionView
 from offsetsvc.regions import ClusterInfo, Health, RegionView
 from parallax.client.messages import _offset, outcome_to_pb, progress_from_pb, progress_to_pb
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
+    GroupName,
     RegionName,
     TargetOffset,
     TopicId,
@@ -58,28 +61,12 @@ def policy_from_pb(
     if not request.HasField("by_timestamp"):
         return None
     policy = request.by_timestamp
-    return timestamp_policy(
-        chosen=True,
-        margin_ms=policy.margin_ms if policy.HasField("margin_ms") else None,
-        timestamp_ms=policy.timestamp_ms if policy.HasField("timestamp_ms") else None,
-    )
-
-
-def timestamp_policy(
-    *, chosen: bool, margin_ms: int | None, timestamp_ms: int | None
-) -> TimestampPolicy | None:
-    """A choice of record timestamps; None: it was not made.
-
-    Raises:
-        InvalidNameError: it was not made, but a margin or a time is named.
-        InvalidOffsetError: a time is negative.
-    """
+    margin_ms = policy.margin_ms if policy.HasField("margin_ms") else None
+    timestamp_ms = policy.timestamp_ms if policy.HasField("timestamp_ms") else None
     for value, what in ((margin_ms, "margin_ms"), (timestamp_ms, "timestamp_ms")):
-        if value is not None and not chosen:
-            raise InvalidNameError(f"{what} means nothing unless resume offsets by timestamp are asked for")
         if value is not None and value < 0:
             raise InvalidOffsetError(f"{what} {value} is negative")
-    return TimestampPolicy(margin_ms, timestamp_ms) if chosen else None
+    return TimestampPolicy(margin_ms, timestamp_ms)
 
 
 def by_timestamp_to_pb(found: ByTimestamp | None) -> pb.ByTimestamp | None:
@@ -238,6 +225,56 @@ def runs_to_pb(page: RunsPage) -> pb.ListRunsResponse:
             for item in page.lineages
         ],
         continue_at=page.continue_at,
+    )
+
+
+def watermarks_to_pb(views: Iterable[WatermarkView]) -> pb.ListWatermarksResponse:
+    """How far lineages have come."""
+    return pb.ListWatermarksResponse(
+        watermarks=[
+            pb.ListWatermarksResponse.Watermark(
+                lineage=str(view.lineage),
+                source_next_offset=view.row.source_end,
+                target_end=view.row.target_end,
+                last_record_end=view.row.last_record_end,
+                source_leader_epoch=view.row.source_leader_epoch,
+                committed_at_ms=view.committed_at_ms,
+                age_ms=view.age_ms,
+                closed=view.closed,
+            )
+            for view in views
+        ]
+    )
+
+
+def positions_to_pb(group: GroupName, clusters: Iterable[ClusterPositions]) -> pb.GetGroupPositionsResponse:
+    """A group's positions on every cluster."""
+    return pb.GetGroupPositionsResponse(
+        group=group,
+        clusters=[
+            pb.GetGroupPositionsResponse.ClusterPositions(
+                cluster=item.cluster,
+                failure=item.failure,
+                positions=[_position(view) for view in item.positions],
+            )
+            for item in clusters
+        ],
+    )
+
+
+def _position(view: PositionView) -> pb.GroupPosition:
+    return pb.GroupPosition(
+        topic=view.topic_partition.topic,
+        partition=view.topic_partition.partition,
+        next_offset=view.next_offset,
+        basis=None if view.basis is None else view.basis.value,
+        observed_at_ms=view.observed_at_ms,
+        low_watermark=None if view.log is None else view.log.low_watermark,
+        high_watermark=None if view.log is None else view.log.high_watermark,
+        lag_offsets=view.lag_offsets,
+        published_offset=view.published_offset,
+        published_outcome=None if view.published_outcome is None else outcome_to_pb(view.published_outcome),
+        published_at_ms=view.published_at_ms,
     )
 
 

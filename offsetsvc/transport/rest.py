@@ -1,36 +1,26 @@
-"""The REST face of the offset service: the same use cases, JSON with the proto's names, problems as RFC 9457."""
+"""REST: every handler that answers once as a URL. Answers are the proto's messages as JSON, errors RFC 9457 problems."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Response
 from fastapi.responses import JSONResponse
+from google.protobuf.message import Message
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
 
-from offsetsvc.answers import TimestampPolicy
 from offsetsvc.lookups import MOST_ROWS
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.names import group_named
-from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.service import OffsetService
-from offsetsvc.transport import messages
-from offsetsvc.transport.messages import timestamp_policy
-from offsetsvc.transport.rest_json import (
-    POSITIONS_SCHEMA,
-    READINESS_SCHEMA,
-    WATERMARKS_SCHEMA,
-    described,
-    json_answer,
-    positions_json,
-    watermark_json,
-    with_schema,
-)
-from offsetsvc.transport.rest_primaries import primaries_router
+from offsetsvc.transport.handlers import Handlers
 from offsetsvc.transport.rest_problems import ProblemApp, problems
-from parallax.domain.ids import ClusterName, SourceOffset, TargetOffset, TopicName
+from parallax.client.json import schema_of, to_json
+from parallax.errors import InvalidNameError
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
 
 _DESCRIPTION = """
 Where does a consumer group resume in another aggregate cluster, and why?
@@ -40,14 +30,14 @@ says `record_offset`. `null` means unknown or none; it never means 0. Errors are
 `code` that gRPC, logs and metrics use too.
 """
 
-_LARGEST_OFFSET = 2**63 - 1
-_LARGEST_PARTITION = 2**31 - 1
+_INT64 = {"ge": -(2**63), "le": 2**63 - 1}
+_INT32 = {"ge": -(2**31), "le": 2**31 - 1}
+
+Request = TypeVar("Request", bound=Message)
 
 Group = Annotated[str, Path(description="A consumer group.")]
 Topic = Annotated[str, Path(description="A topic.")]
-Partition = Annotated[
-    int, Path(le=_LARGEST_PARTITION, description="A partition; source and target have the same number.")
-]
+Partition = Annotated[int, Path(**_INT32, description="A partition; source and target have the same number.")]
 RouteText = Annotated[str, Path(description="A route, written `a->b` (the `>` may be encoded as %3E).")]
 PlaceText = Annotated[str, Query(alias="to", description="Where the group goes: a region or a cluster.")]
 OriginText = Annotated[
@@ -56,7 +46,7 @@ OriginText = Annotated[
 ]
 
 
-def _policy_of(
+def policy_of(
     *,
     by_timestamp: Annotated[
         bool,
@@ -67,52 +57,102 @@ def _policy_of(
     margin_ms: Annotated[
         int | None,
         Query(
-            le=_LARGEST_OFFSET,
+            **_INT64,
             description="With by_timestamp: how much older than the position an unconsumed record may be.",
         ),
     ] = None,
     timestamp_ms: Annotated[
         int | None,
         Query(
-            le=_LARGEST_OFFSET,
+            **_INT64,
             description="With by_timestamp: go by this time (Unix epoch) instead of the position's.",
         ),
     ] = None,
-) -> TimestampPolicy | None:
-    """The caller's choice of record timestamps."""
-    return timestamp_policy(chosen=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms)
+) -> pb.TimestampPolicy | None:
+    """The caller's choice of record timestamps; None: it was not made.
+
+    Raises:
+        InvalidNameError: it was not made, but a margin or a time is named.
+    """
+    if by_timestamp:
+        return pb.TimestampPolicy(margin_ms=margin_ms, timestamp_ms=timestamp_ms)
+    for value, what in ((margin_ms, "margin_ms"), (timestamp_ms, "timestamp_ms")):
+        if value is not None:
+            raise InvalidNameError(f"{what} means nothing unless resume offsets by timestamp are asked for")
+    return None
 
 
-_LIMIT_TEXT = f"Rows of each lineage, about; 0: the server's choice; at most {MOST_ROWS}."
+ByTimestamp = Annotated[Any, Depends(policy_of)]
 
-ByTimestamp = Annotated[TimestampPolicy | None, Depends(_policy_of)]
+
+class PrimaryBody(BaseModel):
+    """What shall hold for a group; the proto's SetPrimaryRequest says what each field means."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    region: Annotated[str, Field(min_length=1)]
+    mode: Literal["ACTIVE_PASSIVE", "ACTIVE_ACTIVE"] | None = None
+    cluster: str | None = None
+    stage: Literal["SETTLED", "MOVING"] = "SETTLED"
+    moving_from: str | None = None
+    expected_fencing_number: Annotated[int, Field(**_INT64)] | None = None
+    disaster: bool = False
+    renew: bool = False
+    reason: str = ""
+    dry_run: bool = False
 
 
 def create_app(service: OffsetService, metrics: ServiceMetrics) -> FastAPI:
     """The application over one service."""
     app = ProblemApp(title="Parallax offset service", version="1", description=_DESCRIPTION)
-    app.include_router(_failover(service, metrics))
-    app.include_router(_mapping(service, metrics))
-    app.include_router(primaries_router(service, metrics))
+    shell = _Shell(service, metrics)
+    app.include_router(_failover(shell))
+    app.include_router(_mapping(shell))
+    app.include_router(_primaries(shell))
     app.include_router(_operation(service, metrics))
     return app
 
 
-def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
+class _Shell:
+    """What the routes share."""
+
+    def __init__(self, service: OffsetService, metrics: ServiceMetrics) -> None:
+        self.handlers = Handlers(service, metrics)
+        self._config = service.config
+        self._metrics = metrics
+
+    def answer(self, handler: Callable[[Request, Deadline], Message], request: Request) -> Response:
+        """A handler's answer to a request, counted."""
+        with self._metrics.request("rest", handler.__name__):
+            return JSONResponse(
+                to_json(handler(request, Deadline.after_ms(self._config.service.deadline_ms)))
+            )
+
+    def place(self, text: str) -> pb.Place:
+        """A region or a cluster: what is configured under the name."""
+        is_cluster = text not in self._config.regions and text.startswith(("aggregate-", "regional-"))
+        return pb.Place(cluster=text) if is_cluster else pb.Place(region=text)
+
+    def move(self, origin: str | None, to: str) -> dict[str, Any]:
+        """The places of a move."""
+        return {"from": None if origin is None else self.place(origin), "to": self.place(to)}
+
+
+def _described(answer: type[Message], *errors: int) -> dict[str, Any]:
+    """What a route says of its answer, and of the statuses of its errors besides 500."""
+    content = {"application/json": {"schema": schema_of(answer.DESCRIPTOR)}}
+    return {
+        "response_class": JSONResponse,
+        "responses": {200: {"description": "The answer.", "content": content}, **problems(*errors, 500)},
+    }
+
+
+def _failover(shell: _Shell) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["failover"])
-
-    def move(origin: str | None, to: str) -> tuple[ClusterName, ClusterName]:
-        destination = _place(service, to, "to")
-        if origin is None:
-            return service.places.origin_of(destination), destination
-        return _place(service, origin, "from"), destination
-
-    def deadline() -> Deadline:
-        return Deadline.after_ms(service.config.service.deadline_ms)
 
     @router.get(
         "/groups/{group}/failover-offsets",
-        **described(pb.GetGroupFailoverOffsetsResponse, 400, 404, 429, 503, 504),
+        **_described(pb.GetGroupFailoverOffsetsResponse, 400, 404, 429, 503, 504),
     )
     def group_failover_offsets(
         group: Group,
@@ -122,19 +162,14 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         by_timestamp: ByTimestamp = None,
     ) -> Response:
         """Where every partition of a group resumes, with explanation."""
-        with metrics.request("rest", "GetGroupFailoverOffsets"):
-            source, destination = move(origin, to)
-            topics = tuple(dict.fromkeys(TopicName(name) for name in topic or ()))
-            asked = FailoverRequest(
-                group_named(group), source, destination, topics=topics, by_timestamp=by_timestamp
-            )
-            found = service.failover_offsets(asked, deadline())
-            metrics.answered(found)
-            return json_answer(messages.group_to_pb(found))
+        request = pb.GetGroupFailoverOffsetsRequest(
+            group=group, topics=topic, by_timestamp=by_timestamp, **shell.move(origin, to)
+        )
+        return shell.answer(shell.handlers.GetGroupFailoverOffsets, request)
 
     @router.get(
         "/groups/{group}/topics/{topic}/partitions/{partition}/failover-offset",
-        **described(pb.FailoverOffset, 400, 404, 503, 504),
+        **_described(pb.FailoverOffset, 400, 404, 503, 504),
     )
     def failover_offset(
         group: Group,
@@ -144,115 +179,129 @@ def _failover(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         origin: OriginText = None,
         next_offset: Annotated[
             int | None,
-            Query(
-                le=_LARGEST_OFFSET, description="The position to go by; absent: the group's committed offset."
-            ),
+            Query(**_INT64, description="The position to go by; absent: the group's committed offset."),
         ] = None,
         by_timestamp: ByTimestamp = None,
     ) -> Response:
         """Where one partition of a group resumes, with explanation."""
-        with metrics.request("rest", "GetFailoverOffset"):
-            source, destination = move(origin, to)
-            item = messages.partition_from(topic, partition)
-            own = {} if next_offset is None else {item: TargetOffset(next_offset)}
-            asked = FailoverRequest(
-                group_named(group), source, destination, own, only=item, by_timestamp=by_timestamp
-            )
-            found = service.failover_offsets(asked, deadline())
-            metrics.answered(found)
-            return json_answer(messages.failover_to_pb(found[0]))
+        request = pb.GetFailoverOffsetRequest(
+            group=group,
+            topic=topic,
+            partition=partition,
+            next_offset=next_offset,
+            by_timestamp=by_timestamp,
+            **shell.move(origin, to),
+        )
+        return shell.answer(shell.handlers.GetFailoverOffset, request)
 
-    @router.get("/groups/{group}/positions", **with_schema(POSITIONS_SCHEMA, 404, 503))
+    @router.get("/groups/{group}/positions", **_described(pb.GetGroupPositionsResponse, 404, 503))
     def group_positions(group: Group) -> Response:
         """The group's positions on every aggregate cluster, and what was published for it there."""
-        with metrics.request("rest", "GroupPositions"):
-            name = group_named(group)
-            return JSONResponse(positions_json(name, service.group_positions(name)))
+        return shell.answer(shell.handlers.GetGroupPositions, pb.GetGroupPositionsRequest(group=group))
 
     return router
 
 
-def _mapping(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
+def _mapping(shell: _Shell) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["mapping"])
+    partition_path = "/routes/{route}/topics/{topic}/partitions/{partition}"
 
-    @router.get("/routes", **described(pb.ListRoutesResponse, 503, 504))
+    @router.get("/routes", **_described(pb.ListRoutesResponse, 503, 504))
     def routes() -> Response:
         """Every route with the topics that it has copied."""
-        with metrics.request("rest", "ListRoutes"):
-            deadline = Deadline.after_ms(service.config.service.deadline_ms)
-            return json_answer(messages.routes_to_pb(service.routes(deadline)))
+        return shell.answer(shell.handlers.ListRoutes, pb.ListRoutesRequest())
 
-    @router.get(
-        "/routes/{route}/topics/{topic}/partitions/{partition}/runs",
-        **described(pb.ListRunsResponse, 400, 404, 503),
-    )
+    @router.get(f"{partition_path}/runs", **_described(pb.ListRunsResponse, 400, 404, 503))
     def runs(
         route: RouteText,
         topic: Topic,
         partition: Partition,
-        start: Annotated[int, Query(ge=0, le=_LARGEST_OFFSET, description="From this target offset on.")] = 0,
-        limit: Annotated[int, Query(ge=0, le=MOST_ROWS, description=_LIMIT_TEXT)] = 0,
+        start: Annotated[int, Query(ge=0, le=_INT64["le"], description="From this target offset on.")] = 0,
+        limit: Annotated[
+            int,
+            Query(
+                ge=0,
+                le=MOST_ROWS,
+                description=f"Rows of each lineage, about; 0: the server's choice; at most {MOST_ROWS}.",
+            ),
+        ] = 0,
     ) -> Response:
         """Runs and watermarks (count 0) of a partition of a route."""
-        with metrics.request("rest", "ListRuns"):
-            item = messages.partition_from(topic, partition)
-            return json_answer(
-                messages.runs_to_pb(
-                    service.runs(service.places.route(route), item, TargetOffset(start), limit)
-                )
-            )
+        request = pb.ListRunsRequest(route=route, topic=topic, partition=partition, start=start, limit=limit)
+        return shell.answer(shell.handlers.ListRuns, request)
 
-    @router.get(
-        "/routes/{route}/topics/{topic}/partitions/{partition}/watermarks",
-        **with_schema(WATERMARKS_SCHEMA, 400, 404, 503),
-    )
+    @router.get(f"{partition_path}/watermarks", **_described(pb.ListWatermarksResponse, 400, 404, 503))
     def watermarks(route: RouteText, topic: Topic, partition: Partition) -> Response:
         """How far each lineage of a partition has come: its newest row and that row's age."""
-        with metrics.request("rest", "Watermarks"):
-            item = messages.partition_from(topic, partition)
-            views = service.watermarks(service.places.route(route), item)
-            return JSONResponse({"watermarks": [watermark_json(view) for view in views]})
+        request = pb.ListWatermarksRequest(route=route, topic=topic, partition=partition)
+        return shell.answer(shell.handlers.ListWatermarks, request)
 
-    @router.get(
-        "/routes/{route}/topics/{topic}/partitions/{partition}/translation",
-        **described(pb.TranslateOffsetResponse, 400, 404, 503),
-    )
+    @router.get(f"{partition_path}/translation", **_described(pb.TranslateOffsetResponse, 400, 404, 503))
     def translation(
         route: RouteText,
         topic: Topic,
         partition: Partition,
         source_next_offset: Annotated[
-            int | None, Query(le=_LARGEST_OFFSET, description="Of the regional cluster.")
+            int | None, Query(**_INT64, description="Of the regional cluster.")
         ] = None,
         target_next_offset: Annotated[
-            int | None, Query(le=_LARGEST_OFFSET, description="Of the aggregate cluster.")
+            int | None, Query(**_INT64, description="Of the aggregate cluster.")
         ] = None,
     ) -> Response:
         """A next offset of one side of a route, on the other; name exactly one."""
-        with metrics.request("rest", "TranslateOffset"):
-            found = service.translate_offset(
-                service.places.route(route),
-                messages.partition_from(topic, partition),
-                source_next=None if source_next_offset is None else SourceOffset(source_next_offset),
-                target_next=None if target_next_offset is None else TargetOffset(target_next_offset),
-            )
-            return json_answer(messages.translation_to_pb(found))
+        if source_next_offset is not None and target_next_offset is not None:
+            raise InvalidNameError("name either source_next_offset or target_next_offset")
+        request = pb.TranslateOffsetRequest(
+            route=route,
+            topic=topic,
+            partition=partition,
+            source_next_offset=source_next_offset,
+            target_next_offset=target_next_offset,
+        )
+        return shell.answer(shell.handlers.TranslateOffset, request)
 
     @router.get(
         "/clusters/{cluster}/topics/{topic}/partitions/{partition}/records/{record_offset}/origin",
-        **described(pb.LookupOriginResponse, 400, 404, 503),
+        **_described(pb.LookupOriginResponse, 400, 404, 503),
     )
     def origin(
         cluster: Annotated[str, Path(description="An aggregate cluster, or its region.")],
         topic: Topic,
         partition: Partition,
-        record_offset: Annotated[int, Path(le=_LARGEST_OFFSET, description="The place of a record.")],
+        record_offset: Annotated[int, Path(**_INT64, description="The place of a record.")],
     ) -> Response:
         """Which source record is the record at this offset?"""
-        with metrics.request("rest", "LookupOrigin"):
-            name = _place(service, cluster, "cluster")
-            item = messages.partition_from(topic, partition)
-            return json_answer(messages.origin_to_pb(service.lookup_origin(name, item, record_offset)))
+        request = pb.LookupOriginRequest(
+            at=shell.place(cluster), topic=topic, partition=partition, record_offset=record_offset
+        )
+        return shell.answer(shell.handlers.LookupOrigin, request)
+
+    return router
+
+
+def _primaries(shell: _Shell) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["primaries"])
+
+    @router.get("/groups/{group}/primary", **_described(primaries_pb2.Primary, 503))
+    def get_primary(group: Group) -> Response:
+        """Where the group is primary; `decision` is null if nothing was ever decided."""
+        return shell.answer(shell.handlers.GetPrimary, primaries_pb2.GetPrimaryRequest(group=group))
+
+    @router.put("/groups/{group}/primary", **_described(primaries_pb2.Primary, 400, 404, 409, 503, 504))
+    def set_primary(group: Group, body: PrimaryBody) -> Response:
+        """Decide where the group is primary. The same again changes nothing."""
+        request = primaries_pb2.SetPrimaryRequest(group=group, **body.model_dump())
+        return shell.answer(shell.handlers.SetPrimary, request)
+
+    @router.get("/primaries", **_described(primaries_pb2.ListPrimariesResponse, 503))
+    def primaries() -> Response:
+        """Every group with a decision."""
+        return shell.answer(shell.handlers.ListPrimaries, primaries_pb2.ListPrimariesRequest())
+
+    @router.get("/regions", **_described(primaries_pb2.DescribeRegionsResponse, 504))
+    def regions() -> Response:
+        """The regions with their clusters and services, without secrets."""
+        return shell.answer(shell.handlers.DescribeRegions, primaries_pb2.DescribeRegionsRequest())
 
     return router
 
@@ -265,14 +314,22 @@ def _operation(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         """The process answers."""
         return {"status": "ok"}
 
-    readiness = {"content": {"application/json": {"schema": READINESS_SCHEMA}}}
+    readiness = {
+        "type": "object",
+        "properties": {
+            "status": {"enum": ["ready", "not ready"]},
+            "dependencies": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+        "required": ["status", "dependencies"],
+    }
+    content = {"content": {"application/json": {"schema": readiness}}}
 
     @router.get(
         "/readyz",
         response_class=JSONResponse,
         responses={
-            200: {"description": "Ready.", **readiness},
-            503: {"description": "Not ready; it may answer nevertheless.", **readiness},
+            200: {"description": "Ready.", **content},
+            503: {"description": "Not ready; it may answer nevertheless.", **content},
             **problems(500),
         },
     )
@@ -292,12 +349,3 @@ def _operation(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return router
-
-
-def _place(service: OffsetService, text: str, what: str) -> ClusterName:
-    """A region or a cluster: what is configured under the name."""
-    if text in service.config.regions:
-        return service.places.cluster(region=text, what=what)
-    if text.startswith(("aggregate-", "regional-")):
-        return service.places.cluster(cluster=text, what=what)
-    return service.places.cluster(region=text, what=what)

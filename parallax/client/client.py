@@ -262,6 +262,20 @@ class OffsetClient(PrimaryCalls):
         request = pb.ListRunsRequest(route=route, topic=topic, partition=partition, start=start, limit=limit)
         return self._call("ListRuns", request, pb.ListRunsResponse, timeout_ms)
 
+    def list_watermarks(
+        self, route: str, topic: str, partition: int, *, timeout_ms: float | None = None
+    ) -> pb.ListWatermarksResponse:
+        """How far each lineage of a partition of a route has come."""
+        request = pb.ListWatermarksRequest(route=route, topic=topic, partition=partition)
+        return self._call("ListWatermarks", request, pb.ListWatermarksResponse, timeout_ms)
+
+    def get_group_positions(
+        self, group: str, *, timeout_ms: float | None = None
+    ) -> pb.GetGroupPositionsResponse:
+        """The group's positions on every aggregate cluster, and what was published for it there."""
+        request = pb.GetGroupPositionsRequest(group=group)
+        return self._call("GetGroupPositions", request, pb.GetGroupPositionsResponse, timeout_ms)
+
     def report_positions(
         self,
         group: str,

@@ -417,6 +417,90 @@ class ListRunsResponse(_message.Message):
     continue_at: int
     def __init__(self, lineages: _Optional[_Iterable[_Union[ListRunsResponse.LineageRuns, _Mapping]]] = ..., continue_at: _Optional[int] = ...) -> None: ...
 
+class ListWatermarksRequest(_message.Message):
+    __slots__ = ("route", "topic", "partition")
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    route: str
+    topic: str
+    partition: int
+    def __init__(self, route: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class ListWatermarksResponse(_message.Message):
+    __slots__ = ("watermarks",)
+    class Watermark(_message.Message):
+        __slots__ = ("lineage", "source_next_offset", "target_end", "last_record_end", "source_leader_epoch", "committed_at_ms", "age_ms", "closed")
+        LINEAGE_FIELD_NUMBER: _ClassVar[int]
+        SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        TARGET_END_FIELD_NUMBER: _ClassVar[int]
+        LAST_RECORD_END_FIELD_NUMBER: _ClassVar[int]
+        SOURCE_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+        COMMITTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+        AGE_MS_FIELD_NUMBER: _ClassVar[int]
+        CLOSED_FIELD_NUMBER: _ClassVar[int]
+        lineage: str
+        source_next_offset: int
+        target_end: int
+        last_record_end: int
+        source_leader_epoch: int
+        committed_at_ms: int
+        age_ms: int
+        closed: bool
+        def __init__(self, lineage: _Optional[str] = ..., source_next_offset: _Optional[int] = ..., target_end: _Optional[int] = ..., last_record_end: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ..., committed_at_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., closed: _Optional[bool] = ...) -> None: ...
+    WATERMARKS_FIELD_NUMBER: _ClassVar[int]
+    watermarks: _containers.RepeatedCompositeFieldContainer[ListWatermarksResponse.Watermark]
+    def __init__(self, watermarks: _Optional[_Iterable[_Union[ListWatermarksResponse.Watermark, _Mapping]]] = ...) -> None: ...
+
+class GetGroupPositionsRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class GroupPosition(_message.Message):
+    __slots__ = ("topic", "partition", "next_offset", "basis", "observed_at_ms", "low_watermark", "high_watermark", "lag_offsets", "published_offset", "published_outcome", "published_at_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LAG_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    next_offset: int
+    basis: str
+    observed_at_ms: int
+    low_watermark: int
+    high_watermark: int
+    lag_offsets: int
+    published_offset: int
+    published_outcome: Outcome
+    published_at_ms: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., basis: _Optional[str] = ..., observed_at_ms: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., published_offset: _Optional[int] = ..., published_outcome: _Optional[_Union[Outcome, str]] = ..., published_at_ms: _Optional[int] = ...) -> None: ...
+
+class GetGroupPositionsResponse(_message.Message):
+    __slots__ = ("group", "clusters")
+    class ClusterPositions(_message.Message):
+        __slots__ = ("cluster", "failure", "positions")
+        CLUSTER_FIELD_NUMBER: _ClassVar[int]
+        FAILURE_FIELD_NUMBER: _ClassVar[int]
+        POSITIONS_FIELD_NUMBER: _ClassVar[int]
+        cluster: str
+        failure: str
+        positions: _containers.RepeatedCompositeFieldContainer[GroupPosition]
+        def __init__(self, cluster: _Optional[str] = ..., failure: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ...) -> None: ...
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    clusters: _containers.RepeatedCompositeFieldContainer[GetGroupPositionsResponse.ClusterPositions]
+    def __init__(self, group: _Optional[str] = ..., clusters: _Optional[_Iterable[_Union[GetGroupPositionsResponse.ClusterPositions, _Mapping]]] = ...) -> None: ...
+
 class PartitionMove(_message.Message):
     __slots__ = ("topic", "partition", "target_topic_id", "resume_offset", "progress")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -69,6 +69,16 @@ class OffsetServiceStub:
                 request_serializer=parallax_dot_v1_dot_offsets__pb2.ListRunsRequest.SerializeToString,
                 response_deserializer=parallax_dot_v1_dot_offsets__pb2.ListRunsResponse.FromString,
                 _registered_method=True)
+        self.ListWatermarks = channel.unary_unary(
+                '/parallax.v1.OffsetService/ListWatermarks',
+                request_serializer=parallax_dot_v1_dot_offsets__pb2.ListWatermarksRequest.SerializeToString,
+                response_deserializer=parallax_dot_v1_dot_offsets__pb2.ListWatermarksResponse.FromString,
+                _registered_method=True)
+        self.GetGroupPositions = channel.unary_unary(
+                '/parallax.v1.OffsetService/GetGroupPositions',
+                request_serializer=parallax_dot_v1_dot_offsets__pb2.GetGroupPositionsRequest.SerializeToString,
+                response_deserializer=parallax_dot_v1_dot_offsets__pb2.GetGroupPositionsResponse.FromString,
+                _registered_method=True)
         self.ReportPositions = channel.unary_unary(
                 '/parallax.v1.OffsetService/ReportPositions',
                 request_serializer=parallax_dot_v1_dot_offsets__pb2.ReportPositionsRequest.SerializeToString,
@@ -131,6 +141,20 @@ class OffsetServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListWatermarks(self, request, context):
+        """How far each lineage of a partition of a route has come.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetGroupPositions(self, request, context):
+        """A group's positions on every aggregate cluster, and what was published for it there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReportPositions(self, request, context):
         """What a consumer reports: positions delivered at a cluster, or a move that it has made.
         """
@@ -175,6 +199,16 @@ def add_OffsetServiceServicer_to_server(servicer, server):
                     servicer.ListRuns,
                     request_deserializer=parallax_dot_v1_dot_offsets__pb2.ListRunsRequest.FromString,
                     response_serializer=parallax_dot_v1_dot_offsets__pb2.ListRunsResponse.SerializeToString,
+            ),
+            'ListWatermarks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWatermarks,
+                    request_deserializer=parallax_dot_v1_dot_offsets__pb2.ListWatermarksRequest.FromString,
+                    response_serializer=parallax_dot_v1_dot_offsets__pb2.ListWatermarksResponse.SerializeToString,
+            ),
+            'GetGroupPositions': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGroupPositions,
+                    request_deserializer=parallax_dot_v1_dot_offsets__pb2.GetGroupPositionsRequest.FromString,
+                    response_serializer=parallax_dot_v1_dot_offsets__pb2.GetGroupPositionsResponse.SerializeToString,
             ),
             'ReportPositions': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportPositions,
@@ -371,6 +405,60 @@ class OffsetService:
             '/parallax.v1.OffsetService/ListRuns',
             parallax_dot_v1_dot_offsets__pb2.ListRunsRequest.SerializeToString,
             parallax_dot_v1_dot_offsets__pb2.ListRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWatermarks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/parallax.v1.OffsetService/ListWatermarks',
+            parallax_dot_v1_dot_offsets__pb2.ListWatermarksRequest.SerializeToString,
+            parallax_dot_v1_dot_offsets__pb2.ListWatermarksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGroupPositions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/parallax.v1.OffsetService/GetGroupPositions',
+            parallax_dot_v1_dot_offsets__pb2.GetGroupPositionsRequest.SerializeToString,
+            parallax_dot_v1_dot_offsets__pb2.GetGroupPositionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -234,6 +234,17 @@ def test_a_record_is_traced_to_its_source(client: OffsetClient, served: Served) 
     assert (beyond.found, beyond.complete) == (False, False)
 
 
+def test_watermarks_and_positions(client: OffsetClient) -> None:
+    (newest,) = client.list_watermarks("a->b", TOPIC, 0).watermarks
+    here, there = client.get_group_positions(GROUP).clusters
+
+    assert (newest.source_next_offset, newest.closed) == (newest.last_record_end, False)
+    assert [(item.topic, item.next_offset, item.basis) for item in here.positions] == [
+        (TOPIC, 12, "committed")
+    ]
+    assert (list(there.positions), there.HasField("failure")) == ([], False)
+
+
 def test_routes_and_runs_are_listed(client: OffsetClient) -> None:
     routes = client.list_routes().routes
     page = client.list_runs("a->b", TOPIC, 0, limit=2)

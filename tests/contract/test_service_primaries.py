@@ -296,6 +296,7 @@ def test_rest_sets_and_shows_primaries(served: Served) -> None:
         ({"region": ""}, 400, "INVALID_NAME"),
         ({"region": "b", "regoin": "a"}, 400, "INVALID_NAME"),
         ({"region": "b", "mode": "BOTH"}, 400, "INVALID_NAME"),
+        ({"region": "b", "expected_fencing_number": 2**63}, 400, "INVALID_NAME"),
     ],
 )
 def test_rest_refuses_with_a_problem(served: Served, body: dict[str, Any], status: int, code: str) -> None:

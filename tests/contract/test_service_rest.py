@@ -144,8 +144,15 @@ def test_origin_of_a_record(http: httpx.Client) -> None:
         (f"/v1/routes/a->b{PARTITION}/translation?source_next_offset={10**22}", 400, "INVALID_NAME"),
         (f"/v1/routes/a->b{PARTITION}/translation?target_next_offset={10**22}", 400, "INVALID_NAME"),
         (f"/v1/clusters/b{PARTITION}/records/{10**22}/origin", 400, "INVALID_NAME"),
+        (f"/v1/clusters/b{PARTITION}/records/-{10**22}/origin", 400, "INVALID_NAME"),
+        (f"/v1/clusters/b/topics/{TOPIC}/partitions/{2**31}/records/0/origin", 400, "INVALID_NAME"),
         (f"/v1/routes/a->b{PARTITION}/runs?start=-1", 400, "INVALID_NAME"),
         (f"/v1/routes/a->b{PARTITION}/translation", 400, "INVALID_NAME"),
+        (
+            f"/v1/routes/a->b{PARTITION}/translation?source_next_offset=1&target_next_offset=1",
+            400,
+            "INVALID_NAME",
+        ),
         ("/v1/nothing", 404, "NOT_FOUND"),
     ],
 )
@@ -229,7 +236,7 @@ def test_metrics_count_requests_and_outcomes(http: httpx.Client) -> None:
 
     for line in (
         'parallax_offsetsvc_requests_total{code="OK",method="GetFailoverOffset",transport="rest"}',
-        'parallax_offsetsvc_requests_total{code="UNKNOWN_GROUP",method="GroupPositions",transport="rest"}',
+        'parallax_offsetsvc_requests_total{code="UNKNOWN_GROUP",method="GetGroupPositions",transport="rest"}',
         'parallax_offsetsvc_request_duration_seconds_bucket{le="0.001",method="GetFailoverOffset"',
         'parallax_offsetsvc_outcomes_total{outcome="OK"}',
         f'parallax_offsetsvc_freshness_ms{{route="a->b",topic="{TOPIC}"}}',

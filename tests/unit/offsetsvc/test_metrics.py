@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.transport.grpc_primaries import PrimaryServicer
-from offsetsvc.transport.grpc_server import Servicer
+from offsetsvc.transport.grpc_server import GrpcCalls
+from offsetsvc.transport.handlers import Handlers
 from parallax.domain.ids import ClusterName
 from parallax.errors import UnknownTopicError
 from parallax.v1 import offsets_pb2, primaries_pb2
@@ -57,16 +57,17 @@ def test_watches_are_counted_and_not_timed() -> None:
     world, metrics, stopping = World(), ServiceMetrics(), threading.Event()
     stopping.set()  # each watch ends after its first message
     with world.service() as service:
-        primaries = PrimaryServicer(service, metrics, stopping, 1)
-        offsets = Servicer(service, metrics, stopping, 1)
+        handlers = Handlers(service, metrics)
+        calls = GrpcCalls(metrics, service.config.service.deadline_ms, stopping, watches=1)
+        watch_primary, watch_skips = calls.watch(handlers.WatchPrimary), calls.watch(handlers.WatchSkips)
         followed = primaries_pb2.WatchPrimaryRequest(group="billing")
         moved = offsets_pb2.WatchSkipsRequest(topic=TOPIC, at=offsets_pb2.Place(region="b"))
         moved.target_topic_id = world.clusters[ClusterName("aggregate-b")].topics()[TOPIC].topic_id
-        assert len(list(primaries.WatchPrimary(followed, CONTEXT))) == 1
-        left = primaries.WatchPrimary(followed, CONTEXT)
+        assert len(list(watch_primary(followed, CONTEXT))) == 1
+        left = watch_primary(followed, CONTEXT)
         next(left)
         cast("Generator[Any]", left).close()
-        (update,) = offsets.WatchSkips(moved, CONTEXT)
+        (update,) = watch_skips(moved, CONTEXT)
 
     assert not update.HasField("complete_to")
     assert counted(metrics, "WatchPrimary", "OK") == 1

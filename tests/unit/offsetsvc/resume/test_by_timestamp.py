@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 
 from offsetsvc.answers import ByTimestamp, FailoverAnswer, TimeBasis, TimestampPolicy
-from offsetsvc.transport.messages import timestamp_policy
+from offsetsvc.transport.messages import policy_from_pb
+from offsetsvc.transport.rest import policy_of
 from parallax.domain.ids import TopicId, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.resume import Via
 from parallax.errors import InvalidNameError, InvalidOffsetError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
+from parallax.v1 import offsets_pb2 as pb
 from tests.worlds.offset_world import NOW_MS, TOPIC, Control, World
 
 P0 = TopicPartition(TOPIC, 0)
@@ -214,7 +216,7 @@ def test_a_group_without_a_commit_has_no_time() -> None:
 
 def test_a_margin_that_means_nothing_is_refused() -> None:
     with pytest.raises(InvalidNameError, match="margin_ms means nothing"):
-        timestamp_policy(chosen=False, margin_ms=1, timestamp_ms=None)
+        policy_of(by_timestamp=False, margin_ms=1, timestamp_ms=None)
     with pytest.raises(InvalidOffsetError, match="timestamp_ms -1 is negative"):
-        timestamp_policy(chosen=True, margin_ms=None, timestamp_ms=-1)
-    assert timestamp_policy(chosen=False, margin_ms=None, timestamp_ms=None) is None
+        policy_from_pb(pb.GetFailoverOffsetRequest(by_timestamp=pb.TimestampPolicy(timestamp_ms=-1)))
+    assert policy_of(by_timestamp=False, margin_ms=None, timestamp_ms=None) is None

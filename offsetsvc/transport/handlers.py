@@ -1,0 +1,188 @@
+"""Every call once, without a transport: a request message in, the answer's message out. gRPC and REST both serve these."""
+# ruff: noqa: N802 - the methods have the proto's names
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.names import group_named
+from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.skip_updates import WatchRequest
+from offsetsvc.service import OffsetService
+from offsetsvc.transport import messages
+from parallax.client.messages import progress_from_pb
+from parallax.client.primary_messages import change_from_pb, primaries_to_pb, primary_to_pb
+from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicId, TopicName
+from parallax.runtime.deadline import Deadline
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
+
+
+class Handlers:
+    """The calls of `offsets.proto` and `primaries.proto`, each named as there. All raise `ParallaxError` alone.
+
+    Args:
+        service: the use cases.
+        metrics: counts the outcomes of answers.
+    """
+
+    def __init__(self, service: OffsetService, metrics: ServiceMetrics) -> None:
+        self._service = service
+        self._metrics = metrics
+
+    def GetFailoverOffset(
+        self, request: pb.GetFailoverOffsetRequest, deadline: Deadline
+    ) -> pb.FailoverOffset:
+        """One partition's resume offset."""
+        partition = messages.partition_from(request.topic, request.partition)
+        origin, destination = self._move(request)
+        own = {partition: TargetOffset(request.next_offset)} if request.HasField("next_offset") else {}
+        answers = self._service.failover_offsets(
+            FailoverRequest(
+                group_named(request.group),
+                origin,
+                destination,
+                own,
+                only=partition,
+                by_timestamp=messages.policy_from_pb(request),
+            ),
+            deadline,
+        )
+        self._metrics.answered(answers)
+        return messages.failover_to_pb(answers[0])
+
+    def GetGroupFailoverOffsets(
+        self, request: pb.GetGroupFailoverOffsetsRequest, deadline: Deadline
+    ) -> pb.GetGroupFailoverOffsetsResponse:
+        """Every partition's resume offset."""
+        origin, destination = self._move(request)
+        positions = [messages.position_from_pb(item) for item in request.positions]
+        answers = self._service.failover_offsets(
+            FailoverRequest(
+                group_named(request.group),
+                origin,
+                destination,
+                {item.topic_partition: item.next_offset for item in positions},
+                tuple(dict.fromkeys(TopicName(topic) for topic in request.topics)),
+                by_timestamp=messages.policy_from_pb(request),
+            ),
+            deadline,
+            record_move=request.record_move,
+        )
+        self._metrics.answered(answers)
+        return messages.group_to_pb(answers)
+
+    def WatchSkips(
+        self, request: pb.WatchSkipsRequest, deadline: Deadline, wait: Callable[[float], bool]
+    ) -> Iterator[pb.SkipUpdate]:
+        """Skip ranges as they become known."""
+        move = WatchRequest(
+            messages.partition_from(request.topic, request.partition),
+            self._cluster(request.at, "at"),
+            TopicId(request.target_topic_id),
+            progress_from_pb(request.progress),
+            TargetOffset(request.start),
+            self._cluster(getattr(request, "from"), "from") if request.HasField("from") else None,
+        )
+        for page in self._service.watch_skips(move, deadline, wait):
+            yield messages.page_to_pb(page)
+
+    def TranslateOffset(self, request: pb.TranslateOffsetRequest, _: Deadline) -> pb.TranslateOffsetResponse:
+        """One offset on the other side of a route."""
+        source, target = request.source_next_offset, request.target_next_offset
+        translation = self._service.translate_offset(
+            self._service.places.route(request.route),
+            messages.partition_from(request.topic, request.partition),
+            source_next=SourceOffset(source) if request.HasField("source_next_offset") else None,
+            target_next=TargetOffset(target) if request.HasField("target_next_offset") else None,
+        )
+        return messages.translation_to_pb(translation)
+
+    def LookupOrigin(self, request: pb.LookupOriginRequest, _: Deadline) -> pb.LookupOriginResponse:
+        """The source record of a target record."""
+        partition = messages.partition_from(request.topic, request.partition)
+        cluster = self._cluster(request.at, "at")
+        return messages.origin_to_pb(self._service.lookup_origin(cluster, partition, request.record_offset))
+
+    def ListRoutes(self, _: pb.ListRoutesRequest, deadline: Deadline) -> pb.ListRoutesResponse:
+        """Every route with the topics that it has copied."""
+        return messages.routes_to_pb(self._service.routes(deadline))
+
+    def ListRuns(self, request: pb.ListRunsRequest, _: Deadline) -> pb.ListRunsResponse:
+        """Runs and watermarks of a partition."""
+        page = self._service.runs(
+            self._service.places.route(request.route),
+            messages.partition_from(request.topic, request.partition),
+            TargetOffset(request.start),
+            request.limit,
+        )
+        return messages.runs_to_pb(page)
+
+    def ListWatermarks(self, request: pb.ListWatermarksRequest, _: Deadline) -> pb.ListWatermarksResponse:
+        """The newest row of each lineage of a partition."""
+        partition = messages.partition_from(request.topic, request.partition)
+        route = self._service.places.route(request.route)
+        return messages.watermarks_to_pb(self._service.watermarks(route, partition))
+
+    def GetGroupPositions(
+        self, request: pb.GetGroupPositionsRequest, _: Deadline
+    ) -> pb.GetGroupPositionsResponse:
+        """Where the group is on every aggregate cluster."""
+        group = group_named(request.group)
+        return messages.positions_to_pb(group, self._service.group_positions(group))
+
+    def ReportPositions(self, request: pb.ReportPositionsRequest, _: Deadline) -> pb.ReportPositionsResponse:
+        """Remember positions and moves."""
+        cluster = self._cluster(request.at, "at")
+        self._service.report(
+            group_named(request.group),
+            cluster,
+            [messages.position_from_pb(item) for item in request.positions],
+            [messages.move_from_pb(item, cluster) for item in request.moves],
+        )
+        return pb.ReportPositionsResponse()
+
+    def GetPrimary(self, request: primaries_pb2.GetPrimaryRequest, _: Deadline) -> primaries_pb2.Primary:
+        """Where a group is primary."""
+        group = GroupName(request.group)
+        return primary_to_pb(group, self._service.primaries.get(group))
+
+    def SetPrimary(
+        self, request: primaries_pb2.SetPrimaryRequest, deadline: Deadline
+    ) -> primaries_pb2.Primary:
+        """Decide where a group is primary."""
+        change = change_from_pb(request)
+        assignment = self._service.primaries.set(change, deadline, dry_run=request.dry_run)
+        return primary_to_pb(change.group, assignment)
+
+    def WatchPrimary(
+        self, request: primaries_pb2.WatchPrimaryRequest, deadline: Deadline, wait: Callable[[float], bool]
+    ) -> Iterator[primaries_pb2.Primary]:
+        """What holds now, then every change."""
+        group = GroupName(request.group)
+        for assignment in self._service.primaries.watch(group, deadline, wait):
+            yield primary_to_pb(group, assignment)
+
+    def ListPrimaries(
+        self, _: primaries_pb2.ListPrimariesRequest, __: Deadline
+    ) -> primaries_pb2.ListPrimariesResponse:
+        """Every group with a decision."""
+        return primaries_to_pb(self._service.primaries.all().items())
+
+    def DescribeRegions(
+        self, _: primaries_pb2.DescribeRegionsRequest, deadline: Deadline
+    ) -> primaries_pb2.DescribeRegionsResponse:
+        """Every region."""
+        return messages.regions_to_pb(self._service.describe_regions(deadline), self._service.region)
+
+    def _move(
+        self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest
+    ) -> tuple[ClusterName, ClusterName]:
+        destination = self._cluster(request.to, "to")
+        if not request.HasField("from"):
+            return self._service.places.origin_of(destination), destination
+        return self._cluster(getattr(request, "from"), "from"), destination
+
+    def _cluster(self, place: pb.Place, what: str) -> ClusterName:
+        return self._service.places.cluster(region=place.region, cluster=place.cluster, what=what)
