@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from parallax.client.answer import Answer, Pair
+from parallax.client.answer import Pair, ResumeAnswer
 from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
@@ -41,7 +41,7 @@ class Asker(Protocol):
 
     def __call__(
         self, group: GroupName, pair: Pair, topics: Sequence[TopicName]
-    ) -> Mapping[TopicPartition, Answer]:
+    ) -> Mapping[TopicPartition, ResumeAnswer]:
         """Where each partition of the topics resumes."""
 
 
@@ -266,7 +266,7 @@ class Syncer:
 
     def _serve(self, facts: GroupFacts) -> tuple[list[Decision], bool]:
         """Decide and publish; whether the decisions hold as long as the group stands still."""
-        answers: dict[Pair, Mapping[TopicPartition, Answer]] = {}
+        answers: dict[Pair, Mapping[TopicPartition, ResumeAnswer]] = {}
         wanted = pairs_to_ask(facts) if needs_answers(facts.assignment) else {}
         for pair, topics in wanted.items():
             try:

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from parallax.client.answer import Answer, Answers, metadata_for
+from parallax.client.answer import Answers, ResumeAnswer
 from parallax.domain.commits import GroupCommit, PublishedOffset
-from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, GroupName, TargetOffset, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicPartition
 from parallax.domain.metadata import is_ours
 from parallax.domain.outcome import Outcome
 from parallax.domain.ownership import GroupFacts, Seen, Side, is_own
@@ -178,7 +178,7 @@ class _Deciding:
     origin: ClusterName
     side: Side
 
-    def decision(self, answer: Answer | None) -> Decision:
+    def decision(self, answer: ResumeAnswer | None) -> Decision:
         if answer is None:
             reason = Reason.NO_ANSWER if self.side.reachable else Reason.TARGET_AWAY
             return self._nothing(reason, Outcome.OK if self.side.reachable else Outcome.UNREACHABLE)
@@ -194,7 +194,7 @@ class _Deciding:
         unchanged = Outcome.NO_COMMIT in answer.notes
         return self._same(Reason.UNCHANGED if unchanged else Reason.KEPT_BETTER, answer)
 
-    def _obstacle(self, answer: Answer) -> tuple[Reason, Outcome] | None:
+    def _obstacle(self, answer: ResumeAnswer) -> tuple[Reason, Outcome] | None:
         """What forbids to write, whatever the answer."""
         if not self.side.reachable:
             return Reason.TARGET_AWAY, Outcome.UNREACHABLE
@@ -216,7 +216,7 @@ class _Deciding:
             return False
         return not is_ours(seen.commit.metadata) or is_own(self.facts, self.side.cluster, self.item)
 
-    def _rewound(self, answer: Answer) -> bool:
+    def _rewound(self, answer: ResumeAnswer) -> bool:
         told = self.side.published.get(self.item)
         return Outcome.REWOUND in answer.notes or (
             told is not None
@@ -226,7 +226,7 @@ class _Deciding:
             and answer.origin_next_offset < told.origin_next_offset
         )
 
-    def _stays(self, answer: Answer, standing: TargetOffset, *, rewound: bool) -> bool:
+    def _stays(self, answer: ResumeAnswer, standing: TargetOffset, *, rewound: bool) -> bool:
         """Whether the offset that is there shall stay.
 
         Where a group without a commit starts is said once: an end that moves on changes nothing. Otherwise a
@@ -247,10 +247,9 @@ class _Deciding:
         ours = not is_own(self.facts, self.side.cluster, self.item)
         return ours and Outcome.LINEAGE_CHANGED not in answer.notes
 
-    def _publish(self, answer: Answer, *, rewound: bool) -> Decision:
+    def _publish(self, answer: ResumeAnswer, *, rewound: bool) -> Decision:
         seen = self.side.commits.get(self.item)
-        progress = Progress(self.side.cluster, answer.target_topic_id, answer.resume_offset, answer.vector)
-        commit = GroupCommit(answer.resume_offset, UNKNOWN_EPOCH, metadata_for(answer))
+        progress, commit = answer.progress, answer.commit()
         told = self.side.published.get(self.item)
         if (
             seen is not None
@@ -261,7 +260,7 @@ class _Deciding:
             return self._same(Reason.UNCHANGED, answer)
         return self._write(Reason.PUBLISHED, answer, commit, progress, rewound=rewound)
 
-    def _same(self, reason: Reason, answer: Answer) -> Decision:
+    def _same(self, reason: Reason, answer: ResumeAnswer) -> Decision:
         """Leave what is there, or write it again if it is old."""
         seen, told = self.side.commits[self.item], self.side.published.get(self.item)
         due = told is not None and self.now_ms - told.published_at_ms >= self.rules.republish_after_ms
@@ -270,7 +269,7 @@ class _Deciding:
         return self._write(Reason.REFRESHED, answer, seen.commit, told.progress, rewound=False)
 
     def _write(
-        self, reason: Reason, answer: Answer, commit: GroupCommit, progress: Progress, *, rewound: bool
+        self, reason: Reason, answer: ResumeAnswer, commit: GroupCommit, progress: Progress, *, rewound: bool
     ) -> Decision:
         outcome = (
             Outcome.REWOUND if rewound and answer.outcome.value < Outcome.REWOUND.value else answer.outcome

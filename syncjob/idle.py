@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from parallax.client.answer import Answer, Answers
+from parallax.client.answer import Answers, ResumeAnswer
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
 from parallax.domain.ownership import GroupFacts
@@ -147,7 +147,7 @@ def hold(facts: GroupFacts, answers: Answers, decisions: Sequence[Decision]) -> 
     )
 
 
-def _is_final(answer: Answer, facts: GroupFacts, origin: ClusterName) -> bool:
+def _is_final(answer: ResumeAnswer, facts: GroupFacts, origin: ClusterName) -> bool:
     """The service reads the group's commits anew: an answer about newer ones than the cycle's must not outlive it."""
     seen = facts.sides[origin].commits.get(answer.topic_partition)
     return answer.final and seen is not None and seen.commit.next_offset == answer.origin_next_offset

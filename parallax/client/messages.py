@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from parallax.domain.ids import (
-    RegionName,
-    SourceId,
-    SourceOffset,
-    TopicId,
-)
+from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import SourcePosition
+from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidNameError, InvalidOffsetError
 from parallax.v1 import offsets_pb2 as pb
 
@@ -68,6 +64,11 @@ def progress_from_pb(items: Iterable[pb.SourceProgress]) -> dict[SourceId, Sourc
         )
         for item in items
     }
+
+
+def ranges_from_pb(items: Iterable[pb.OffsetRange]) -> tuple[SkipRange, ...]:
+    """Skip ranges, in their order."""
+    return tuple(SkipRange(TargetOffset(item.start), TargetOffset(item.end)) for item in items)
 
 
 def _offset(value: int, what: str) -> int:

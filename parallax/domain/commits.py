@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
 from parallax.domain.outcome import Outcome
-from parallax.domain.resume import Progress
+from parallax.domain.progress import Progress
 
 REPORT_COUNTS_MS = 10_000
 """Members report every second; one that is silent for so long has left, and what is committed counts again."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from parallax.client.answer import Answer, answer_from_pb
+from parallax.client.answer import ResumeAnswer
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -16,9 +16,7 @@ from parallax.domain.ids import (
     TopicPartition,
     region_of,
 )
-from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment
-from parallax.v1 import offsets_pb2 as pb
 
 
 class Kind(Enum):
@@ -55,55 +53,6 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class LostSource:
-    """Source records that retention took before they were copied: ``[start, end)``."""
-
-    region: RegionName
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
-    """The offset service's answer for one partition of a move.
-
-    Attributes:
-        basis: whose word the position at the origin is: committed, observed, policy.
-        observed_at_ms: when the position was seen, if not just now.
-        origin_answers: whether the origin's cluster told its log's end.
-        skips_cut: more skip ranges exist than the answer holds.
-        redelivery_records: what a plain client reads again; None: record timestamps decided, so that it can't be known.
-        redelivery_at_most_offsets: then, the most of what the target holds now.
-        timestamp_problem: why record timestamps, though asked for, could not decide; empty otherwise.
-    """
-
-    answer: Answer
-    basis: str
-    observed_at_ms: int | None
-    origin_answers: bool
-    redelivery_records: int | None
-    freshness_ms: int | None
-    lost: tuple[LostSource, ...] = ()
-    skips_cut: bool = False
-    explanation: str = ""
-    redelivery_at_most_offsets: int | None = None
-    timestamp_problem: str = ""
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Which partition it is."""
-        return self.answer.topic_partition
-
-    @property
-    def settled(self) -> bool:
-        """Whether waiting can't give a better answer.
-
-        Where record timestamps decided, the operator has chosen not to wait for rows.
-        """
-        return Outcome.BY_TIMESTAMP in self.answer.notes or self.answer.settled
-
-
-@dataclass(frozen=True, slots=True)
 class MoveFacts:
     """All that a plan is made of.
 
@@ -115,7 +64,7 @@ class MoveFacts:
     """
 
     move: Move
-    partitions: tuple[PartitionFacts, ...] = ()
+    partitions: tuple[ResumeAnswer, ...] = ()
     assignment: Assignment | None = None
     members: int | None = None
     members_at_target: int | None = None
@@ -124,38 +73,10 @@ class MoveFacts:
     now_ms: int = field(default=0, compare=False)
 
 
-def facts_from_pb(offsets: Sequence[pb.FailoverOffset]) -> tuple[PartitionFacts, ...]:
-    """Answers as values, by topic and partition."""
-    return tuple(sorted((_fact(item) for item in offsets), key=lambda fact: fact.topic_partition))
-
-
-def origin_positions(partitions: Iterable[PartitionFacts]) -> dict[TopicPartition, TargetOffset]:
+def origin_positions(partitions: Iterable[ResumeAnswer]) -> dict[TopicPartition, TargetOffset]:
     """What the answers were computed from, where that is a position."""
     return {
         item.topic_partition: TargetOffset(position)
         for item in partitions
-        if (position := item.answer.origin_next_offset) is not None
+        if (position := item.origin_next_offset) is not None
     }
-
-
-def _fact(offset: pb.FailoverOffset) -> PartitionFacts:
-    origin, by_time = getattr(offset, "from"), offset.by_timestamp
-    return PartitionFacts(
-        answer=answer_from_pb(offset),
-        basis=origin.basis,
-        observed_at_ms=origin.observed_at_ms if origin.HasField("observed_at_ms") else None,
-        origin_answers=origin.HasField("high_watermark"),
-        redelivery_records=offset.redelivery_records if offset.HasField("redelivery_records") else None,
-        freshness_ms=offset.freshness_ms if offset.HasField("freshness_ms") else None,
-        lost=tuple(
-            LostSource(RegionName(source.region), gap.start, gap.end)
-            for source in offset.sources
-            for gap in source.never_delivered
-        ),
-        skips_cut=offset.HasField("skip_ranges_continue_at"),
-        explanation=offset.explanation,
-        redelivery_at_most_offsets=by_time.redelivery_at_most_offsets
-        if by_time.HasField("redelivery_at_most_offsets")
-        else None,
-        timestamp_problem=by_time.problem,
-    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from parallax.client.answer import ResumeAnswer
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.domain.primary import Assignment
 from parallax.errors import InvariantError, ParallaxError
 from parallax.failover.clusters import AggregateClusters
-from parallax.failover.facts import Kind, Move, MoveFacts, PartitionFacts
+from parallax.failover.facts import Kind, Move, MoveFacts
 from parallax.failover.journal import MoveJournal, Snapshot, without_skips
 from parallax.failover.services import OffsetServices, Positions
 from parallax.failover.timekeeper import Timekeeper
@@ -39,7 +40,7 @@ class Outside:
         move: Move,
         reported: Positions | None = None,
         topics: Collection[TopicName] = (),
-        known: tuple[PartitionFacts, ...] = (),
+        known: tuple[ResumeAnswer, ...] = (),
         decided: Assignment | None = None,
     ) -> MoveFacts:
         """All that a plan of the move is made of; an answer that is missing is said, not raised.

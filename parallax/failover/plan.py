@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from parallax.client.answer import ResumeAnswer
 from parallax.domain.ids import TopicPartition
 from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.primary import Assignment, Mode, Stage
-from parallax.failover.facts import Kind, Move, MoveFacts, PartitionFacts
+from parallax.failover.facts import Kind, Move, MoveFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +159,16 @@ def _dual(move: Move) -> str:
     return f"group {move.group} is DUAL_ACTIVE: settle where it is primary first (parallax primary --set)"
 
 
-def _partition(facts: MoveFacts, item: PartitionFacts) -> PartitionPlan:
-    answer = item.answer
+def _partition(facts: MoveFacts, item: ResumeAnswer) -> PartitionPlan:
     return PartitionPlan(
         topic_partition=item.topic_partition,
-        origin_next_offset=answer.origin_next_offset,
+        origin_next_offset=item.origin_next_offset,
         basis=item.basis,
-        resume_offset=answer.resume_offset,
-        outcome=answer.outcome,
-        skip_ranges=len(answer.skips),
-        skip_records=sum(skip.end - skip.start for skip in answer.skips),
-        pending_records=item.answer.pending_records,
+        resume_offset=item.resume_offset,
+        outcome=item.outcome,
+        skip_ranges=len(item.skips),
+        skip_records=sum(skip.end - skip.start for skip in item.skips),
+        pending_records=item.pending_records,
         redelivery_records=item.redelivery_records,
         freshness_ms=item.freshness_ms,
         settled=item.settled,
@@ -178,52 +178,48 @@ def _partition(facts: MoveFacts, item: PartitionFacts) -> PartitionPlan:
     )
 
 
-def _gaps(facts: MoveFacts, item: PartitionFacts) -> Iterable[str]:
+def _gaps(facts: MoveFacts, item: ResumeAnswer) -> Iterable[str]:
     name, target = item.topic_partition, facts.move.target
-    answer = item.answer
-    untold = answer.high_watermark is None and not _out_of_reach(facts)
-    if not answer.target_topic_id or untold:
+    untold = item.high_watermark is None and not _out_of_reach(facts)
+    if not item.target_topic_id or untold:
         yield f"{name}: {target} has no such partition, or no leader of it, so that its records can't be read there"
-    if Outcome.TRIMMED in answer.notes:
+    if Outcome.TRIMMED in item.notes:
         yield (
             f"{name}: retention at {target} has taken unconsumed records below its log start "
-            f"{answer.low_watermark}"
+            f"{item.low_watermark}"
         )
     for gap in item.lost:
         yield (
             f"{name}: records [{gap.start}, {gap.end}) of region {gap.region} were lost to retention before "
             f"they were copied to {target}"
         )
-    if Outcome.NEVER_DELIVERED in answer.notes and not item.lost:
+    if Outcome.NEVER_DELIVERED in item.notes and not item.lost:
         yield f"{name}: {item.explanation}"
 
 
 def _out_of_reach(facts: MoveFacts) -> bool:
     """Whether the services themselves could not ask the target."""
-    answers = [item.answer for item in facts.partitions]
     return (
-        bool(answers)
-        and all(answer.high_watermark is None for answer in answers)
-        and any(Outcome.UNREACHABLE in answer.notes and answer.target_topic_id for answer in answers)
+        bool(facts.partitions)
+        and all(item.high_watermark is None for item in facts.partitions)
+        and any(Outcome.UNREACHABLE in item.notes and item.target_topic_id for item in facts.partitions)
     )
 
 
-def _unknown(facts: MoveFacts, item: PartitionFacts) -> Iterable[str]:
+def _unknown(facts: MoveFacts, item: ResumeAnswer) -> Iterable[str]:
     name, origin = item.topic_partition, facts.move.origin
-    answer = item.answer
     if item.basis == "observed":
         age = "" if item.observed_at_ms is None else f" {max(0, facts.now_ms - item.observed_at_ms)} ms ago"
         yield (
-            f"{name}: {origin} can't be asked; the position {answer.origin_next_offset} was seen{age}, and what "
+            f"{name}: {origin} can't be asked; the position {item.origin_next_offset} was seen{age}, and what "
             "the group committed after that is read again"
         )
     if not item.origin_answers:
         yield f"{name}: how much {origin} holds beyond that can't be known"
-    position = answer.origin_next_offset
-    if position is not None and (answer.origin_indexed_to is None or answer.origin_indexed_to < position):
+    if not item.indexed:
         yield (
-            f"{name}: the index covers {origin} up to {answer.origin_indexed_to or 0} only: which records up to "
-            f"{position} were consumed can't be known yet"
+            f"{name}: the index covers {origin} up to {item.origin_indexed_to or 0} only: which records up to "
+            f"{item.origin_next_offset} were consumed can't be known yet"
         )
     if item.freshness_ms is None:
         yield f"{name}: some source has no row at {facts.move.target}: how fresh the answer is can't be known"
@@ -305,7 +301,7 @@ def _waits(facts: MoveFacts) -> Iterable[str]:
             f"until its commits in {move.origin} stand still; it has no member there: consumers that assign "
             "partitions without joining can't be seen, so stop them first"
         )
-    pending = sum(item.answer.pending_records for item in facts.partitions)
+    pending = sum(item.pending_records for item in facts.partitions)
     if pending:
         yield f"until {pending} consumed record(s) have reached {move.target}"
     behind = sum(not item.settled for item in facts.partitions)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from parallax.client.answer import ResumeAnswer, answers_from_pb
 from parallax.client.client import OffsetClient, at_cluster
 from parallax.client.messages import progress_to_pb
 from parallax.client.primary_messages import primary_from_pb
@@ -13,7 +14,7 @@ from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName,
 from parallax.domain.primary import Assignment, Change, Stage
 from parallax.domain.progress import Progress
 from parallax.errors import InvariantError
-from parallax.failover.facts import Kind, Move, PartitionFacts, facts_from_pb
+from parallax.failover.facts import Kind, Move
 from parallax.v1 import offsets_pb2 as pb
 
 Positions = Mapping[TopicPartition, TargetOffset]
@@ -33,7 +34,7 @@ class OffsetServices:
 
     def answers(
         self, move: Move, reported: Positions | None = None, topics: Collection[TopicName] = ()
-    ) -> tuple[PartitionFacts, ...]:
+    ) -> tuple[ResumeAnswer, ...]:
         """Where the group goes on at the move's target.
 
         Args:
@@ -52,11 +53,11 @@ class OffsetServices:
             pb.PartitionPosition(topic=item.topic, partition=item.partition, next_offset=next_offset)
             for item, next_offset in (reported or {}).items()
         ]
-        offsets = list(ask(positions=own).offsets)
-        missing = sorted(set(topics).difference(item.topic for item in offsets))
+        answers = answers_from_pb(ask(positions=own))
+        missing = sorted(set(topics).difference(item.topic for item in answers))
         if missing:
-            offsets += ask(topics=missing).offsets
-        return facts_from_pb(offsets)
+            answers |= answers_from_pb(ask(topics=missing))
+        return tuple(answers[item] for item in sorted(answers))
 
     # --- primaries -----------------------------------------------------------------------------------------
 

@@ -15,13 +15,10 @@ from dataclasses import replace
 
 import structlog
 
-from parallax.client.answer import Answer, metadata_for
-from parallax.domain.commits import GroupCommit
-from parallax.domain.ids import UNKNOWN_EPOCH, TopicPartition
+from parallax.client.answer import ResumeAnswer
 from parallax.domain.primary import Assignment
-from parallax.domain.progress import Progress
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError, RefusedError
-from parallax.failover.facts import Kind, MoveFacts, PartitionFacts, origin_positions
+from parallax.failover.facts import Kind, MoveFacts, origin_positions
 from parallax.failover.journal import Commits, MoveRecord, Snapshot, Step, mark_of, stands
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, Limits, MovePlan, Result, make_plan
@@ -87,7 +84,7 @@ class Moving:
         try:
             fenced_at_s = self.fence() if self._fenced_at_s is None else self._fenced_at_s
             self._outside.time.go_on()
-            arrived: tuple[PartitionFacts, ...] = ()
+            arrived: tuple[ResumeAnswer, ...] = ()
             if self._move.kind is Kind.PLANNED:
                 before = self._record.snapshot.commits.get(self._move.origin)
                 left = self._waiting.for_members_to_leave(
@@ -122,11 +119,11 @@ class Moving:
 
     # --- whether the plan's answers are final --------------------------------------------------------------
 
-    def _plan_unless_consumed(self, left: Commits) -> tuple[PartitionFacts, ...]:
+    def _plan_unless_consumed(self, left: Commits) -> tuple[ResumeAnswer, ...]:
         """The plan's answers, if the group has stood still since; else none."""
         return self._plan_at({item: commit.next_offset for item, commit in left.items()})
 
-    def _plan_unless_reported(self) -> tuple[PartitionFacts, ...]:
+    def _plan_unless_reported(self) -> tuple[ResumeAnswer, ...]:
         """The plan's answers, if its origin is gone and nobody has reported more of it since; else none."""
         group, origin = self._move.group, self._move.origin
         if self._outside.clusters.commits(group, origin) is not None:
@@ -137,15 +134,15 @@ class Moving:
         seen = self._outside.groups.observed(group, origin)
         return self._plan_at({item.topic_partition: item.next_offset for item in seen})
 
-    def _plan_at(self, positions: Positions) -> tuple[PartitionFacts, ...]:
+    def _plan_at(self, positions: Positions) -> tuple[ResumeAnswer, ...]:
         """The plan's answers, if asking again from the positions would give the same: the index only grows."""
         answers = self._planned.partitions
         young = 0 <= self._outside.time.now_ms() - self._planned.now_ms < _PLAN_HOLDS_MS
-        final = bool(answers) and all(item.answer.final for item in answers)
+        final = bool(answers) and all(item.final for item in answers)
         unmoved = origin_positions(answers) == positions
         return answers if young and final and unmoved and self._target_has(answers) else ()
 
-    def _target_has(self, answers: Collection[PartitionFacts]) -> bool:
+    def _target_has(self, answers: Collection[ResumeAnswer]) -> bool:
         """Whether the places that the answers name are still there: retention goes on, a topic may be made anew."""
         target = self._outside.clusters.view(self._move.target)
         try:
@@ -155,15 +152,15 @@ class Moving:
             return False
         return all(
             (info := topics.get(item.topic_partition.topic)) is not None
-            and info.topic_id == item.answer.target_topic_id
+            and info.topic_id == item.target_topic_id
             and (log := logs.get(item.topic_partition)) is not None
-            and log.low_watermark <= item.answer.resume_offset <= log.high_watermark
+            and log.low_watermark <= item.resume_offset <= log.high_watermark
             for item in answers
         )
 
     # --- the steps -----------------------------------------------------------------------------------------
 
-    def _write(self, arrived: tuple[PartitionFacts, ...], left: Commits) -> MovePlan:
+    def _write(self, arrived: tuple[ResumeAnswer, ...], left: Commits) -> MovePlan:
         """Write the final offsets: ``arrived``, if there are any and the group has not gone on since it ``left``."""
         self._tell("writing offsets")
         why = ""
@@ -184,7 +181,8 @@ class Moving:
             if self._origin_commits() != before:
                 why = self._waiting.still_there(0)
                 continue
-            self._outside.services.report_progress(self._move.group, self._left_by(final))
+            left_behind = {item.topic_partition: item.progress for item in final}
+            self._outside.services.report_progress(self._move.group, left_behind)
             marks = {item: mark_of(commit) for item, commit in wanted.items()}
             left_at, snapshot = origin_positions(final), self._snapshot(before)
             self._keep(step=Step.WRITTEN, written=marks, left_at=left_at, snapshot=snapshot)
@@ -193,17 +191,6 @@ class Moving:
             f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "
             f"attempts: {why}; then run the command again"
         )
-
-    def _left_by(self, final: tuple[PartitionFacts, ...]) -> dict[TopicPartition, Progress]:
-        return {
-            item.topic_partition: Progress(
-                self._move.target,
-                item.answer.target_topic_id,
-                item.answer.resume_offset,
-                item.answer.vector,
-            )
-            for item in final
-        }
 
     def _snapshot(self, last: Commits) -> Snapshot:
         """With what the group has committed while it was being stopped: a rollback reads none of that again."""
@@ -218,7 +205,7 @@ class Moving:
             raise AbandonedError(self._waiting.still_there(None))
         return found
 
-    def _final(self, arrived: tuple[PartitionFacts, ...]) -> tuple[MovePlan, tuple[PartitionFacts, ...]]:
+    def _final(self, arrived: tuple[ResumeAnswer, ...]) -> tuple[MovePlan, tuple[ResumeAnswer, ...]]:
         """The offsets to write, judged once more: the group may have gone on since the plan.
 
         Whether it has members at the target is said by the target itself when the offsets are written.
@@ -251,10 +238,8 @@ class Moving:
             return {}
         return self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
 
-    def _commit(self, final: tuple[PartitionFacts, ...]) -> Commits:
-        wanted = {
-            item.topic_partition: _commit_of(item.answer, self._record.fencing_number) for item in final
-        }
+    def _commit(self, final: tuple[ResumeAnswer, ...]) -> Commits:
+        wanted = {item.topic_partition: item.commit(self._record.fencing_number) for item in final}
         try:
             self._outside.clusters.writer(self._move.target).commit_for(self._move.group, wanted)
         except FencedError as error:
@@ -296,7 +281,3 @@ class Moving:
 
     def _keep(self, **changes: object) -> None:
         self._record = self._outside.journal.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name
-
-
-def _commit_of(answer: Answer, fencing_number: int) -> GroupCommit:
-    return GroupCommit(answer.resume_offset, UNKNOWN_EPOCH, metadata_for(answer, fencing_number))

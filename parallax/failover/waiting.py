@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from parallax.client.answer import ResumeAnswer
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.failover.clusters import AggregateClusters
-from parallax.failover.facts import Move, PartitionFacts
+from parallax.failover.facts import Move
 from parallax.failover.journal import Commits
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
@@ -133,7 +134,7 @@ class Waiting:
 
     def for_all_to_arrive(
         self, commits: Commits, within_ms: float, topics: Collection[TopicName] = ()
-    ) -> tuple[PartitionFacts, ...]:
+    ) -> tuple[ResumeAnswer, ...]:
         """Wait until all that was consumed is at the target, and index and services know it.
 
         Args:
@@ -163,11 +164,11 @@ class Waiting:
             self._time.pause(POLL_S)
 
 
-def behind(facts: Iterable[PartitionFacts], commits: Commits) -> list[str]:
+def behind(facts: Iterable[ResumeAnswer], commits: Commits) -> list[str]:
     """Partitions whose answers start from less than the group has committed: a service may answer from memory."""
     return [
         str(item.topic_partition)
         for item in facts
         if (commit := commits.get(item.topic_partition)) is not None
-        and (item.answer.origin_next_offset is None or item.answer.origin_next_offset < commit.next_offset)
+        and (item.origin_next_offset is None or item.origin_next_offset < commit.next_offset)
     ]

@@ -12,7 +12,7 @@ import pytest
 
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.transport.messages import group_to_pb
-from parallax.client.answer import Answer, Pair, answer_from_pb, metadata_for
+from parallax.client.answer import Pair, ResumeAnswer, answer_from_pb, answers_from_pb
 from parallax.domain.commits import REPORT_COUNTS_MS, GroupCommit, ObservedCommit
 from parallax.domain.ids import (
     ClusterName,
@@ -119,12 +119,11 @@ def bench() -> Iterator[Callable[..., Bench]]:
 
             def ask(
                 group: GroupName, pair: Pair, topics: Sequence[TopicName]
-            ) -> Mapping[TopicPartition, Answer]:
+            ) -> Mapping[TopicPartition, ResumeAnswer]:
                 asked.append(pair)
                 request = FailoverRequest(group, *pair, topics=tuple(topics))
                 answers = service.failover_offsets(request, Deadline.after_ms(10_000))
-                found = [answer_from_pb(item) for item in group_to_pb(answers).offsets]
-                return {item.topic_partition: item for item in found}
+                return answers_from_pb(group_to_pb(answers))
 
             writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
             syncer = Syncer(
@@ -411,7 +410,7 @@ class TestDirection:
         it = consuming(bench, 5)
         it.world.commit("b", 3)
 
-        def fail(*_: object) -> Mapping[TopicPartition, Answer]:
+        def fail(*_: object) -> Mapping[TopicPartition, ResumeAnswer]:
             raise UnknownTopicError("trips")
 
         it.syncer._ask = fail
@@ -431,7 +430,9 @@ class TestSomebodyAtTheTarget:
         it = consuming(bench, 15)
         original = it.syncer._ask
 
-        def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
+        def ask(
+            group: GroupName, pair: Pair, topics: Sequence[TopicName]
+        ) -> Mapping[TopicPartition, ResumeAnswer]:
             it.writer("b").members[GROUP] = 2
             return original(group, pair, topics)
 
@@ -465,7 +466,9 @@ class TestSomebodyAtTheTarget:
         it = consuming(bench, 15)
         original = it.syncer._ask
 
-        def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
+        def ask(
+            group: GroupName, pair: Pair, topics: Sequence[TopicName]
+        ) -> Mapping[TopicPartition, ResumeAnswer]:
             it.world.commit("b", 7)
             return original(group, pair, topics)
 
@@ -732,7 +735,7 @@ class TestAsking:
     ) -> None:
         it = consuming(bench, 15, cycles=1)
 
-        def silent(*_: object) -> Mapping[TopicPartition, Answer]:
+        def silent(*_: object) -> Mapping[TopicPartition, ResumeAnswer]:
             it.asked.append((ClusterName("aggregate-a"), ClusterName("aggregate-b")))
             raise ServiceUnavailableError("no offset service answered")
 
@@ -778,7 +781,9 @@ class TestAsking:
         it = consuming(bench, 15)
         real = it.syncer._ask
 
-        def ask(group: GroupName, pair: Pair, topics: Sequence[TopicName]) -> Mapping[TopicPartition, Answer]:
+        def ask(
+            group: GroupName, pair: Pair, topics: Sequence[TopicName]
+        ) -> Mapping[TopicPartition, ResumeAnswer]:
             it.world.commit("a", 20)
             answers = real(group, pair, topics)
             it.world.commit("a", 15)  # set back by an operator
@@ -945,9 +950,8 @@ def move(it: Bench, origin: str, target: str) -> None:
             GROUP, ClusterName(f"aggregate-{origin}"), ClusterName(f"aggregate-{target}")
         )
         (found,) = service.failover_offsets(request, Deadline.after_ms(10_000), record_move=True)
-    metadata = metadata_for(answer_from_pb(group_to_pb([found]).offsets[0]))
-    commit = GroupCommit(found.resume_offset, -1, metadata)
-    it.writer(target).commits.setdefault(GROUP, {})[P0] = commit
+    (answer,) = answers_from_pb(group_to_pb([found])).values()
+    it.writer(target).commits.setdefault(GROUP, {})[P0] = answer.commit()
 
 
 class TestPrimaries:
