@@ -54,6 +54,7 @@ class ResumeAnswer:
         origin_answers: whether the origin's cluster told its log's end.
         basis: whose word the position is: caller, committed, observed, policy.
         observed_at_ms: when the position was seen, milliseconds since the Unix epoch, if not just now.
+        outcome: the gravest of the notes.
         target_topic_id: empty where the topic is unknown at the target.
         low_watermark, high_watermark: of the target's partition; None if it has no such partition.
         vector: how far each source is consumed.
@@ -199,7 +200,7 @@ def answer_from_pb(offset: pb.FailoverOffset) -> ResumeAnswer:
         low_watermark=_present(target, "low_watermark"),
         high_watermark=_present(target, "high_watermark"),
         outcome=outcome_from_pb(offset.outcome),
-        notes=frozenset(map(outcome_from_pb, offset.notes)),
+        notes=frozenset(map(outcome_from_pb, (offset.outcome, *offset.notes))),
         explanation=offset.explanation,
         vector=progress_from_pb(offset.progress),
         skips=ranges_from_pb(offset.skip_ranges),

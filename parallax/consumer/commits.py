@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 import structlog
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
@@ -11,14 +12,12 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message,
 from parallax.consumer.delivery import Delivery, PartitionState, key_of, place_of
 from parallax.consumer.errors import StaleMessageError
 from parallax.consumer.ports import InnerConsumer, Key
-from parallax.consumer.start import Skipping, Start
+from parallax.consumer.start import Start
 from parallax.domain import metadata as codec
-from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId, next_offset
+from parallax.domain.ids import TargetOffset, next_offset
 from parallax.domain.metadata import CommittedMetadata
-from parallax.domain.progress import SourcePosition
 from parallax.domain.skips import SkipRange
 from parallax.errors import LimitError
-from parallax.v1 import offsets_pb2 as pb
 
 _log = structlog.get_logger("parallax.failover_consumer")
 COORDINATOR_WITHIN_S = 2.0
@@ -27,28 +26,21 @@ COORDINATOR_WITHIN_S = 2.0
 _REVOKED_WITHIN_S = 0.5
 
 
-def encode(skipping: Skipping, ranges: Sequence[SkipRange], known_to: int | None) -> str:
+def encode(skipping: CommittedMetadata, ranges: Sequence[SkipRange], known_to: int | None) -> str:
     """The metadata of a commit from which ``ranges`` are to be skipped.
 
     Empty, with a warning in the log, if the progress of very many sources does not fit: a consumer that starts
     from this commit then reads the consumed records again.
     """
-    metadata = CommittedMetadata(
-        fencing_number=skipping.fencing_number,
-        target_topic_id=TopicId(skipping.topic_id),
-        resume_offset=TargetOffset(skipping.floor),
-        positions=_positions(skipping.progress),
-        skips=ranges,
-        complete_to=None if known_to is None else TargetOffset(known_to),
-    )
+    complete_to = None if known_to is None else TargetOffset(known_to)
     try:
-        return codec.encode(metadata)
+        return codec.encode(replace(skipping, skips=ranges, complete_to=complete_to))
     except LimitError as error:
         _log.warning("metadata_too_large", error=str(error))
         return ""
 
 
-def decode(text: str | None, next_offset: int) -> Skipping | None:
+def decode(text: str | None, next_offset: int) -> CommittedMetadata | None:
     """What is to be skipped from a commit on.
 
     Returns:
@@ -60,39 +52,7 @@ def decode(text: str | None, next_offset: int) -> Skipping | None:
     if not codec.is_ours(text):
         return None
     found = codec.decode(text)
-    if next_offset < found.resume_offset:
-        return None
-    return Skipping(
-        floor=found.resume_offset,
-        topic_id=found.target_topic_id,
-        progress=tuple(_message(source, position) for source, position in found.positions.items()),
-        skip_ranges=tuple(found.skips),
-        known_to=found.complete_to,
-        fencing_number=found.fencing_number,
-    )
-
-
-def _positions(progress: Iterable[pb.SourceProgress]) -> dict[SourceId, SourcePosition]:
-    return {
-        SourceId(RegionName(item.region), TopicId(item.source_topic_id)): SourcePosition(
-            item.source_leader_epoch,
-            SourceOffset(item.source_next_offset),
-            tuple((end.leader_epoch, SourceOffset(end.source_next_offset)) for end in item.epoch_ends),
-        )
-        for item in progress
-    }
-
-
-def _message(source: SourceId, position: SourcePosition) -> pb.SourceProgress:
-    return pb.SourceProgress(
-        region=source.region,
-        source_topic_id=source.topic_id,
-        source_next_offset=position.source_next,
-        source_leader_epoch=position.leader_epoch,
-        epoch_ends=[
-            pb.EpochEnd(leader_epoch=epoch, source_next_offset=end) for epoch, end in position.epoch_ends
-        ],
-    )
+    return None if next_offset < found.resume_offset else found
 
 
 class Provenance:
@@ -140,15 +100,16 @@ def of_message(message: Message) -> TopicPartition:
 def of_start(key: Key, start: Start) -> TopicPartition:
     """The commit that a move makes for a partition at its destination."""
     metadata = ""
-    if start.skipping is not None and (start.skipping.skip_ranges or start.skipping.known_to is not None):
-        metadata = encode(start.skipping, start.skipping.skip_ranges, start.skipping.known_to)
+    skipping = start.skipping
+    if skipping is not None and (skipping.skips or skipping.complete_to is not None):
+        metadata = encode(skipping, skipping.skips, skipping.complete_to)
     return TopicPartition(*key, start.offset, metadata=metadata)
 
 
 def carrying(state: PartitionState, offset: int, metadata: str | None = None) -> str:
     """The metadata of a commit at ``offset``: what is to be skipped above it, or the application's own."""
     skipping = state.skipping
-    if skipping is None or offset < skipping.floor:
+    if skipping is None or offset < skipping.resume_offset:
         return metadata or ""
     ranges = state.gate.ranges_from(offset)
     known_to = state.gate.known_to

@@ -16,7 +16,8 @@ from confluent_kafka import Message, TopicPartition
 
 from parallax.consumer.gate import Gate, Verdict
 from parallax.consumer.ports import InnerConsumer, Key
-from parallax.consumer.start import Skipping, Start
+from parallax.consumer.start import Start
+from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.skips import SkipRange
 
 UNKNOWN_LEADER_EPOCH = -1
@@ -41,7 +42,7 @@ class PartitionState:
     """
 
     gate: Gate
-    skipping: Skipping | None
+    skipping: CommittedMetadata | None
     stored: int
     committed: int | None
     held: deque[Message] = field(default_factory=deque)

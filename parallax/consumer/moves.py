@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from parallax.client.answer import ResumeAnswer, answer_from_pb
 from parallax.consumer.delivery import Delivery, PartitionState
 from parallax.consumer.errors import OffsetServiceAwayError
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
@@ -149,7 +150,7 @@ class Asker:
                 _is_indexed(item, answers.get(key)) or item.delivered_ago_s is None
                 for key, item in request.positions.items()
             ),
-            origin_reachable=any(_is_reachable(answer) for answer in answers.values()),
+            origin_reachable=any(answer.origin_answers for answer in answers.values()),
         )
 
     def ask_partitions(
@@ -170,9 +171,7 @@ class Asker:
             if key in wanted and not never_committed(answer)
         }
 
-    def _commits(
-        self, request: MoveRequest, answers: Mapping[Key, pb.FailoverOffset]
-    ) -> dict[Key, Start | None]:
+    def _commits(self, request: MoveRequest, answers: Mapping[Key, ResumeAnswer]) -> dict[Key, Start | None]:
         """What to commit for partitions where the application's own commit is behind what it was given."""
         behind = {
             key: (item.committed, item.leader_epoch)
@@ -187,9 +186,7 @@ class Asker:
             commits.update((key, start_of(found[key]) if key in found else None) for key in behind)
         return commits
 
-    def _ask(
-        self, request: MoveRequest, positions: Mapping[Key, tuple[int, int]]
-    ) -> dict[Key, pb.FailoverOffset]:
+    def _ask(self, request: MoveRequest, positions: Mapping[Key, tuple[int, int]]) -> dict[Key, ResumeAnswer]:
         try:
             return self._ask_about(request, positions, request.topics)
         except UnknownTopicError:
@@ -198,7 +195,7 @@ class Asker:
 
     def _ask_about(
         self, request: MoveRequest, positions: Mapping[Key, tuple[int, int]], topics: Sequence[str]
-    ) -> dict[Key, pb.FailoverOffset]:
+    ) -> dict[Key, ResumeAnswer]:
         response = self._service.get_group_failover_offsets(
             request.group,
             to=pb.Place(region=request.destination),
@@ -215,25 +212,20 @@ class Asker:
             topics=topics,
             timeout_ms=self._timeout_ms,
         )
-        return {(answer.topic, answer.partition): answer for answer in response.offsets}
+        return {answer.topic_partition: answer for answer in map(answer_from_pb, response.offsets)}
 
-    def _index_wait(self, position: Position, answer: pb.FailoverOffset | None, asked_at_s: float) -> float:
+    def _index_wait(self, position: Position, answer: ResumeAnswer | None, asked_at_s: float) -> float:
         """Milliseconds for which it is worth asking again about a partition."""
         if position.delivered_ago_s is None or answer is None or _is_indexed(position, answer):
             return 0.0
         return self._index_wait_ms - (position.delivered_ago_s + self._clock() - asked_at_s) * 1_000
 
 
-def _is_reachable(answer: pb.FailoverOffset) -> bool:
-    origin: pb.ClusterPosition = getattr(answer, "from")
-    return origin.HasField("high_watermark")
-
-
-def _is_indexed(position: Position, answer: pb.FailoverOffset | None) -> bool:
+def _is_indexed(position: Position, answer: ResumeAnswer | None) -> bool:
     if answer is None:
         return True
-    origin: pb.ClusterPosition = getattr(answer, "from")
-    return origin.HasField("indexed_to") and origin.indexed_to >= position.next_offset
+    indexed_to = answer.origin_indexed_to
+    return indexed_to is not None and indexed_to >= position.next_offset
 
 
 class MoveTask:

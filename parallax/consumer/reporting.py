@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from parallax.client.messages import progress_to_pb
 from parallax.consumer.ports import Key, OffsetService
-from parallax.consumer.start import Skipping
+from parallax.domain.metadata import CommittedMetadata
 from parallax.errors import DeadlineError, ParallaxError, UnavailableError
 from parallax.v1 import offsets_pb2 as pb
 
@@ -76,7 +77,7 @@ class Reporter:
         since = self._away_since_s
         return 0.0 if since is None else (self._clock() - since) * 1_000
 
-    def moved(self, region: str, moves: Iterable[tuple[Key, Skipping]]) -> None:
+    def moved(self, region: str, moves: Iterable[tuple[Key, CommittedMetadata]]) -> None:
         """Tell of moves to ``region`` as soon as possible, and until a service has taken them."""
         with self._lock:
             self._moves.setdefault(region, {}).update((key, _move(key, skipping)) for key, skipping in moves)
@@ -134,11 +135,11 @@ class Reporter:
                 self.report()
 
 
-def _move(key: Key, skipping: Skipping) -> pb.PartitionMove:
+def _move(key: Key, skipping: CommittedMetadata) -> pb.PartitionMove:
     return pb.PartitionMove(
         topic=key[0],
         partition=key[1],
-        target_topic_id=skipping.topic_id,
-        resume_offset=skipping.floor,
-        progress=skipping.progress,
+        target_topic_id=skipping.target_topic_id,
+        resume_offset=skipping.resume_offset,
+        progress=progress_to_pb(skipping.positions),
     )

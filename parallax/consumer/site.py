@@ -17,7 +17,7 @@ from parallax.consumer.ports import InnerConsumer, Key, OffsetService, Rebalance
 from parallax.consumer.reporting import Reporter
 from parallax.consumer.settings import Settings, Subscription
 from parallax.consumer.skip_watcher import SkipWatcher
-from parallax.consumer.start import Skipping, Start
+from parallax.consumer.start import Start
 from parallax.consumer.start_chooser import StartChooser
 
 START_AGAIN_S = 0.5
@@ -297,15 +297,13 @@ class Site:
         self.delivery.assign(starts, incremental=incremental)
         self._late.forget(None if not incremental else starts.keys())
         self.committer.joined = True
-        skipping: list[tuple[Key, Skipping]] = [
-            (key, start.skipping) for key, start in starts.items() if start.skipping is not None
-        ]
+        skipping = [(key, start.skipping) for key, start in starts.items() if start.skipping is not None]
         self._tools.reporter.moved(self.region, skipping)
         for key, item in skipping:
-            if item.known_to is not None:
-                self._watcher.open(key, item, item.known_to)
+            if item.complete_to is not None:
+                self._watcher.open(key, item, item.complete_to)
         self._arrive(starts)
-        pending = [key for key, item in skipping if item.known_to is not None]
+        pending = [key for key, item in skipping if item.complete_to is not None]
         if pending:
             self._put(EventKind.PENDING_STARTED, {key: starts[key] for key in pending})
         self._commit_moved(moved)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from parallax.client.messages import progress_to_pb, ranges_from_pb
 from parallax.consumer.ports import Key, OffsetService, Watch
-from parallax.consumer.start import Skipping, ranges_of
+from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.skips import SkipRange
 from parallax.errors import ParallaxError, UnknownTopicError
 from parallax.v1 import offsets_pb2 as pb
@@ -44,7 +45,7 @@ class _Task:
     """One partition that is being watched."""
 
     key: Key
-    skipping: Skipping
+    skipping: CommittedMetadata
     start: int
     watch: Watch | None = None
     since_s: float = 0.0
@@ -82,7 +83,7 @@ class SkipWatcher:
         self._threads = 0
         self._closed = False
 
-    def open(self, key: Key, skipping: Skipping, known_to: int) -> None:
+    def open(self, key: Key, skipping: CommittedMetadata, known_to: int) -> None:
         """Begin to watch a partition from ``known_to`` on."""
         with self._changed:
             self._stop(key)
@@ -151,8 +152,8 @@ class SkipWatcher:
             task.key[0],
             task.key[1],
             at=self._at,
-            target_topic_id=task.skipping.topic_id,
-            progress=task.skipping.progress,
+            target_topic_id=task.skipping.target_topic_id,
+            progress=progress_to_pb(task.skipping.positions),
             start=task.start,
             origin=self._origin,
         )
@@ -191,7 +192,7 @@ class SkipWatcher:
             with self._changed:
                 if task.cancelled:
                     return True
-                self._learned.append(Learned(task.key, ranges_of(update.skip_ranges), known_to))
+                self._learned.append(Learned(task.key, ranges_from_pb(update.skip_ranges), known_to))
                 if known_to is None:
                     del self._tasks[task.key]
                     return True

@@ -17,6 +17,7 @@ from parallax.consumer.moves import ASK_AGAIN_S, Asker, is_away
 from parallax.consumer.ports import Key
 from parallax.consumer.settings import Policies
 from parallax.consumer.start import Start
+from parallax.domain.progress import START
 from parallax.errors import ClusterUnavailableError, MetadataError, ParallaxError
 from parallax.runtime.deadline import Deadline
 
@@ -215,12 +216,12 @@ def _stands(commit: TopicPartition, fence: int, answer: Start) -> bool:
         told = decode(commit.metadata, commit.offset)
     except MetadataError:
         return False
-    if told is None or told.fencing_number != fence or told.floor != commit.offset:
+    if told is None or told.fencing_number != fence or told.resume_offset != commit.offset:
         return False
-    if answer.from_log_start and told.floor > answer.offset:
+    if answer.from_log_start and told.resume_offset > answer.offset:
         return False  # whoever moved the group knew better, or chose record timestamps
-    known = () if answer.skipping is None else answer.skipping.progress
-    own = {(item.region, item.source_topic_id): item.source_next_offset for item in known}
+    known = {} if answer.skipping is None else answer.skipping.positions
     return all(
-        own.get((item.region, item.source_topic_id), 0) >= item.source_next_offset for item in told.progress
+        known.get(source, START).source_next >= position.source_next
+        for source, position in told.positions.items()
     )
