@@ -17,7 +17,7 @@ from rich.console import Console
 
 from lab.bench.plan import FULL, MAIN
 from lab.bench.report import LEAST_MIRRORMAKER_RECORDS_PER_S
-from lab.bench.rows import Row, Settings
+from lab.bench.rows import BenchSettings, Row
 from lab.bench.run import play
 from lab.bench.table import table_of
 from lab.stack.layout import write_json
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rounds = 1 if options.smoke else options.rounds or (_FULL_ROUNDS if options.row else _MAIN_ROUNDS)
     try:
         report = play(
-            _chosen(options), Settings(rounds, options.smoke), directory, tell, resume=bool(options.row)
+            _chosen(options), BenchSettings(rounds, options.smoke), directory, tell, resume=bool(options.row)
         )
     except (ParallaxError, KafkaException) as error:
         tell(f"[red]{type(error).__name__}[/red]: {error}")

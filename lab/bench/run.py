@@ -12,9 +12,9 @@ from typing import Any
 
 from lab.bench.budget import Budget
 from lab.bench.report import LEAST_MIRRORMAKER_RECORDS_PER_S, Round, RoundStore, is_void, machine, rows_of
-from lab.bench.rows import Play, Row, Settings
+from lab.bench.rows import BenchSettings, Play, Row
 from lab.bench.rows.catch_up import JSON_128K, CatchUpRow
-from lab.bench.stage import Stage
+from lab.bench.stage import BenchStage
 from lab.stack.versions import load_versions
 
 _GIT_TIMEOUT_S = 10.0
@@ -25,7 +25,12 @@ _CHECK = CatchUpRow("machine", sides=("mirrormaker2",))
 
 
 def play(
-    rows: Sequence[Row], settings: Settings, directory: Path, tell: Callable[[str], None], *, resume: bool
+    rows: Sequence[Row],
+    settings: BenchSettings,
+    directory: Path,
+    tell: Callable[[str], None],
+    *,
+    resume: bool,
 ) -> dict[str, Any]:
     """Play rows; returns their report.
 
@@ -51,7 +56,7 @@ def play(
     stores = {row.name: store_of(row) for row in rows}
     needs_check = not settings.smoke and not any(row.tells_machine for row in rows)
     check = store_of(_CHECK, keep=False) if needs_check else None
-    stage: Stage | None = None
+    stage: BenchStage | None = None
     with ExitStack() as opened:
         # The most regions first: rows that need fewer go on with the same brokers.
         places = dict.fromkeys(row.place for row in rows)
@@ -60,7 +65,9 @@ def play(
                 opened.close()
                 with budget.step(_BROKERS):
                     stage = opened.enter_context(
-                        Stage(directory / "stage", place.regions, tell, round_trip_ms=place.round_trip_ms)
+                        BenchStage(
+                            directory / "stage", place.regions, tell, round_trip_ms=place.round_trip_ms
+                        )
                     )
             for row in rows:
                 if row.place == place:
@@ -91,7 +98,7 @@ def play(
     }
 
 
-def _budget(rows: Sequence[Row], settings: Settings) -> Budget:
+def _budget(rows: Sequence[Row], settings: BenchSettings) -> Budget:
     """What the rows are given; nothing where nobody has planned all of them."""
     planned = [{} if settings.smoke else row.steps(settings) for row in rows]
     if not all(planned):

@@ -32,7 +32,7 @@ _POLL_S = 0.05
 _BROKER_HEAP_MIB = 1_024
 
 
-class Stage:
+class BenchStage:
     """Brokers and Cassandra for one row, or for the main set.
 
     Args:

@@ -14,7 +14,7 @@ from lab.demo.commands import shortest
 from lab.demo.options import ONE_MEMBER, PLAIN, THREE_MEMBERS, DemoOptions
 from lab.demo.scenario import Scenario
 from lab.demo.verdict import judge, too_slow
-from lab.demo.view import Stage, live, show_report
+from lab.demo.view import DemoView, live, show_report
 from lab.stack.spec import StackSpec
 from lab.workload.journal import Journal, Lines
 from lab.workload.playing import options_of, play, running_stack
@@ -27,7 +27,7 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
         console.print(line, soft_wrap=True)
 
     journal = Journal(echo=(lambda _line: None) if console.is_terminal else console.print)
-    stage = Stage(journal)
+    stage = DemoView(journal)
     with ExitStack() as clean_up:
         if console.is_terminal:
             clean_up.enter_context(live(stage, console))

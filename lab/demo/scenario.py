@@ -13,8 +13,8 @@ from lab.demo.gauges import Gauges
 from lab.demo.groups import FailoverGroup, PlainGroup
 from lab.demo.options import ONE_MEMBER, PLAIN, THREE_MEMBERS, DemoOptions
 from lab.demo.outage import Outage
-from lab.demo.verdict import Facts, Logs, missing_records, read_logs
-from lab.demo.view import Stage, lag_of
+from lab.demo.verdict import DemoFacts, Logs, missing_records, read_logs
+from lab.demo.view import DemoView, lag_of
 from lab.oracle.logs import end_offsets
 from lab.workload.distance import FAR_READER, NarrowLink
 from lab.workload.journal import Journal
@@ -72,7 +72,7 @@ class Scenario:
         stage: shows what is going on.
     """
 
-    def __init__(self, options: DemoOptions, stack: Stack, journal: Journal, stage: Stage) -> None:
+    def __init__(self, options: DemoOptions, stack: Stack, journal: Journal, stage: DemoView) -> None:
         self._options, self._stack, self._journal, self._stage = options, stack, journal, stage
         topic, folder = options.topic, options.directory
         self._followers = tuple(
@@ -85,7 +85,7 @@ class Scenario:
         self._commands = Commands(stack.config_path, folder / "commands.err")
         self._commanded_at_ms: list[int] = []
 
-    def run(self) -> tuple[Facts, Logs]:
+    def run(self) -> tuple[DemoFacts, Logs]:
         """Play it; returns what the verdict needs.
 
         Raises:
@@ -133,7 +133,7 @@ class Scenario:
                 gauges.face("b")
             with step("producers stop, everybody drains"):
                 acked, logs = self._drain()
-            facts = Facts(
+            facts = DemoFacts(
                 acked_records=acked,
                 folders={group.name: group.folder for group in self._groups},
                 acknowledged=self._acknowledged,

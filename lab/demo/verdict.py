@@ -14,10 +14,10 @@ from lab.demo.options import FOLLOWERS, ONE_MEMBER
 from lab.demo.outage import Uncertain
 from lab.oracle.alternatives import Moment, weigh_alternatives
 from lab.oracle.copies import compare_copies
-from lab.oracle.groups import GroupVerdict, judge_group
+from lab.oracle.groups import GroupJudgement, judge_group
 from lab.oracle.logs import TopicLog, count_inversions, read_topic
 from lab.oracle.outage import held_back, possibly_unindexed, records_below
-from lab.workload.delivered import Delivery, read_deliveries, read_group
+from lab.workload.delivered import DeliveredRecord, read_deliveries, read_group
 from lab.workload.events import RecordId
 from lab.workload.playing import Stack
 
@@ -25,7 +25,7 @@ _MOVES = ("failover", "failback")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DemoFacts:
     """What the scenario knows and the records don't tell.
 
     Attributes:
@@ -99,7 +99,7 @@ def missing_records(folders: Mapping[str, Path], logs: Logs) -> int:
 
 
 @_without_collector()
-def judge(facts: Facts, logs: Logs) -> dict[str, Any]:
+def judge(facts: DemoFacts, logs: Logs) -> dict[str, Any]:
     """The report. Its ``failures`` are empty if everything went as promised."""
     produced = {record for source in logs.sources.values() for record in source.records()}
     by_cluster = {target.cluster: target for target in logs.targets.values()}
@@ -145,7 +145,7 @@ def judge(facts: Facts, logs: Logs) -> dict[str, Any]:
     return report
 
 
-def _group_report(verdict: GroupVerdict, lag: int) -> dict[str, Any]:
+def _group_report(verdict: GroupJudgement, lag: int) -> dict[str, Any]:
     return {
         "delivered_records": verdict.delivered_records,
         "lost_records": verdict.lost_records,
@@ -156,12 +156,12 @@ def _group_report(verdict: GroupVerdict, lag: int) -> dict[str, Any]:
     }
 
 
-def _bound(uncertain: Uncertain | None, deliveries: Sequence[Delivery]) -> int:
+def _bound(uncertain: Uncertain | None, deliveries: Sequence[DeliveredRecord]) -> int:
     """How many records a group of FailoverConsumers may read again in the failover."""
     return 0 if uncertain is None else possibly_unindexed(deliveries, uncertain.starts)
 
 
-def _arrived(rpo: set[RecordId], target: TopicLog, deliveries: Iterable[Sequence[Delivery]]) -> int:
+def _arrived(rpo: set[RecordId], target: TopicLog, deliveries: Iterable[Sequence[DeliveredRecord]]) -> int:
     """How many of them lie in the target once in the end, and were delivered by each of these groups."""
     copies = Counter(placed.record for records in target.partitions.values() for placed in records)
     found = {record for record in rpo if copies[record] == 1}
@@ -170,7 +170,7 @@ def _arrived(rpo: set[RecordId], target: TopicLog, deliveries: Iterable[Sequence
     return len(found)
 
 
-def _moment(facts: Facts, logs: Logs, deliveries: Sequence[Delivery]) -> Moment:
+def _moment(facts: DemoFacts, logs: Logs, deliveries: Sequence[DeliveredRecord]) -> Moment:
     before = [delivery for delivery in deliveries if delivery.stage == 0]
     next_offsets: dict[int, int] = {}
     for delivery in before:
@@ -188,7 +188,7 @@ def _moment(facts: Facts, logs: Logs, deliveries: Sequence[Delivery]) -> Moment:
 
 
 def _failures(
-    report: Mapping[str, Any], verdicts: Mapping[str, GroupVerdict], faultless: Mapping[str, bool]
+    report: Mapping[str, Any], verdicts: Mapping[str, GroupJudgement], faultless: Mapping[str, bool]
 ) -> list[str]:
     found = [f"{name} is not a faithful copy of its sources" for name, good in faultless.items() if not good]
     acked, produced = report["acked_records"], report["produced_records"]
@@ -207,7 +207,7 @@ def _failures(
     return found
 
 
-def _failures_of(verdict: GroupVerdict, bound: int | None) -> Iterator[str]:
+def _failures_of(verdict: GroupJudgement, bound: int | None) -> Iterator[str]:
     """What went wrong with a group; ``bound``: what it may read again in the failover, None: as much as it likes."""
     if verdict.lost_records:
         yield f"lost {verdict.lost_records:,} records"

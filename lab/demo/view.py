@@ -22,7 +22,7 @@ _REFRESH_PER_S = 4
 _REMARKS_SHOWN = 6
 
 
-class Stage:
+class DemoView:
     """What there is to see: filled in as the demonstration goes on."""
 
     def __init__(self, journal: Journal) -> None:
@@ -117,7 +117,7 @@ def lag_of(group: DemoGroup, cluster: ClusterGauge) -> int:
     return sum(max(0, cluster.ends.get(number, 0) - offset) for number, offset in group.next_offsets.items())
 
 
-def live(stage: Stage, console: Console) -> Live:
+def live(stage: DemoView, console: Console) -> Live:
     """The live view of a terminal, drawn by a thread of its own."""
     return Live(stage, console=console, refresh_per_second=_REFRESH_PER_S, transient=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.oracle.logs import TopicLog
-from lab.workload.delivered import Delivery
+from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
 
 
@@ -26,7 +26,7 @@ class MoveVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupVerdict:
+class GroupJudgement:
     """A group's whole run.
 
     Attributes:
@@ -45,11 +45,11 @@ class GroupVerdict:
 
 
 def judge_group(
-    deliveries: Sequence[Delivery],
+    deliveries: Sequence[DeliveredRecord],
     produced: set[RecordId],
     targets: Mapping[str, TopicLog],
     moved_at_ms: Sequence[int],
-) -> GroupVerdict:
+) -> GroupJudgement:
     """Judge a group by what its processes wrote down.
 
     Args:
@@ -84,7 +84,7 @@ def judge_group(
         MoveVerdict(lost_in[stage], redelivered[stage], _since(starts[stage], first_new_at[stage]))
         for stage in range(stages)
     )
-    return GroupVerdict(len(stage_of), len(lost), repeated, foreign, moves)
+    return GroupJudgement(len(stage_of), len(lost), repeated, foreign, moves)
 
 
 def _since(start: int | None, at_ms: int | None) -> int | None:
@@ -92,7 +92,7 @@ def _since(start: int | None, at_ms: int | None) -> int | None:
 
 
 def _lost_by_stage(
-    lost: set[RecordId], deliveries: Sequence[Delivery], targets: Mapping[str, TopicLog], stages: int
+    lost: set[RecordId], deliveries: Sequence[DeliveredRecord], targets: Mapping[str, TopicLog], stages: int
 ) -> list[int]:
     """A lost record belongs to the first stage that delivered something behind it, else to the last one."""
     reached: dict[tuple[int, int], tuple[str, int]] = {}

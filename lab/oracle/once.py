@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.oracle.logs import TopicLog
-from lab.workload.delivered import Delivery
+from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
 
 _EXAMPLES = 5
 
 
-class Rewind(NamedTuple):
+class GroupRewind(NamedTuple):
     """A group's next offset in one partition of one cluster was set back, while none of its members ran.
 
     Attributes:
@@ -54,7 +54,7 @@ class OnceVerdict:
     rewound_records: int
     unrepeated_records: int
     foreign_records: int
-    examples: Mapping[RecordId, tuple[Delivery, ...]]
+    examples: Mapping[RecordId, tuple[DeliveredRecord, ...]]
 
     @property
     def faultless(self) -> bool:
@@ -65,9 +65,9 @@ class OnceVerdict:
 
 
 def judge_once(
-    deliveries: Sequence[Delivery],
+    deliveries: Sequence[DeliveredRecord],
     produced: set[RecordId],
-    rewinds: Iterable[Rewind],
+    rewinds: Iterable[GroupRewind],
     targets: Mapping[str, TopicLog],
 ) -> OnceVerdict:
     """Judge a group.
@@ -82,7 +82,7 @@ def judge_once(
         targets: the aggregate topics by cluster name.
     """
     cuts = _cuts(rewinds, targets)
-    found: dict[RecordId, list[Delivery]] = {}
+    found: dict[RecordId, list[DeliveredRecord]] = {}
     for delivery in deliveries:
         found.setdefault(delivery.record, []).append(delivery)
     lost = redelivered = rewound = unrepeated = foreign = 0
@@ -116,7 +116,7 @@ def judge_once(
     )
 
 
-def _cuts(rewinds: Iterable[Rewind], targets: Mapping[str, TopicLog]) -> dict[RecordId, list[int]]:
+def _cuts(rewinds: Iterable[GroupRewind], targets: Mapping[str, TopicLog]) -> dict[RecordId, list[int]]:
     """When each record was set back, ascending."""
     cuts: dict[RecordId, list[int]] = {}
     for rewind in sorted(rewinds, key=lambda item: item.at_ms):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from lab.oracle.logs import TopicLog
-from lab.workload.delivered import Delivery
+from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
 
 
@@ -20,7 +20,7 @@ def records_below(target: TopicLog, ends: Mapping[int, int]) -> set[RecordId]:
 
 
 def held_back(
-    acknowledged: Iterable[Delivery], target: TopicLog, *, ends: Mapping[int, int], returned_at_ms: int
+    acknowledged: Iterable[DeliveredRecord], target: TopicLog, *, ends: Mapping[int, int], returned_at_ms: int
 ) -> set[RecordId]:
     """Records that the lost regional cluster had acknowledged, and that reached the target only after its return.
 
@@ -34,7 +34,7 @@ def held_back(
     return told - records_below(target, ends)
 
 
-def possibly_unindexed(deliveries: Iterable[Delivery], starts: Mapping[int, int]) -> int:
+def possibly_unindexed(deliveries: Iterable[DeliveredRecord], starts: Mapping[int, int]) -> int:
     """How many records a group had consumed before its first move at or above these offsets, by partition."""
     return len(
         {
@@ -46,7 +46,7 @@ def possibly_unindexed(deliveries: Iterable[Delivery], starts: Mapping[int, int]
 
 
 def stalls_s(
-    deliveries: Iterable[Delivery], stable_ends: Mapping[int, int], killed_at_ms: int
+    deliveries: Iterable[DeliveredRecord], stable_ends: Mapping[int, int], killed_at_ms: int
 ) -> dict[int, float | None]:
     """Seconds from the kill to the first record that a reader got from beyond the unfinished transaction.
 

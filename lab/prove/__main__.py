@@ -18,7 +18,7 @@ from lab.workload.playing import options_of, play, running_stack, show_verdict
 
 
 class _Bars:
-    """`lab.prove.scenario.Progress` as bars; as plain lines where there is no terminal."""
+    """`lab.prove.scenario.ProofProgress` as bars; as plain lines where there is no terminal."""
 
     def __init__(self, console: Console, shown: bars.Progress) -> None:
         self._console, self._shown = console, shown

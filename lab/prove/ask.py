@@ -51,7 +51,7 @@ class Answers:
                 self.examples.append(violation)
 
 
-class Asker:
+class OffsetSweep:
     """Asks for one group, from region a to region b.
 
     Args:

@@ -12,7 +12,7 @@ from lab.oracle.answers import TrueMapping
 from lab.oracle.copies import compare_copies
 from lab.oracle.logs import TopicLog, count_inversions, read_topic
 from lab.oracle.outage import stalls_s
-from lab.prove.ask import Answers, Asker
+from lab.prove.ask import Answers, OffsetSweep
 from lab.prove.kill import Kill, kill_in_transaction
 from lab.prove.options import ProveOptions
 from lab.workload.delivered import read_group
@@ -29,7 +29,7 @@ _COPIED_S = 180.0
 _INDEXED_S = 60.0
 
 
-class Progress(Protocol):
+class ProofProgress(Protocol):
     """Shows how far the proof is."""
 
     def begin(self, text: str, total: int | None = None) -> None:
@@ -54,7 +54,7 @@ class Proof:
         progress: shows the steps.
     """
 
-    def __init__(self, options: ProveOptions, stack: Stack, progress: Progress) -> None:
+    def __init__(self, options: ProveOptions, stack: Stack, progress: ProofProgress) -> None:
         self._options, self._stack, self._progress = options, stack, progress
         self._ends = {
             f"aggregate-{region}": EndOffsets(
@@ -78,7 +78,7 @@ class Proof:
             sources, targets = self._await_copies()
             for reader in self._readers.values():
                 reader.stop()
-            asker = Asker(
+            asker = OffsetSweep(
                 [self._stack.layout.grpc_address(region) for region in _REGIONS],
                 group="prove",
                 topic=self._options.topic,
@@ -166,7 +166,7 @@ class Proof:
         name = f"{kind}-{region}"
         return read_topic(name, self._stack.bootstrap(name), self._options.topic)
 
-    def _ask(self, asker: Asker, targets: Mapping[str, TopicLog]) -> tuple[Answers, float]:
+    def _ask(self, asker: OffsetSweep, targets: Mapping[str, TopicLog]) -> tuple[Answers, float]:
         ends = {cluster: asked.ask(within_s=10.0) for cluster, asked in self._ends.items()}
         origin_ends, destination_ends = ends["aggregate-a"], ends["aggregate-b"]
         if origin_ends is None or destination_ends is None:
@@ -181,7 +181,9 @@ class Proof:
         started = monotonic()
         return asker.ask_all(mappings, origin_ends, self._progress.advance), monotonic() - started
 
-    def _await_index(self, asker: Asker, origin: Mapping[int, int], destination: Mapping[int, int]) -> None:
+    def _await_index(
+        self, asker: OffsetSweep, origin: Mapping[int, int], destination: Mapping[int, int]
+    ) -> None:
         """Wait until a group that has consumed everything would be sent to the end: then all rows are indexed."""
 
         def indexed() -> bool:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lab.stack.errors import StackError
 from lab.stack.spec import StackSpec
-from lab.storm.facts import Facts
+from lab.storm.facts import StormFacts
 from lab.storm.options import GROUPS, StormOptions
 from lab.storm.scenario import Storm
 from lab.storm.schedule import Schedule
@@ -31,7 +31,7 @@ def _run(options: StormOptions, console: Console) -> dict[str, Any]:
     schedule = options.schedule
     _tell_schedule(schedule, tell)
     journal = Journal(echo=tell)
-    facts: Facts | None = None
+    facts: StormFacts | None = None
     problem = ""
     with ExitStack() as stack_up:
         with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lab.oracle.logs import TopicLog
-from lab.oracle.once import Rewind
+from lab.oracle.once import GroupRewind
 from lab.storm.schedule import Act
-from lab.workload.delivered import Delivery
+from lab.workload.delivered import DeliveredRecord
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StormFacts:
     """What the judge goes by.
 
     Attributes:
@@ -45,8 +45,8 @@ class Facts:
     acked_records: int
     sources: Mapping[str, TopicLog]
     targets: Mapping[str, TopicLog]
-    deliveries: Mapping[str, list[Delivery]]
-    rewinds: Mapping[str, list[Rewind]]
+    deliveries: Mapping[str, list[DeliveredRecord]]
+    rewinds: Mapping[str, list[GroupRewind]]
     skipped: Mapping[str, int]
     told: Mapping[str, Mapping[str, int]]
     died: tuple[str, ...]

@@ -24,7 +24,7 @@ _ASK_EVERY_S = 0.5
 _ENDED_WELL = {"moved", "already_there"}
 
 
-class Commit(NamedTuple):
+class CommitSeen(NamedTuple):
     """A group's committed next offset, and the metadata that came with it."""
 
     next_offset: int
@@ -125,7 +125,7 @@ class GroupOffsets:
     def __init__(self, bootstrap: Callable[[str], str], topic: str, partitions: int) -> None:
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
 
-    def read(self, cluster: str, group: str) -> dict[int, Commit]:
+    def read(self, cluster: str, group: str) -> dict[int, CommitSeen]:
         """A group's commits on one cluster by partition; where there is none it is left out.
 
         Raises:
@@ -138,7 +138,7 @@ class GroupOffsets:
             except KafkaException as error:
                 raise WorkerError(f"{cluster}: no offsets of group {group}: {error}") from error
         return {
-            item.partition: Commit(item.offset, item.metadata or "") for item in found if item.offset >= 0
+            item.partition: CommitSeen(item.offset, item.metadata or "") for item in found if item.offset >= 0
         }
 
     def set(self, cluster: str, group: str, offsets: Mapping[int, int]) -> None:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from lab.oracle.once import Rewind
+from lab.oracle.once import GroupRewind
 from lab.stack.layout import SPARK
 from lab.storm.facts import Happening
 from lab.storm.members import StormGroup
 from lab.storm.operating import Ended, GroupOffsets, Operator
 from lab.storm.options import StormOptions
-from lab.storm.schedule import CLUSTERS, Act, Kind, parts_of
+from lab.storm.schedule import CLUSTERS, Act, ActKind, parts_of
 from lab.workload.distance import NarrowLink, reader_of
 from lab.workload.journal import Journal
 from lab.workload.playing import Stack
@@ -62,7 +62,7 @@ class Player:
         self._down: set[str] = set()
         self._narrowed: dict[str, NarrowLink] = {}
         self.happened: list[Happening] = []
-        self.rewinds: dict[str, list[Rewind]] = {name: [] for name in groups}
+        self.rewinds: dict[str, list[GroupRewind]] = {name: [] for name in groups}
 
     def play(self, act: Act, text: str) -> None:
         """Play one act, and wait until whatever lives goes on.
@@ -73,32 +73,32 @@ class Player:
         self._calm(act.pause_s)
         with self._journal.step(text), self._happening(act):
             match act.kind:
-                case Kind.PLANNED:
+                case ActKind.PLANNED:
                     self._fall_behind(act)
                     self._widen()  # a move on purpose waits for what was consumed to arrive
                     self._move(act, "failover", act.group, "--to", act.to)
-                case Kind.FAILBACK:
+                case ActKind.FAILBACK:
                     self._fall_behind(act)
                     self._widen()
                     self._move(act, "failback", "--region", act.to)
-                case Kind.ALARM:
+                case ActKind.ALARM:
                     self._fall_behind(act)
                     self._move(act, "failover", act.group, "--to", act.to, "--disaster")
-                case Kind.CLUSTER_LOST | Kind.REGION_LOST:
+                case ActKind.CLUSTER_LOST | ActKind.REGION_LOST:
                     self._fall_behind(act)
                     self._kill(act.part)
                     self._move(act, "failover", "--region", act.region, "--to", act.to, "--disaster")
-                case Kind.AGGREGATE_KILLED:
+                case ActKind.AGGREGATE_KILLED:
                     self._kill(act.part)
                     self._calm(act.down_s)
                     self._start(act.part)
-                case Kind.REGIONAL_KILLED | Kind.SPARK_KILLED | Kind.SERVICE_KILLED:
+                case ActKind.REGIONAL_KILLED | ActKind.SPARK_KILLED | ActKind.SERVICE_KILLED:
                     self._kill(act.part)
-                case Kind.RESTART:
+                case ActKind.RESTART:
                     self._restart(act)
-                case Kind.REWIND:
+                case ActKind.REWIND:
                     self._rewind(act)
-                case Kind.START:
+                case ActKind.START:
                     self._start(act.part)
             self._widen()
             self._await_flow()
@@ -162,7 +162,7 @@ class Player:
         self._offsets.set(cluster, act.group, wanted)
         at_ms = int(time.time() * 1_000)
         self.rewinds[act.group] += [
-            Rewind(cluster, number, wanted[number], before[number], at_ms) for number in sorted(wanted)
+            GroupRewind(cluster, number, wanted[number], before[number], at_ms) for number in sorted(wanted)
         ]
         offsets = sum(before.values()) - sum(wanted.values())
         self._note(f"{act.group} is set back by {offsets:,} offsets in {len(wanted)} partitions of {cluster}")

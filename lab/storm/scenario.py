@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from lab.oracle.logs import TopicLog, read_topic
 from lab.stack.process import ProcessState
-from lab.storm.facts import Facts, Happening
+from lab.storm.facts import Happening, StormFacts
 from lab.storm.members import StormGroup
 from lab.storm.operating import GroupOffsets, Operator, parallax_command
 from lab.storm.options import GROUPS, StormOptions
@@ -67,7 +67,7 @@ class Storm:
         )
         return f"produced {produced}; {groups}"
 
-    def run(self) -> Facts:
+    def run(self) -> StormFacts:
         """Play it; returns what the judge needs.
 
         Raises:
@@ -119,7 +119,7 @@ class Storm:
             f"not every group has been delivered the first {backlog:,} records",
         )
 
-    def _drain(self) -> Facts:
+    def _drain(self) -> StormFacts:
         self._producing = False
         acked = 0
         for worker in self._producers.values():
@@ -154,14 +154,14 @@ class Storm:
 
         self._until(quiet, _DRAINED_S + _QUIET_S, "the groups do not come to rest")
 
-    def _facts(self, acked: int, logs: Facts | None = None) -> Facts:
+    def _facts(self, acked: int, logs: StormFacts | None = None) -> StormFacts:
         """As things are; ``logs``: of these facts, as nobody produces any more."""
         died = tuple(
             item["name"]
             for item in self._stack.status()["processes"]
             if item["state"] == ProcessState.DIED.value
         )
-        return Facts(
+        return StormFacts(
             acked_records=acked,
             sources=self._read("regional") if logs is None else logs.sources,
             targets=self._read("aggregate") if logs is None else logs.targets,

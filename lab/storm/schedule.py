@@ -21,7 +21,7 @@ _START_CHANCE = 0.35
 _NARROW_CHANCE = 0.75
 
 
-class Kind(StrEnum):
+class ActKind(StrEnum):
     """Kinds of acts; all but `START` are faults."""
 
     PLANNED = "planned"
@@ -48,8 +48,8 @@ class Kind(StrEnum):
     """What is down is started."""
 
 
-FAULTS = tuple(kind for kind in Kind if kind is not Kind.START)
-_MOVES = (Kind.PLANNED, Kind.ALARM, Kind.CLUSTER_LOST, Kind.REGION_LOST)
+FAULTS = tuple(kind for kind in ActKind if kind is not ActKind.START)
+_MOVES = (ActKind.PLANNED, ActKind.ALARM, ActKind.CLUSTER_LOST, ActKind.REGION_LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Act:
         pause_s: seconds of calm before the act.
     """
 
-    kind: Kind
+    kind: ActKind
     part: str = ""
     group: str = ""
     region: str = ""
@@ -88,18 +88,18 @@ class Act:
             lag += f", the route {self.region}->{self.to} held back"
         region_wide = f"failover --region {self.region} --to {self.to} --disaster ({_listed(self.groups)})"
         words = {
-            Kind.PLANNED: f"failover {self.group} --to {self.to}{lag}",
-            Kind.FAILBACK: f"failback --region {self.to} ({_listed(self.groups)}){lag}",
-            Kind.ALARM: f"failover {self.group} --to {self.to} --disaster, though all lives,{lag}",
-            Kind.CLUSTER_LOST: f"{self.part} is killed{lag}; {region_wide}",
-            Kind.REGION_LOST: f"{self.part} is killed{lag}; {region_wide}",
-            Kind.AGGREGATE_KILLED: f"{self.part} is killed, and started {self.down_s} s later",
-            Kind.REGIONAL_KILLED: f"{self.part} is killed",
-            Kind.SPARK_KILLED: f"{self.part} is killed",
-            Kind.SERVICE_KILLED: f"{self.part} is killed",
-            Kind.RESTART: f"{self.part or f'a member of {self.group}'} is stopped and started",
-            Kind.REWIND: f"{self.group} is set back by {self.records} offsets",
-            Kind.START: f"{self.part} is started",
+            ActKind.PLANNED: f"failover {self.group} --to {self.to}{lag}",
+            ActKind.FAILBACK: f"failback --region {self.to} ({_listed(self.groups)}){lag}",
+            ActKind.ALARM: f"failover {self.group} --to {self.to} --disaster, though all lives,{lag}",
+            ActKind.CLUSTER_LOST: f"{self.part} is killed{lag}; {region_wide}",
+            ActKind.REGION_LOST: f"{self.part} is killed{lag}; {region_wide}",
+            ActKind.AGGREGATE_KILLED: f"{self.part} is killed, and started {self.down_s} s later",
+            ActKind.REGIONAL_KILLED: f"{self.part} is killed",
+            ActKind.SPARK_KILLED: f"{self.part} is killed",
+            ActKind.SERVICE_KILLED: f"{self.part} is killed",
+            ActKind.RESTART: f"{self.part or f'a member of {self.group}'} is stopped and started",
+            ActKind.REWIND: f"{self.group} is set back by {self.records} offsets",
+            ActKind.START: f"{self.part} is started",
         }
         return words[self.kind]
 
@@ -123,7 +123,7 @@ class Schedule:
     @property
     def faults(self) -> tuple[Act, ...]:
         """The acts that do harm."""
-        return tuple(act for act in self.acts if act.kind is not Kind.START)
+        return tuple(act for act in self.acts if act.kind is not ActKind.START)
 
     def lines(self) -> Iterator[str]:
         """The schedule for people."""
@@ -142,10 +142,10 @@ SERVICES = tuple(f"offsetsvc-{region}" for region in REGIONS)
 _AGGREGATES = tuple(f"aggregate-{region}" for region in REGIONS)
 _REGIONALS = tuple(f"regional-{region}" for region in REGIONS)
 
-_KILLED_ALONE: Mapping[Kind, tuple[str, ...]] = {
-    Kind.REGIONAL_KILLED: _REGIONALS,
-    Kind.SPARK_KILLED: (SPARK,),
-    Kind.SERVICE_KILLED: SERVICES,
+_KILLED_ALONE: Mapping[ActKind, tuple[str, ...]] = {
+    ActKind.REGIONAL_KILLED: _REGIONALS,
+    ActKind.SPARK_KILLED: (SPARK,),
+    ActKind.SERVICE_KILLED: SERVICES,
 }
 
 
@@ -155,7 +155,7 @@ def needs(act: Act) -> tuple[str, ...]:
     One offset service is always up: a schedule never has both down. Moves on purpose and rewinds wait for all that was
     consumed to arrive elsewhere. Spark starts when every cluster answers, so nothing that it needs is killed with it.
     """
-    if act.kind is Kind.RESTART:
+    if act.kind is ActKind.RESTART:
         return _needed_to_restart(act.part)
     disaster = (
         *_AGGREGATES,
@@ -163,17 +163,17 @@ def needs(act: Act) -> tuple[str, ...]:
         f"offsetsvc-{act.to}",
         *((f"regional-{act.region}",) if act.narrow else ()),
     )
-    found: Mapping[Kind, tuple[str, ...]] = {
-        Kind.PLANNED: (*CLUSTERS, SPARK),
-        Kind.FAILBACK: (*CLUSTERS, SPARK),
-        Kind.REWIND: (*CLUSTERS, SPARK),
-        Kind.ALARM: disaster,
-        Kind.CLUSTER_LOST: disaster,
-        Kind.REGION_LOST: (*CLUSTERS, SPARK, *SERVICES),
-        Kind.AGGREGATE_KILLED: _AGGREGATES,
-        Kind.REGIONAL_KILLED: (*_REGIONALS, SPARK),
-        Kind.SPARK_KILLED: (*CLUSTERS, SPARK),
-        Kind.SERVICE_KILLED: SERVICES,
+    found: Mapping[ActKind, tuple[str, ...]] = {
+        ActKind.PLANNED: (*CLUSTERS, SPARK),
+        ActKind.FAILBACK: (*CLUSTERS, SPARK),
+        ActKind.REWIND: (*CLUSTERS, SPARK),
+        ActKind.ALARM: disaster,
+        ActKind.CLUSTER_LOST: disaster,
+        ActKind.REGION_LOST: (*CLUSTERS, SPARK, *SERVICES),
+        ActKind.AGGREGATE_KILLED: _AGGREGATES,
+        ActKind.REGIONAL_KILLED: (*_REGIONALS, SPARK),
+        ActKind.SPARK_KILLED: (*CLUSTERS, SPARK),
+        ActKind.SERVICE_KILLED: SERVICES,
     }
     return found.get(act.kind, ())
 
@@ -225,38 +225,38 @@ class _Drawing:
             )
         yield from self._start(list(self._down))
 
-    def _deck(self, faults: int) -> list[Kind]:
+    def _deck(self, faults: int) -> list[ActKind]:
         """Kinds in order; a failback comes after a move that it can undo."""
-        deck: list[Kind] = [*FAULTS, *self._draw.choices(FAULTS, k=faults - len(FAULTS))]
+        deck: list[ActKind] = [*FAULTS, *self._draw.choices(FAULTS, k=faults - len(FAULTS))]
         self._draw.shuffle(deck)
         first_move = next(index for index, kind in enumerate(deck) if kind in _MOVES)
-        early = [index for index, kind in enumerate(deck[:first_move]) if kind is Kind.FAILBACK]
+        early = [index for index, kind in enumerate(deck[:first_move]) if kind is ActKind.FAILBACK]
         for index in reversed(early):
             deck.insert(first_move, deck.pop(index))
         return deck
 
-    def _details(self, kind: Kind) -> Act:
+    def _details(self, kind: ActKind) -> Act:
         draw, pause_s = self._draw, round(self._draw.uniform(1.0, 4.0), 1)
         group = draw.choice(sorted(self._places))
         here = self._places[group]
         act = Act(kind, pause_s=pause_s)
         match kind:
-            case Kind.PLANNED | Kind.ALARM:
+            case ActKind.PLANNED | ActKind.ALARM:
                 act = self._behind(replace(act, group=group, region=here, to=_OTHER[here], groups=(group,)))
-            case Kind.FAILBACK:
+            case ActKind.FAILBACK:
                 to = draw.choice(sorted(set(self._left.values())))
                 back = tuple(sorted(name for name, left in self._left.items() if left == to))
                 act = self._behind(replace(act, region=_OTHER[to], to=to, groups=back))
-            case Kind.CLUSTER_LOST | Kind.REGION_LOST:
-                part = f"{'aggregate' if kind is Kind.CLUSTER_LOST else 'region'}-{here}"
+            case ActKind.CLUSTER_LOST | ActKind.REGION_LOST:
+                part = f"{'aggregate' if kind is ActKind.CLUSTER_LOST else 'region'}-{here}"
                 moved = tuple(sorted(name for name, place in self._places.items() if place == here))
                 act = self._behind(replace(act, part=part, region=here, to=_OTHER[here], groups=moved))
-            case Kind.REWIND:
+            case ActKind.REWIND:
                 act = replace(act, group=group, region=here, records=draw.randrange(200, 2_001, 100))
-            case Kind.RESTART:
+            case ActKind.RESTART:
                 part = draw.choice([*CLUSTERS, *SERVICES, SPARK, "", "", ""])
                 act = replace(act, part=part) if part else replace(act, group=group)
-            case Kind.AGGREGATE_KILLED:
+            case ActKind.AGGREGATE_KILLED:
                 act = replace(act, part=f"aggregate-{here}", down_s=round(draw.uniform(2.0, 8.0), 1))
             case _:
                 act = replace(act, part=draw.choice(_KILLED_ALONE[kind]))
@@ -271,7 +271,7 @@ class _Drawing:
             self._left[group], self._places[group] = self._places[group], act.to
         for name in self._down:
             self._down[name] += 1
-        if act.kind in {Kind.CLUSTER_LOST, Kind.REGION_LOST, *_KILLED_ALONE}:
+        if act.kind in {ActKind.CLUSTER_LOST, ActKind.REGION_LOST, *_KILLED_ALONE}:
             self._down[act.part] = 0
 
     def _start(self, names: Sequence[str]) -> Iterator[Act]:
@@ -281,7 +281,7 @@ class _Drawing:
             wanted += [name for name in self._down if _is_cluster(name) and name not in wanted]
         for name in sorted(wanted, key=_rank):
             del self._down[name]
-            yield Act(Kind.START, part=name, pause_s=round(self._draw.uniform(1.0, 4.0), 1))
+            yield Act(ActKind.START, part=name, pause_s=round(self._draw.uniform(1.0, 4.0), 1))
 
 
 def _is_cluster(name: str) -> bool:

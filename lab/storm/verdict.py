@@ -9,11 +9,11 @@ from typing import Any
 from lab.oracle.copies import compare_copies
 from lab.oracle.logs import count_inversions
 from lab.oracle.once import OnceVerdict, judge_once
-from lab.storm.facts import Facts, Happening
+from lab.storm.facts import Happening, StormFacts
 from lab.storm.schedule import Act, Schedule
 
 
-def judge(facts: Facts, least_records: int) -> dict[str, Any]:
+def judge(facts: StormFacts, least_records: int) -> dict[str, Any]:
     """What became of the records. ``failures`` is empty if every promise was kept."""
     produced = {record for source in facts.sources.values() for record in source.records()}
     verdicts = {
@@ -71,7 +71,7 @@ def _of_act(act: Act) -> dict[str, Any]:
     return {name: value for name, value in asdict(act).items() if value}
 
 
-def _of_group(name: str, verdict: OnceVerdict, facts: Facts, produced: int) -> dict[str, Any]:
+def _of_group(name: str, verdict: OnceVerdict, facts: StormFacts, produced: int) -> dict[str, Any]:
     return {
         "produced": produced,
         "consumed": verdict.delivered_records,

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self, TextIO
 from lab.workload.events import RecordId
 
 
-class Delivery(NamedTuple):
+class DeliveredRecord(NamedTuple):
     """One record as one consumer process delivered it.
 
     ``stage`` counts the group's moves: 0 before the first, 1 after it, and so on. ``record_offset`` is the record's
@@ -55,19 +55,19 @@ class DeliveredLog:
         self._file.flush()
 
 
-def read_deliveries(path: Path) -> Iterator[Delivery]:
+def read_deliveries(path: Path) -> Iterator[DeliveredRecord]:
     """The deliveries of one process, in order; an unfinished last line (the process was killed) is left out."""
     with path.open(encoding="ascii") as file:
         for line in file:
             if not line.endswith("\n"):
                 return
             stage, region, seq, cluster, partition, offset, at_ms = line.split()
-            yield Delivery(
+            yield DeliveredRecord(
                 int(stage), RecordId(region, int(seq)), cluster, int(partition), int(offset), int(at_ms)
             )
 
 
-def read_group(directory: Path) -> list[Delivery]:
+def read_group(directory: Path) -> list[DeliveredRecord]:
     """The deliveries of all processes of a group, by wall clock; the files are ``directory/*.log``."""
     found = [delivery for path in sorted(directory.glob("*.log")) for delivery in read_deliveries(path)]
     found.sort(key=lambda delivery: delivery.at_ms)  # stable: order within a process is kept

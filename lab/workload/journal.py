@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Step:
+class JournalStep:
     """One step: ``took_s`` is None while it runs; ``failed`` when it raised."""
 
     text: str
@@ -29,14 +29,14 @@ class Journal:
 
     echo: Callable[[str], None] = lambda _line: None
     started_s: float = field(default_factory=time.monotonic)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[JournalStep] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
         """A step from here to the end of the block."""
-        step = Step(text, time.monotonic())
+        step = JournalStep(text, time.monotonic())
         self.steps.append(step)
         self.echo(f"{self.clock()} {text}")
         try:

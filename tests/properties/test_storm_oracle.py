@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.oracle.logs import Placed, TopicLog, topic_log
-from lab.oracle.once import OnceVerdict, Rewind, judge_once
-from lab.workload.delivered import Delivery
+from lab.oracle.once import GroupRewind, OnceVerdict, judge_once
+from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
 
 PARTITIONS = 2
@@ -26,14 +26,14 @@ class World:
     at: str = CLUSTERS[0]
     clock_ms: int = 1_000
     consumed: set[RecordId] = field(default_factory=set)
-    deliveries: list[Delivery] = field(default_factory=list)
-    rewinds: list[Rewind] = field(default_factory=list)
+    deliveries: list[DeliveredRecord] = field(default_factory=list)
+    rewinds: list[GroupRewind] = field(default_factory=list)
 
     @property
     def produced(self) -> set[RecordId]:
         return self.logs[CLUSTERS[0]].records()
 
-    def verdict(self, deliveries: list[Delivery] | None = None) -> OnceVerdict:
+    def verdict(self, deliveries: list[DeliveredRecord] | None = None) -> OnceVerdict:
         return judge_once(
             self.deliveries if deliveries is None else deliveries, self.produced, self.rewinds, self.logs
         )
@@ -48,7 +48,7 @@ class World:
         self.clock_ms += self.draw.randrange(3)  # some records share a millisecond
         self.consumed.add(placed.record)
         self.deliveries.append(
-            Delivery(0, placed.record, self.at, partition, placed.record_offset, self.clock_ms)
+            DeliveredRecord(0, placed.record, self.at, partition, placed.record_offset, self.clock_ms)
         )
 
     def move(self) -> None:
@@ -64,7 +64,7 @@ class World:
         at_offset = records[end - 1].record_offset + 1
         to_offset = max(0, at_offset - offsets)
         self.clock_ms += 1
-        self.rewinds.append(Rewind(self.at, partition, to_offset, at_offset, self.clock_ms))
+        self.rewinds.append(GroupRewind(self.at, partition, to_offset, at_offset, self.clock_ms))
         again = [placed for placed in records if to_offset <= placed.record_offset < at_offset]
         for placed in again:
             self.deliver(partition, placed)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from lab.bench.budget import Budget, Steps
 from lab.bench.report import RoundStore
-from lab.bench.stage import Stage
+from lab.bench.stage import BenchStage
 
 CPU_UNIT = "CPU s per million records"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BenchSettings:
     """What holds for a whole run.
 
     Attributes:
@@ -27,7 +27,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BenchPlace:
     """Where a row is played; rows of the same place share brokers.
 
     Attributes:
@@ -51,8 +51,8 @@ class Play:
         budget: gets the time that each step takes.
     """
 
-    stage: Stage
-    settings: Settings
+    stage: BenchStage
+    settings: BenchSettings
     store: RoundStore
     tell: Callable[[str], None]
     budget: Budget
@@ -69,16 +69,16 @@ class Row(ABC):
     name: str
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BenchPlace:
         """Where it is played."""
-        return Place()
+        return BenchPlace()
 
     @property
     def tells_machine(self) -> bool:
         """Whether it measures MirrorMaker 2 on the first data set, and so tells whether the machine was busy."""
         return False
 
-    def steps(self, settings: Settings) -> Steps:
+    def steps(self, settings: BenchSettings) -> Steps:
         """The time that its steps are given, from what they took in earlier runs; empty: nobody has planned it."""
         _ = settings
         return {}

@@ -22,11 +22,11 @@ from lab.bench import BenchError
 from lab.bench.data.batches import Shape, prepare
 from lab.bench.data.loading import fill
 from lab.bench.report import Measure, Round, percentile
-from lab.bench.rows import Place, Play, Row
+from lab.bench.rows import BenchPlace, Play, Row
 from lab.bench.rows.asking import ask_service
 from lab.bench.rows.history import HistorySize, batches, merged
 from lab.bench.sides.parallax import service_spec
-from lab.bench.stage import Stage
+from lab.bench.stage import BenchStage
 from lab.stack.services import build_config
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
@@ -73,9 +73,9 @@ class AnswersRow(Row):
     seconds: float = 20.0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BenchPlace:
         """Two aggregate clusters."""
-        return Place(("a", "b"))
+        return BenchPlace(("a", "b"))
 
     def play(self, play: Play) -> None:
         """Fill the index once; start a service and ask it in every round."""
@@ -123,7 +123,7 @@ class Answered:
     outcomes: dict[str, int] = field(default_factory=dict)
 
 
-def _fill(stage: Stage, size: HistorySize, tell: Callable[[str], None]) -> Path:
+def _fill(stage: BenchStage, size: HistorySize, tell: Callable[[str], None]) -> Path:
     """Fill the topics and the index; returns the service's configuration file."""
     end = size.end(len(_SOURCES))
     for region in _TARGETS:
@@ -140,7 +140,7 @@ def _fill(stage: Stage, size: HistorySize, tell: Callable[[str], None]) -> Path:
     return path
 
 
-def _asked(stage: Stage, config: Path, size: HistorySize, seconds: float) -> Answered:
+def _asked(stage: BenchStage, config: Path, size: HistorySize, seconds: float) -> Answered:
     """Start a service on one core and ask it."""
     service = stage.process(service_spec(stage.stack, config, "b", prefix=_ON_ONE_CORE))
     service.start()
@@ -188,7 +188,7 @@ def _next(connection: Connection) -> Connection:
     return connection
 
 
-def _write_config(stage: Stage) -> Path:
+def _write_config(stage: BenchStage) -> Path:
     """The stack's configuration with a third source: nobody asks the regional clusters here."""
     config = build_config(stage.stack.layout)
     config["regions"]["c"] = {"regional": {"bootstrap_servers": stage.bootstrap("regional-b")}}

@@ -10,7 +10,7 @@ from lab.bench.data.batches import PreparedBatch, mean_batch
 from lab.bench.data.loading import Segment, fill
 from lab.bench.rows.watch import WarmRules
 from lab.bench.sides import Side, is_parallax
-from lab.bench.stage import Stage
+from lab.bench.stage import BenchStage
 
 _SPARE_S = 2.0
 _MUCH_TOO_LONG = 2.5
@@ -85,7 +85,7 @@ class Backlog:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: BenchStage,
         name: str,
         sources: Sequence[str],
         partitions: int,

@@ -13,10 +13,10 @@ from lab.bench.data.batches import PreparedBatch, Shape, prepare
 from lab.bench.data.copied import read_partition
 from lab.bench.data.loading import Segment, measure_limit
 from lab.bench.report import LIMIT, Measure, Round
-from lab.bench.rows import CPU_UNIT, Place, Play, Row, Settings
+from lab.bench.rows import CPU_UNIT, BenchPlace, BenchSettings, Play, Row
 from lab.bench.rows.backlog import Backlog, first_guess
-from lab.bench.rows.copied_figures import Figures, figures
-from lab.bench.rows.watch import WarmRules, Watch, Window
+from lab.bench.rows.copied_figures import CopyFigures, figures
+from lab.bench.rows.watch import CopyWatch, WarmRules, Window
 from lab.bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
 from replicator.format.header import Compression
 
@@ -65,7 +65,7 @@ class CatchUpRow(Row):
         sides: who takes part.
         partitions: of the topic.
         routes: (source region, target region).
-        round_trip_ms: how far away the sources are (`Place`).
+        round_trip_ms: how far away the sources are (`BenchPlace`).
         limit: measure the target broker's limit too.
         window_s: what is counted of each data set in each round, at most.
         shared_records_per_s: all sides copy the same backlog, filled for this speed at first; 0: each has one of its
@@ -82,10 +82,10 @@ class CatchUpRow(Row):
     shared_records_per_s: float = 0.0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BenchPlace:
         """The regions of its routes."""
         regions = tuple(sorted({region for route in self.routes for region in route}))
-        return Place(regions, self.round_trip_ms)
+        return BenchPlace(regions, self.round_trip_ms)
 
     @property
     def tells_machine(self) -> bool:
@@ -98,7 +98,7 @@ class CatchUpRow(Row):
         inside = _INSIDE_SHARED if self.shared_records_per_s else 1.0
         return WarmRules(window_s=max(self.window_s, least_s), least_s=least_s, inside=inside)
 
-    def steps(self, settings: Settings) -> Steps:
+    def steps(self, settings: BenchSettings) -> Steps:
         """By the rounds; the borders between data sets are not met at a wanted moment."""
         rules, lives = self.rules(settings.rounds), settings.rounds * len(self.sides)
         # The last data set need not be copied to its end.
@@ -237,7 +237,7 @@ class _CatchUp:
                 for cluster in self._targets:
                     self._stage.create_topic(cluster, backlog.topic, self._row.partitions)
             copier.start()
-            watch = Watch(self._stage, copier, backlog.topic, self._row.partitions, list(self._targets))
+            watch = CopyWatch(self._stage, copier, backlog.topic, self._row.partitions, list(self._targets))
             watch.await_first_record()
         self._settle()
         with self._step("watching"):
@@ -287,7 +287,7 @@ class _CatchUp:
             for cluster in self._targets
             for partition in range(self._row.partitions)
         }
-        found: dict[str, Figures] = {}
+        found: dict[str, CopyFigures] = {}
         for segment in segments:
             window = windows[segment.name]
             item = None if window is None else figures(window, segment, logs)
@@ -313,7 +313,7 @@ class _CatchUp:
             measures = self._measures(copier.side, found, sum(log.misplaced for log in checked))
             self._store.add(Round(copier.side, number, measures, details))
 
-    def _measures(self, side: Side, found: Mapping[str, Figures], misplaced: int) -> tuple[Measure, ...]:
+    def _measures(self, side: Side, found: Mapping[str, CopyFigures], misplaced: int) -> tuple[Measure, ...]:
         measures = []
         for name, item in found.items():
             label = f"{self._row.name}: {name}"

@@ -11,7 +11,7 @@ from lab.bench.rows.watch import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CopyFigures:
     """What one life of a copier showed of one data set.
 
     Attributes:
@@ -30,7 +30,9 @@ class Figures:
     cassandra_cpu: float
 
 
-def figures(window: Window, segment: Segment, logs: Mapping[tuple[str, int], CopiedLog]) -> Figures | None:
+def figures(
+    window: Window, segment: Segment, logs: Mapping[tuple[str, int], CopiedLog]
+) -> CopyFigures | None:
     """What a window shows of a data set.
 
     Args:
@@ -48,7 +50,7 @@ def figures(window: Window, segment: Segment, logs: Mapping[tuple[str, int], Cop
     if records <= 0:
         return None
     millions = records / 1e6
-    return Figures(
+    return CopyFigures(
         window_s=window.seconds,
         records_per_s=records / window.seconds,
         mb_per_s=records * segment.record_bytes / window.seconds / 1e6,

@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from lab.bench import BenchError
 from lab.bench.report import Measure, Round, percentile
-from lab.bench.rows import Place, Play, Row
+from lab.bench.rows import BenchPlace, Play, Row
 from lab.bench.rows.moves import start_services
 from lab.bench.sides import BOTH, Copier, CopierOptions, Side, is_parallax
-from lab.bench.stage import Stage
+from lab.bench.stage import BenchStage
 from lab.workload.topics import committed_offsets
 
 _ARRIVED_WITHIN_S = 600.0
@@ -36,9 +36,9 @@ class FreshnessRow(Row):
     commits: int = 20
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BenchPlace:
         """Two aggregate clusters."""
-        return Place(("a", "b"))
+        return BenchPlace(("a", "b"))
 
     def play(self, play: Play) -> None:
         """Each side once, with many commits."""
@@ -92,7 +92,13 @@ def _taken_s(play: Play, side: Side, commits: int) -> list[float]:
 
 
 def _one(
-    stage: Stage, copier: Copier, producer: Producer, consumer: Consumer, topic: str, target: str, group: str
+    stage: BenchStage,
+    copier: Copier,
+    producer: Producer,
+    consumer: Consumer,
+    topic: str,
+    target: str,
+    group: str,
 ) -> float:
     """Send some records, read them, commit, and wait until the target's offset has moved."""
     for number in range(_RECORDS):

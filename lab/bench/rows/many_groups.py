@@ -19,11 +19,11 @@ from confluent_kafka.admin import AdminClient
 
 from lab.bench import BenchError
 from lab.bench.report import Measure, Round, slug
-from lab.bench.rows import Place, Play, Row
+from lab.bench.rows import BenchPlace, Play, Row
 from lab.bench.rows.moves import start_services
 from lab.bench.sides import Copier, CopierOptions
 from lab.bench.sides.parallax import failover_command
-from lab.bench.stage import Stage, await_true
+from lab.bench.stage import BenchStage, await_true
 from lab.stack.services import service_environment
 from lab.workload.topics import EndOffsets
 from parallax.domain.metadata import decode
@@ -56,9 +56,9 @@ class ManyGroupsRow(Row):
     records: int = 500
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BenchPlace:
         """Two regions: one of them is left."""
-        return Place(("a", "b"))
+        return BenchPlace(("a", "b"))
 
     def play(self, play: Play) -> None:
         """In every round a planned move and a disaster, each of groups of its own and with services started anew."""
@@ -92,7 +92,7 @@ class ManyGroupsRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class RegionMoveFigures:
     """What a region's move showed.
 
     Attributes:
@@ -144,7 +144,7 @@ def moved_there(metadata: str) -> bool:
         return False
 
 
-def _fill(stage: Stage, row: ManyGroupsRow, topics: Sequence[str]) -> None:
+def _fill(stage: BenchStage, row: ManyGroupsRow, topics: Sequence[str]) -> None:
     """Records of two sources in every partition; values don't matter."""
     for region in ("a", "b"):
         cluster = f"regional-{region}"
@@ -158,7 +158,9 @@ def _fill(stage: Stage, row: ManyGroupsRow, topics: Sequence[str]) -> None:
             raise BenchError(f"{cluster}: {left} records were not acknowledged")
 
 
-def _moved(row: ManyGroupsRow, play: Play, topics: Sequence[str], prefix: str, *, disaster: bool) -> Moved:
+def _moved(
+    row: ManyGroupsRow, play: Play, topics: Sequence[str], prefix: str, *, disaster: bool
+) -> RegionMoveFigures:
     """Let groups read a part of their topic, then move them all."""
     stage = play.stage
     groups = {f"{prefix}-{number:03}": topics[number % len(topics)] for number in range(row.groups)}
@@ -189,7 +191,7 @@ def _moved(row: ManyGroupsRow, play: Play, topics: Sequence[str], prefix: str, *
         return _timed(row, stage, copier, list(groups), passive, disaster=disaster)
 
 
-def _await_copied(stage: Stage, copier: Copier, row: ManyGroupsRow, topic: str) -> dict[int, int]:
+def _await_copied(stage: BenchStage, copier: Copier, row: ManyGroupsRow, topic: str) -> dict[int, int]:
     """The ends of the topic's partitions at the origin, once both clusters have all records."""
     found: dict[str, dict[int, int]] = {}
     asking = {name: EndOffsets(stage.bootstrap(name), topic, row.partitions) for name in (_ORIGIN, _TARGET)}
@@ -204,7 +206,7 @@ def _await_copied(stage: Stage, copier: Copier, row: ManyGroupsRow, topic: str) 
     return found[_ORIGIN]
 
 
-def _commit(stage: Stage, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+def _commit(stage: BenchStage, group: str, topic: str, offsets: Mapping[int, int]) -> None:
     """As a consumer that has read so far, and has left."""
     consumer = Consumer({"bootstrap.servers": stage.bootstrap(_ORIGIN), "group.id": group, "log_level": 3})
     try:
@@ -216,7 +218,7 @@ def _commit(stage: Stage, group: str, topic: str, offsets: Mapping[int, int]) ->
         consumer.close()
 
 
-def _plan(stage: Stage, copier: Copier, *, disaster: bool) -> None:
+def _plan(stage: BenchStage, copier: Copier, *, disaster: bool) -> None:
     """Look at the plan first, as whoever moves a region does; the services have been asked about a move then."""
     planned = subprocess.run(
         failover_command(copier.config, "a", "b", disaster=disaster, execute=False),
@@ -231,13 +233,13 @@ def _plan(stage: Stage, copier: Copier, *, disaster: bool) -> None:
 
 def _timed(
     row: ManyGroupsRow,
-    stage: Stage,
+    stage: BenchStage,
     copier: Copier,
     groups: Sequence[str],
     passive: PassiveOffsets,
     *,
     disaster: bool,
-) -> Moved:
+) -> RegionMoveFigures:
     """Run the command in a process of its own, and look at the target all the while."""
     output = copier.config.with_suffix(".moved.json")
     wanted, there, left = row.groups * row.partitions, 0, list(groups)
@@ -275,7 +277,7 @@ def _timed(
             f"{_first_problem(output)}"
         )
     results = json.loads(output.read_text(encoding="utf-8"))
-    return Moved(published_s, command_s, there, max(item["took_ms"] for item in results))
+    return RegionMoveFigures(published_s, command_s, there, max(item["took_ms"] for item in results))
 
 
 def _first_problem(output: Path) -> str:

@@ -14,7 +14,7 @@ from lab.bench.data.batches import Shape, mean_batch, prepare
 from lab.bench.data.loading import fill
 from lab.bench.report import Measure, Round
 from lab.bench.rows import Play, Row
-from lab.bench.rows.watch import Watch
+from lab.bench.rows.watch import CopyWatch
 from lab.bench.sides import Copier, CopierOptions
 
 _SAMPLE_EVERY_S = 0.25
@@ -57,7 +57,7 @@ class MemoryRow(Row):
         copier = Copier(stage, "parallax", [topic], CopierOptions())
         copier.start()
         try:
-            Watch(stage, copier, topic, self.partitions, ["aggregate-a"]).await_first_record()
+            CopyWatch(stage, copier, topic, self.partitions, ["aggregate-a"]).await_first_record()
             found = _watch(copier, 2.0 if play.settings.smoke else self.window_s)
         finally:
             copier.stop()

@@ -18,10 +18,10 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from lab.bench import BenchError
 from lab.bench.budget import Steps
 from lab.bench.report import Measure, Round, slug
-from lab.bench.rows import Place, Play, Row, Settings
+from lab.bench.rows import BenchPlace, BenchSettings, Play, Row
 from lab.bench.sides import BOTH, Copier, CopierOptions
 from lab.bench.sides.parallax import service_spec
-from lab.bench.stage import Stage, await_true
+from lab.bench.stage import BenchStage, await_true
 from lab.stack.process import ManagedProcess
 from lab.workload.topics import EndOffsets, committed_offsets
 from parallax.consumer.consumer import FailoverConsumer
@@ -59,11 +59,11 @@ class MoveRow(Row):
     seconds: float = 10.0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BenchPlace:
         """Two aggregate clusters to move between."""
-        return Place(("a", "b"))
+        return BenchPlace(("a", "b"))
 
-    def steps(self, settings: Settings) -> Steps:
+    def steps(self, settings: BenchSettings) -> Steps:
         """One step; both sides at once."""
         _ = settings
         return {self.name: _AROUND_S + self.seconds}
@@ -88,7 +88,7 @@ class MoveRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MoveFigures:
     """A move's verdict.
 
     Attributes:
@@ -102,7 +102,7 @@ class Moved:
     repeated: int
 
 
-def judge_move(produced: Collection[bytes], before: Iterable[bytes], after: Iterable[bytes]) -> Moved:
+def judge_move(produced: Collection[bytes], before: Iterable[bytes], after: Iterable[bytes]) -> MoveFigures:
     """Compare what was produced with what the group got.
 
     Args:
@@ -112,14 +112,14 @@ def judge_move(produced: Collection[bytes], before: Iterable[bytes], after: Iter
     """
     first, second = list(before), list(after)
     seen, then = set(first), set(second)
-    return Moved(
+    return MoveFigures(
         redelivered=sum(record in seen for record in second),
         lost=len(set(produced) - seen - then),
         repeated=len(first) - len(seen) + len(second) - len(then),
     )
 
 
-def _moves(row: MoveRow, play: Play) -> dict[str, Moved]:
+def _moves(row: MoveRow, play: Play) -> dict[str, MoveFigures]:
     stage, name = play.stage, slug(row.name)
     sources = tuple(row.records)
     with ExitStack() as clean_up:
@@ -160,7 +160,7 @@ def _moves(row: MoveRow, play: Play) -> dict[str, Moved]:
     return found
 
 
-def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> dict[str, ManagedProcess]:
+def start_services(stage: BenchStage, copier: Copier, clean_up: ExitStack) -> dict[str, ManagedProcess]:
     """Start the offset services of both regions with a copier's configuration; ``clean_up`` stops them.
 
     Returns:
@@ -177,7 +177,7 @@ def start_services(stage: Stage, copier: Copier, clean_up: ExitStack) -> dict[st
     return services
 
 
-def _move_with_parallax(play: Play, row: MoveRow, topic: str) -> Moved:
+def _move_with_parallax(play: Play, row: MoveRow, topic: str) -> MoveFigures:
     stage, group = play.stage, f"{topic}-group"
     produced = _produce(stage, topic, row)
     services = [stage.stack.layout.grpc_address(region) for region in ("a", "b")]
@@ -196,7 +196,7 @@ def _move_with_parallax(play: Play, row: MoveRow, topic: str) -> Moved:
     return judge_move(produced, before, after)
 
 
-def _move_with_mirrormaker(play: Play, row: MoveRow, topic: str) -> Moved:
+def _move_with_mirrormaker(play: Play, row: MoveRow, topic: str) -> MoveFigures:
     stage, group = play.stage, f"{topic}-group"
     produced = _produce(stage, topic, row)
     ends = EndOffsets(stage.bootstrap("aggregate-a"), topic, _PARTITIONS)
@@ -250,7 +250,7 @@ def _await_translation(bootstrap: str, group: str, topic: str, wanted: set[int])
     return found
 
 
-def _produce(stage: Stage, topic: str, row: MoveRow) -> list[bytes]:
+def _produce(stage: BenchStage, topic: str, row: MoveRow) -> list[bytes]:
     """Send everything, evenly over the time; returns all ids, ``region:number``."""
     ids: list[bytes] = []
     producers = {

@@ -9,7 +9,7 @@ from lab.bench.data.batches import Shape, prepare
 from lab.bench.data.loading import fill
 from lab.bench.report import Measure, Round
 from lab.bench.rows import Play, Row
-from lab.bench.rows.watch import Watch
+from lab.bench.rows.watch import CopyWatch
 from lab.bench.sides import BOTH, Copier, CopierOptions, Side
 
 _PARTITIONS = 4
@@ -37,7 +37,7 @@ class StartRow(Row):
                 began = time.monotonic()
                 copier.start()
                 try:
-                    Watch(stage, copier, topic, _PARTITIONS, ["aggregate-a"]).await_first_record()
+                    CopyWatch(stage, copier, topic, _PARTITIONS, ["aggregate-a"]).await_first_record()
                     taken_s = time.monotonic() - began
                 finally:
                     copier.stop()

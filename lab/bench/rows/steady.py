@@ -14,7 +14,7 @@ from typing import Any
 from lab.bench import BenchError
 from lab.bench.budget import Steps
 from lab.bench.report import Measure, Round, percentile, slug
-from lab.bench.rows import CPU_UNIT, Place, Play, Row, Settings
+from lab.bench.rows import CPU_UNIT, BenchPlace, BenchSettings, Play, Row
 from lab.bench.rows.stream import consume_steadily, produce_steadily
 from lab.bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
 
@@ -38,7 +38,7 @@ class SteadyRow(Row):
         value_bytes: of each record.
         partitions: of the topic.
         lease_epoch_s: Parallax's, so short that an epoch border lies in the window.
-        round_trip_ms: how far away the source is (`Place`).
+        round_trip_ms: how far away the source is (`BenchPlace`).
         once: one round is enough: its figures come from so many records.
     """
 
@@ -53,11 +53,11 @@ class SteadyRow(Row):
     once: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BenchPlace:
         """One region."""
-        return Place(round_trip_ms=self.round_trip_ms)
+        return BenchPlace(round_trip_ms=self.round_trip_ms)
 
-    def steps(self, settings: Settings) -> Steps:
+    def steps(self, settings: BenchSettings) -> Steps:
         """One step: most of it is the window."""
         lives = len(self.sides) * (1 if self.once else settings.rounds)
         return {self.name: lives * (_AROUND_S + self.warm_s + self.window_s)}

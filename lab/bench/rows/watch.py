@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lab.bench.data.loading import Segment
 from lab.bench.sides import Copier
-from lab.bench.stage import Stage
+from lab.bench.stage import BenchStage
 from lab.workload.topics import EndOffsets
 
 _SAMPLE_EVERY_S = 0.5
@@ -114,7 +114,7 @@ def find_window(
     return Window(chosen[0], chosen[-1])
 
 
-class Watch:
+class CopyWatch:
     """Samples the ends of targets and CPU seconds while a copier runs.
 
     Args:
@@ -126,7 +126,7 @@ class Watch:
     """
 
     def __init__(
-        self, stage: Stage, copier: Copier, topic: str, partitions: int, clusters: Sequence[str]
+        self, stage: BenchStage, copier: Copier, topic: str, partitions: int, clusters: Sequence[str]
     ) -> None:
         self._stage, self._copier, self._topic, self._clusters = stage, copier, topic, clusters
         self._ends = {

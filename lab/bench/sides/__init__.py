@@ -11,7 +11,7 @@ from typing import Any, Literal
 from lab.bench import BenchError
 from lab.bench.sides.mirrormaker import Flow, Tuning, mirrormaker_spec, settings_of
 from lab.bench.sides.parallax import lease_epochs, replicate_spec, write_config
-from lab.bench.stage import Stage, await_true
+from lab.bench.stage import BenchStage, await_true
 from lab.stack.process import ManagedProcess, ProcessState
 
 Side = Literal["parallax", "parallax_record_path", "mirrormaker2", "mirrormaker2_exactly_once"]
@@ -65,7 +65,7 @@ class Copier:
         options: how.
     """
 
-    def __init__(self, stage: Stage, side: Side, topics: Sequence[str], options: CopierOptions) -> None:
+    def __init__(self, stage: BenchStage, side: Side, topics: Sequence[str], options: CopierOptions) -> None:
         self.side = side
         self.name = f"{side.replace('_', '')}{stage.next_life():03}"
         self.config: Path = stage.directory / "copiers" / f"{self.name}.yaml"

@@ -14,7 +14,7 @@ from lab.bench.data.batches import Shape, prepare
 from lab.bench.data.loading import Segment
 from lab.bench.plan import FULL, MAIN
 from lab.bench.report import Measure, Round, RoundStore, Spread, is_void, machine, percentile, rows_of, slug
-from lab.bench.rows import Settings
+from lab.bench.rows import BenchSettings
 from lab.bench.rows.backlog import Backlog, Need, first_guess
 from lab.bench.rows.catch_up import JSON_128K, LEAST_WARM_S, SHAPES, CatchUpRow
 from lab.bench.rows.moves import judge_move
@@ -218,7 +218,7 @@ def test_the_rounds_of_a_row_share_out_twenty_warm_seconds_at_least(rounds: int)
 
 
 def test_the_main_set_is_planned_for_a_quarter_of_an_hour() -> None:
-    steps = [row.steps(Settings(rounds=5)) for row in MAIN]
+    steps = [row.steps(BenchSettings(rounds=5)) for row in MAIN]
     assert all(steps)
     assert 0.6 * 900 < sum(seconds for row in steps for seconds in row.values()) < 900 - 60
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab.demo.options import DemoOptions
 from lab.demo.outage import Uncertain
-from lab.demo.verdict import Facts, Logs, judge, missing_records, too_slow
+from lab.demo.verdict import DemoFacts, Logs, judge, missing_records, too_slow
 from lab.oracle.logs import Placed, TopicLog, topic_log
 from lab.prove.options import ProveOptions
 from lab.workload.events import RecordId
@@ -75,7 +75,7 @@ def run(tmp_path: Path) -> Run:
             "failover_three_members": write(tmp_path / "three", three),
             "plain": write(tmp_path / "plain", plain),
         }
-        facts = Facts(
+        facts = DemoFacts(
             acked_records=acked_records,
             folders=folders,
             acknowledged=write_acknowledged(tmp_path, ("a1", "a2", "a3")),

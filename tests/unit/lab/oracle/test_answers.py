@@ -7,7 +7,7 @@ import pytest
 from lab.oracle.answers import TrueMapping, Violation
 from lab.oracle.logs import Placed
 from lab.oracle.outage import stalls_s
-from lab.workload.delivered import Delivery
+from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
 
 ORIGIN = ("a1", "b1", None, "a2", "b2", "a3")
@@ -97,8 +97,8 @@ def test_every_answer_to_random_merges_is_judged_as_by_hand() -> None:
 
 
 def test_a_reader_stalls_until_it_gets_a_record_from_beyond_the_open_transaction() -> None:
-    def delivery(partition: int, offset: int, at_ms: int) -> Delivery:
-        return Delivery(0, RecordId("a", offset), "aggregate-a", partition, offset, at_ms)
+    def delivery(partition: int, offset: int, at_ms: int) -> DeliveredRecord:
+        return DeliveredRecord(0, RecordId("a", offset), "aggregate-a", partition, offset, at_ms)
 
     deliveries = [
         delivery(0, 9, 900),

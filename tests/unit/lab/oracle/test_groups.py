@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from lab.oracle.groups import judge_group
 from lab.oracle.logs import Placed, TopicLog, topic_log
-from lab.workload.delivered import Delivery
+from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
 
 ORDER_A = ("b1", "a1", "b2", "a2", "b3", "a3")
@@ -21,7 +21,7 @@ TARGETS = {"aggregate-a": log("aggregate-a", ORDER_A), "aggregate-b": log("aggre
 PRODUCED = {rid(name) for name in ORDER_A}
 
 
-def delivered(*stages: tuple[str, ...]) -> list[Delivery]:
+def delivered(*stages: tuple[str, ...]) -> list[DeliveredRecord]:
     """One delivery every 10 ms, stages 0, 1, 2 in turn on a, b, a."""
     found, clock = [], 0
     for stage, names in enumerate(stages):
@@ -29,7 +29,7 @@ def delivered(*stages: tuple[str, ...]) -> list[Delivery]:
         for name in names:
             clock += 10
             offset = order.index(name) if name in order else 99
-            found.append(Delivery(stage, rid(name), cluster, 0, offset, clock))
+            found.append(DeliveredRecord(stage, rid(name), cluster, 0, offset, clock))
     return found
 
 

@@ -2,18 +2,18 @@ from __future__ import annotations
 
 from lab.oracle.logs import Placed, topic_log
 from lab.oracle.outage import held_back, possibly_unindexed, records_below
-from lab.workload.delivered import Delivery
+from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
 
 RETURNED_MS = 500
 
 
-def told(seq: int, at_ms: int) -> Delivery:
-    return Delivery(0, RecordId("a", seq), "regional-a", 0, seq, at_ms)
+def told(seq: int, at_ms: int) -> DeliveredRecord:
+    return DeliveredRecord(0, RecordId("a", seq), "regional-a", 0, seq, at_ms)
 
 
-def consumed(stage: int, seq: int, offset: int, partition: int = 0) -> Delivery:
-    return Delivery(stage, RecordId("a", seq), "aggregate-a", partition, offset, 0)
+def consumed(stage: int, seq: int, offset: int, partition: int = 0) -> DeliveredRecord:
+    return DeliveredRecord(stage, RecordId("a", seq), "aggregate-a", partition, offset, 0)
 
 
 # In partition 0 of b: a0 b0 | a1 a2, where the bar is the moment of the return.

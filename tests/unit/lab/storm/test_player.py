@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lab.oracle.once import Rewind
+from lab.oracle.once import GroupRewind
 from lab.storm import player as module
-from lab.storm.operating import Commit, Ended
+from lab.storm.operating import CommitSeen, Ended
 from lab.storm.options import GROUPS, StormOptions
 from lab.storm.player import Player
-from lab.storm.schedule import Act, Kind
+from lab.storm.schedule import Act, ActKind
 from lab.workload.journal import Journal
 from lab.workload.worker import WorkerError
 
@@ -24,7 +24,7 @@ class World:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.flows = True
-        self.commits = [{0: Commit(500, ""), 1: Commit(90, "")}]
+        self.commits = [{0: CommitSeen(500, ""), 1: CommitSeen(90, "")}]
         self.waited: list[str] = []
         self.groups = {name: Group(name, self) for name in GROUPS}
         self.player = Player(
@@ -63,7 +63,7 @@ class World:
             "",
         )
 
-    def read(self, _cluster: str, _group: str) -> Mapping[int, Commit]:
+    def read(self, _cluster: str, _group: str) -> Mapping[int, CommitSeen]:
         return self.commits.pop(0) if len(self.commits) > 1 else self.commits[0]
 
     def set(self, cluster: str, group: str, offsets: Mapping[int, int]) -> None:
@@ -117,12 +117,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def lost(kind: Kind, part: str) -> Act:
+def lost(kind: ActKind, part: str) -> Act:
     return Act(kind, part=part, region="a", to="b", groups=("pair-a", "solo-a"), lag_s=2.0, narrow=True)
 
 
 def test_a_cluster_is_lost_behind_a_narrow_route_which_is_widened_at_once(world: World) -> None:
-    assert world.play(lost(Kind.CLUSTER_LOST, "aggregate-a")) == [
+    assert world.play(lost(ActKind.CLUSTER_LOST, "aggregate-a")) == [
         "limit pair-a to 80.0",
         "limit solo-a to 80.0",
         "narrow regional-a for parallax-b",
@@ -135,9 +135,9 @@ def test_a_cluster_is_lost_behind_a_narrow_route_which_is_widened_at_once(world:
 
 
 def test_the_route_of_a_lost_region_is_widened_when_it_is_back(world: World) -> None:
-    world.play(lost(Kind.REGION_LOST, "region-a"))
+    world.play(lost(ActKind.REGION_LOST, "region-a"))
     assert "widen regional-a for parallax-b" not in world.log
-    assert world.play(Act(Kind.START, part="region-a"))[-2:] == [
+    assert world.play(Act(ActKind.START, part="region-a"))[-2:] == [
         "start region-a",
         "widen regional-a for parallax-b",
     ]
@@ -145,21 +145,21 @@ def test_the_route_of_a_lost_region_is_widened_when_it_is_back(world: World) -> 
 
 def test_nobody_waits_for_groups_while_something_is_down(world: World) -> None:
     world.flows = False
-    world.play(Act(Kind.SPARK_KILLED, part="spark"), Act(Kind.REGIONAL_KILLED, part="regional-b"))
-    world.play(Act(Kind.START, part="regional-b"))
+    world.play(Act(ActKind.SPARK_KILLED, part="spark"), Act(ActKind.REGIONAL_KILLED, part="regional-b"))
+    world.play(Act(ActKind.START, part="regional-b"))
     with pytest.raises(WorkerError, match="not every group has been delivered"):
-        world.play(Act(Kind.START, part="spark"))
+        world.play(Act(ActKind.START, part="spark"))
     assert [bool(found.problem) for found in world.player.happened] == [False, False, False, True]
 
 
 def test_a_service_that_is_down_keeps_no_group_from_going_on(world: World) -> None:
     world.flows = False
     with pytest.raises(WorkerError, match="not every group has been delivered"):
-        world.play(Act(Kind.SERVICE_KILLED, part="offsetsvc-a"))
+        world.play(Act(ActKind.SERVICE_KILLED, part="offsetsvc-a"))
 
 
 def test_a_planned_move_has_the_whole_route_again(world: World) -> None:
-    act = Act(Kind.PLANNED, group="solo-b", region="b", to="a", groups=("solo-b",), lag_s=2.0, narrow=True)
+    act = Act(ActKind.PLANNED, group="solo-b", region="b", to="a", groups=("solo-b",), lag_s=2.0, narrow=True)
     assert world.play(act) == [
         "limit solo-b to 80.0",
         "narrow regional-b for parallax-a",
@@ -172,18 +172,21 @@ def test_a_planned_move_has_the_whole_route_again(world: World) -> None:
 @pytest.mark.parametrize(
     ("act", "done"),
     [
-        (Act(Kind.PLANNED, group="solo-b", to="a", groups=("solo-b",)), ["failover solo-b --to a --execute"]),
         (
-            Act(Kind.ALARM, group="solo-b", to="a", groups=("solo-b",)),
+            Act(ActKind.PLANNED, group="solo-b", to="a", groups=("solo-b",)),
+            ["failover solo-b --to a --execute"],
+        ),
+        (
+            Act(ActKind.ALARM, group="solo-b", to="a", groups=("solo-b",)),
             ["failover solo-b --to a --disaster --execute"],
         ),
-        (Act(Kind.FAILBACK, to="a", groups=("pair-a", "solo-a")), ["failback --region a --execute"]),
+        (Act(ActKind.FAILBACK, to="a", groups=("pair-a", "solo-a")), ["failback --region a --execute"]),
         (
-            Act(Kind.AGGREGATE_KILLED, part="aggregate-b", down_s=3),
+            Act(ActKind.AGGREGATE_KILLED, part="aggregate-b", down_s=3),
             ["kill aggregate-b", "start aggregate-b"],
         ),
-        (Act(Kind.RESTART, part="spark"), ["stop spark", "start spark"]),
-        (Act(Kind.RESTART, group="pair-a"), ["restart a member of pair-a"]),
+        (Act(ActKind.RESTART, part="spark"), ["stop spark", "start spark"]),
+        (Act(ActKind.RESTART, group="pair-a"), ["restart a member of pair-a"]),
     ],
 )
 def test_an_act_is_done_as_it_says(world: World, act: Act, done: list[str]) -> None:
@@ -192,33 +195,39 @@ def test_an_act_is_done_as_it_says(world: World, act: Act, done: list[str]) -> N
 
 
 def test_a_rewind_is_noted_as_it_was_made(world: World) -> None:
-    behind: dict[int, Any] = {0: Commit(350, ""), 1: Commit(0, "")}
+    behind: dict[int, Any] = {0: CommitSeen(350, ""), 1: CommitSeen(0, "")}
     world.commits = [
-        {0: Commit(480, "v1 ..."), 1: Commit(90, "")},  # what its last move left is not dealt with yet
-        {0: Commit(490, ""), 1: Commit(90, "")},
-        {0: Commit(500, ""), 1: Commit(90, "")},  # as the members left it
+        {
+            0: CommitSeen(480, "v1 ..."),
+            1: CommitSeen(90, ""),
+        },  # what its last move left is not dealt with yet
+        {0: CommitSeen(490, ""), 1: CommitSeen(90, "")},
+        {0: CommitSeen(500, ""), 1: CommitSeen(90, "")},  # as the members left it
         behind,
-        {0: Commit(510, ""), 1: Commit(95, "")},
+        {0: CommitSeen(510, ""), 1: CommitSeen(95, "")},
     ]
-    assert world.play(Act(Kind.REWIND, group="solo-a", region="a", records=200)) == [
+    assert world.play(Act(ActKind.REWIND, group="solo-a", region="a", records=200)) == [
         "stop members of solo-a",
         "set solo-a at aggregate-a to {0: 300, 1: 0}",
         "start members of solo-a",
     ]
     made = world.player.rewinds["solo-a"]
     at_ms = made[0].at_ms
-    assert made == [Rewind("aggregate-a", 0, 300, 500, at_ms), Rewind("aggregate-a", 1, 0, 90, at_ms)]
+    assert made == [
+        GroupRewind("aggregate-a", 0, 300, 500, at_ms),
+        GroupRewind("aggregate-a", 1, 0, 90, at_ms),
+    ]
 
 
 def test_a_rewind_that_is_not_consumed_again_ends_the_storm(world: World) -> None:
-    settled = {0: Commit(500, "")}
-    world.commits = [settled, settled, {0: Commit(499, "")}]
+    settled = {0: CommitSeen(500, "")}
+    world.commits = [settled, settled, {0: CommitSeen(499, "")}]
     with pytest.raises(WorkerError, match="has not come back to where it was set back from"):
-        world.play(Act(Kind.REWIND, group="solo-a", region="a", records=200))
+        world.play(Act(ActKind.REWIND, group="solo-a", region="a", records=200))
 
 
 def test_what_happened_is_written_down(world: World) -> None:
-    world.play(Act(Kind.RESTART, part="spark"))
+    world.play(Act(ActKind.RESTART, part="spark"))
     (found,) = world.player.happened
     assert found.act.part == "spark"
     assert found.notes[0] == "spark is stopped"

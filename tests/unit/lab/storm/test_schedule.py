@@ -4,12 +4,18 @@ from collections import Counter
 
 import pytest
 
-from lab.storm.schedule import FAULTS, Act, Kind, draw_schedule, parts_of
+from lab.storm.schedule import FAULTS, Act, ActKind, draw_schedule, parts_of
 
 HOMES = {"pair-a": "a", "solo-a": "a", "solo-b": "b"}
 SEEDS = range(300)
 FAULT_COUNT = 12
-KILLS = {Kind.CLUSTER_LOST, Kind.REGION_LOST, Kind.REGIONAL_KILLED, Kind.SPARK_KILLED, Kind.SERVICE_KILLED}
+KILLS = {
+    ActKind.CLUSTER_LOST,
+    ActKind.REGION_LOST,
+    ActKind.REGIONAL_KILLED,
+    ActKind.SPARK_KILLED,
+    ActKind.SERVICE_KILLED,
+}
 ALL = {
     "spark",
     *(f"{kind}-{region}" for kind in ("regional", "aggregate", "offsetsvc") for region in "ab"),
@@ -54,7 +60,7 @@ def test_something_always_lives_and_everything_does_in_the_end() -> None:
         down: set[str] = set()
         for act in acts:
             parts = set(parts_of(act.part)) if act.part else set()
-            if act.kind is Kind.START:
+            if act.kind is ActKind.START:
                 assert parts <= down
                 down -= parts
                 continue
@@ -72,7 +78,7 @@ def test_what_is_killed_comes_back_before_the_third_fault_after() -> None:
     for acts in schedules():
         since: dict[str, int] = {}
         for act in acts:
-            if act.kind is Kind.START:
+            if act.kind is ActKind.START:
                 longest = max(longest, since.pop(act.part))
                 continue
             since = {part: faults + 1 for part, faults in since.items()}
@@ -85,7 +91,7 @@ def test_groups_move_from_where_they_are_to_what_lives() -> None:
     for acts in schedules():
         places, down = dict(HOMES), set[str]()
         for act in acts:
-            if act.kind is Kind.START:
+            if act.kind is ActKind.START:
                 down -= set(parts_of(act.part))
             elif act.kind in KILLS:
                 down |= set(parts_of(act.part))
@@ -97,9 +103,9 @@ def test_groups_move_from_where_they_are_to_what_lives() -> None:
             assert act.region != act.to
             assert not {f"aggregate-{act.to}", f"offsetsvc-{act.to}"} & (down if act.kind in KILLS else set())
             assert f"aggregate-{act.to}" not in down
-            if act.kind in {Kind.CLUSTER_LOST, Kind.REGION_LOST}:
+            if act.kind in {ActKind.CLUSTER_LOST, ActKind.REGION_LOST}:
                 assert set(act.groups) == {group for group, place in places.items() if place == act.region}
-            if act.kind in {Kind.PLANNED, Kind.FAILBACK}:
+            if act.kind in {ActKind.PLANNED, ActKind.FAILBACK}:
                 assert not down - {"offsetsvc-a", "offsetsvc-b"}, "a move on purpose waits for every cluster"
             places.update(dict.fromkeys(act.groups, act.to))
 
@@ -109,7 +115,7 @@ def test_a_failback_undoes_the_last_move() -> None:
         left: dict[str, str] = {}
         places = dict(HOMES)
         for act in acts:
-            if act.kind is Kind.FAILBACK:
+            if act.kind is ActKind.FAILBACK:
                 assert set(act.groups) == {group for group, region in left.items() if region == act.to}
             for group in act.groups:
                 left[group], places[group] = places[group], act.to
@@ -119,11 +125,11 @@ def test_a_rewind_waits_for_clusters_and_spark() -> None:
     for acts in schedules():
         down: set[str] = set()
         for act in acts:
-            if act.kind is Kind.START:
+            if act.kind is ActKind.START:
                 down -= set(parts_of(act.part))
             elif act.kind in KILLS:
                 down |= set(parts_of(act.part))
-            elif act.kind is Kind.REWIND:
+            elif act.kind is ActKind.REWIND:
                 assert act.group in HOMES
                 assert act.records > 0
                 assert not down - {"offsetsvc-a", "offsetsvc-b"}
@@ -136,7 +142,7 @@ def test_faults_overlap_and_every_part_is_hit() -> None:
         for act in acts:
             parts = set(parts_of(act.part)) if act.part else set()
             hit |= parts
-            if act.kind is Kind.START:
+            if act.kind is ActKind.START:
                 down -= parts
             else:
                 together += bool(down)

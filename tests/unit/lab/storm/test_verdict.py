@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from lab.oracle.logs import Placed, TopicLog, topic_log
-from lab.oracle.once import Rewind
-from lab.storm.facts import Facts, Happening
+from lab.oracle.once import GroupRewind
+from lab.storm.facts import Happening, StormFacts
 from lab.storm.options import GROUPS, StormOptions
-from lab.storm.schedule import Act, Kind, draw_schedule
+from lab.storm.schedule import Act, ActKind, draw_schedule
 from lab.storm.verdict import judge, story
-from lab.workload.delivered import Delivery
+from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
 
 RECORDS = [RecordId(region, seq) for region in "ab" for seq in range(3)]
@@ -21,14 +21,14 @@ def log(cluster: str, records: list[RecordId]) -> TopicLog:
     return topic_log(cluster, [(0, Placed(offset, record, 0)) for offset, record in enumerate(records)])
 
 
-def deliveries(records: list[RecordId], at_ms: int = 1_000) -> list[Delivery]:
+def deliveries(records: list[RecordId], at_ms: int = 1_000) -> list[DeliveredRecord]:
     places = log("aggregate-b", RECORDS).places()
-    return [Delivery(0, record, "aggregate-b", 0, places[record][1], at_ms) for record in records]
+    return [DeliveredRecord(0, record, "aggregate-b", 0, places[record][1], at_ms) for record in records]
 
 
-def facts() -> Facts:
+def facts() -> StormFacts:
     """A storm in which all went well; the group g was set back by two records."""
-    return Facts(
+    return StormFacts(
         acked_records=6,
         sources={
             f"regional-{region}": log(f"regional-{region}", [r for r in RECORDS if r.region == region])
@@ -42,7 +42,7 @@ def facts() -> Facts:
             "g": [*deliveries(RECORDS), *deliveries(RECORDS[1:3], at_ms=3_000)],
             "h": deliveries(RECORDS),
         },
-        rewinds={"g": [Rewind("aggregate-b", 0, 1, 3, 2_000)], "h": []},
+        rewinds={"g": [GroupRewind("aggregate-b", 0, 1, 3, 2_000)], "h": []},
         skipped={"g": 0, "h": 4},
         told={"g": {"moved": 1}, "h": {}},
         died=(),
@@ -93,7 +93,7 @@ def test_missing_records_are_counted_in_groups_and_clusters() -> None:
 
 def test_the_story_tells_schedule_and_happenings() -> None:
     schedule = draw_schedule(3, {"g": "a"}, 12)
-    act = Act(Kind.RESTART, group="g", pause_s=1.5)
+    act = Act(ActKind.RESTART, group="g", pause_s=1.5)
     told = story(schedule, [Happening(act, 61.04, 7.26, ["a note"], "too late")])
     assert told["seed"] == 3
     assert len(told["schedule"]) == len(schedule.acts)
