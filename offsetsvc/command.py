@@ -108,8 +108,7 @@ def _readers(settings: Config) -> dict[ClusterName, ClusterReader]:
         name: KafkaCluster(
             name, cluster, timeout_ms=settings.service.cluster_timeout_ms, cache_ms=_CLUSTER_CACHE_MS
         )
-        for name, cluster in settings.clusters()
-        if name.startswith("aggregate-")
+        for name, cluster in settings.aggregate_clusters().items()
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parallax.config.config import Config
-from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, aggregate_cluster
+from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, aggregate_cluster, is_aggregate
 from parallax.errors import InvalidNameError, UnknownRouteError
 
 
@@ -15,7 +15,7 @@ class Places:
 
     def aggregate_clusters(self) -> list[ClusterName]:
         """Every aggregate cluster."""
-        return [name for name, _ in self._config.clusters() if name.startswith("aggregate-")]
+        return list(self._config.aggregate_clusters())
 
     def cluster(self, *, region: str = "", cluster: str = "", what: str) -> ClusterName:
         """The aggregate cluster of a region, or the one of that name.
@@ -28,7 +28,7 @@ class Places:
             raise InvalidNameError(f"{what}: name a region or a cluster; clusters: {self._listed()}")
         name = aggregate_cluster(RegionName(region)) if region else ClusterName(cluster)
         self._config.cluster(name)
-        if not name.startswith("aggregate-"):
+        if not is_aggregate(name):
             raise InvalidNameError(
                 f"{what}: {name} is a regional cluster; groups move between aggregate clusters: {self._listed()}"
             )

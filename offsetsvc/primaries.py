@@ -32,8 +32,8 @@ class Primaries:
         now_ms: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        clusters = frozenset(name for name, _ in config.clusters() if name.startswith("aggregate-"))
-        self.site = Site(frozenset(RegionName(name) for name in config.regions), clusters, region)
+        regions = frozenset(RegionName(name) for name in config.regions)
+        self.site = Site(regions, frozenset(config.aggregate_clusters()), region)
         self._store = store
         self._now_ms = now_ms
         self._clock = clock

@@ -58,9 +58,7 @@ def describe_regions(
     Raises:
         DeadlineError: the deadline passed before the clusters answered.
     """
-    names = [
-        aggregate_cluster(RegionName(name)) for name, region in config.regions.items() if region.aggregate
-    ]
+    names = list(config.aggregate_clusters())
     together = Concurrently(executor, deadline)
     problems = dict(
         zip(

@@ -64,8 +64,7 @@ def service_targets(
 def _writers(config: Config) -> dict[ClusterName, KafkaCluster]:
     return {
         name: KafkaCluster(name, cluster, timeout_ms=config.service.cluster_timeout_ms)
-        for name, cluster in config.clusters()
-        if name.startswith("aggregate-")
+        for name, cluster in config.aggregate_clusters().items()
     }
 
 

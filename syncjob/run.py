@@ -38,8 +38,7 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
         raise ConfigError("no region has an 'offsetsvc' section: the syncjob has nobody to ask")
     writers = [
         KafkaCluster(name, cluster, timeout_ms=config.service.cluster_timeout_ms)
-        for name, cluster in config.clusters()
-        if name.startswith("aggregate-")
+        for name, cluster in config.aggregate_clusters().items()
     ]
     client = OffsetClient(
         targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)

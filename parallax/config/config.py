@@ -26,7 +26,15 @@ from pydantic import (
 from parallax.config.environment import override
 from parallax.config.mistakes import describe
 from parallax.config.types import Pattern, RegionKey, SaslMechanism, SecurityProtocol
-from parallax.domain.ids import ClusterName, RegionName, Route, aggregate_cluster, region_of, regional_cluster
+from parallax.domain.ids import (
+    ClusterName,
+    RegionName,
+    Route,
+    aggregate_cluster,
+    is_aggregate,
+    region_of,
+    regional_cluster,
+)
 from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
 
 
@@ -293,6 +301,10 @@ class Config(_Section):
                 yield regional_cluster(RegionName(name)), region.regional
             if region.aggregate is not None:
                 yield aggregate_cluster(RegionName(name)), region.aggregate
+
+    def aggregate_clusters(self) -> dict[ClusterName, Cluster]:
+        """The clusters between which groups move, by name."""
+        return {name: cluster for name, cluster in self.clusters() if is_aggregate(name)}
 
     def _route_list(self) -> str:
         return ", ".join(str(route) for route in self.all_routes()) or "none"

@@ -54,6 +54,11 @@ def aggregate_cluster(region: RegionName) -> ClusterName:
     return ClusterName(f"aggregate-{region}")
 
 
+def is_aggregate(cluster: str) -> bool:
+    """Whether the name is that of an aggregate cluster, configured or not."""
+    return cluster.startswith("aggregate-")
+
+
 def region_of(cluster: ClusterName) -> RegionName:
     """The region of a cluster name.
 

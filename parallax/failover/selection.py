@@ -15,6 +15,7 @@ from parallax.domain.ids import (
     TopicId,
     TopicName,
     aggregate_cluster,
+    is_aggregate,
     region_of,
 )
 from parallax.domain.ownership import GroupFacts, Seen, Side, is_own
@@ -226,9 +227,7 @@ def _origin(
     outside: Outside, group: GroupName, target: ClusterName, named: str | None, assignment: Assignment | None
 ) -> ClusterName:
     if named is not None:
-        cluster = (
-            ClusterName(named) if named.startswith("aggregate-") else aggregate_cluster(RegionName(named))
-        )
+        cluster = ClusterName(named) if is_aggregate(named) else aggregate_cluster(RegionName(named))
     elif assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
         cluster = aggregate_cluster(assignment.decision.primary)
     elif assignment is not None and assignment.decision.stage is Stage.MOVING:
