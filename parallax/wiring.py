@@ -1,8 +1,11 @@
-"""How our own commands and jobs prove to the offset services who they are."""
+"""Clients, clusters and credentials as a configuration names them: what composition roots open.
+
+Stores open themselves: `parallax.adapters.cassandra.stores`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import grpc
@@ -14,30 +17,33 @@ from parallax.domain.ids import ClusterName, RegionName
 from parallax.errors import ConfigError
 
 
-def client_credentials(tls: Tls | None) -> grpc.ChannelCredentials | None:
-    """The services' own certificate is what their clients here trust, and show where they are asked for one.
+def open_client(
+    config: Config,
+    *,
+    first: RegionName | None = None,
+    last: RegionName | None = None,
+    lost: Collection[RegionName] = (),
+) -> OffsetClient:
+    """A client of the offset services; whoever opens it closes it.
 
     Raises:
-        ConfigError: a file can't be read.
+        ConfigError: no region has an offset service, or a certificate can't be read.
     """
-    if tls is None:
-        return None
-    try:
-        chain = Path(tls.certificate_chain).read_bytes()
-        key = Path(tls.private_key).read_bytes() if tls.client_ca is not None else None
-    except OSError as error:
-        raise ConfigError(f"service.tls: {error.filename}: cannot be read: {error.strerror}") from error
-    return grpc.ssl_channel_credentials(chain, key, chain if key is not None else None)
+    return OffsetClient(
+        service_targets(config, first=first, last=last, lost=lost),
+        timeout_ms=config.service.deadline_ms,
+        credentials=client_credentials(config.service.tls),
+    )
 
 
 def service_targets(
     config: Config,
     *,
-    first: RegionName | None,
+    first: RegionName | None = None,
     last: RegionName | None = None,
     lost: Collection[RegionName] = (),
 ) -> list[str]:
-    """The services' addresses, that of the region which stays in front, that of the one which is left at the end.
+    """The services' addresses, in the order of the configuration but for two regions.
 
     Args:
         config: names them.
@@ -49,35 +55,59 @@ def service_targets(
     Raises:
         ConfigError: no region has an offset service.
     """
-    found = {
-        RegionName(name): region.offsetsvc.grpc
-        for name, region in config.regions.items()
-        if region.offsetsvc is not None
-    }
-    if not found:
+    services = config.offset_services()
+    if not services:
         raise ConfigError("no region has an 'offsetsvc' section: there is nobody to ask")
-    order = sorted(found, key=lambda name: (name != first, name == last, name))
+    order = sorted(services, key=lambda name: (name != first, name == last))
     living = [name for name in order if name not in lost]
-    return [found[name] for name in living or order]
+    return [services[name].grpc for name in living or order]
 
 
-def _writers(config: Config) -> dict[ClusterName, KafkaCluster]:
+def aggregate_clusters(config: Config, *, cache_ms: int = 0) -> dict[ClusterName, KafkaCluster]:
+    """The clusters between which groups move.
+
+    Args:
+        config: names them.
+        cache_ms: how old topics and log ends may be.
+    """
+    timeout_ms = config.service.cluster_timeout_ms
     return {
-        name: KafkaCluster(name, cluster, timeout_ms=config.service.cluster_timeout_ms)
+        name: KafkaCluster(name, cluster, timeout_ms=timeout_ms, cache_ms=cache_ms)
         for name, cluster in config.aggregate_clusters().items()
     }
 
 
-def open_client(config: Config, *, first: RegionName | None = None) -> OffsetClient:
-    """A client of every service, that of a region first; whoever opens it closes it.
+def client_credentials(tls: Tls | None) -> grpc.ChannelCredentials | None:
+    """The services' own certificate is what their clients here trust, and show where they are asked for one.
 
     Raises:
-        ConfigError: no service is configured, or a certificate can't be read.
+        ConfigError: a file can't be read.
     """
-    return _client(config, service_targets(config, first=first))
+    if tls is None:
+        return None
+    chain = _read(tls.certificate_chain)
+    if tls.client_ca is None:
+        return grpc.ssl_channel_credentials(chain)
+    return grpc.ssl_channel_credentials(chain, _read(tls.private_key), chain)
 
 
-def _client(config: Config, targets: Sequence[str]) -> OffsetClient:
-    return OffsetClient(
-        targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)
+def server_credentials(tls: Tls | None) -> grpc.ServerCredentials | None:
+    """The certificates that an offset service shows, and those that it asks for; None: plain text.
+
+    Raises:
+        ConfigError: a file can't be read.
+    """
+    if tls is None:
+        return None
+    pair = (_read(tls.private_key), _read(tls.certificate_chain))
+    authority = None if tls.client_ca is None else _read(tls.client_ca)
+    return grpc.ssl_server_credentials(
+        [pair], root_certificates=authority, require_client_auth=authority is not None
     )
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"service.tls: {path}: cannot be read: {error.strerror}") from error

@@ -11,13 +11,11 @@ from functools import partial
 import structlog
 
 from parallax.adapters.cassandra.stores import CassandraStores
-from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.client.answer import ask
-from parallax.client.client import OffsetClient
 from parallax.config.config import Config
-from parallax.errors import ConfigError, UnavailableError
+from parallax.errors import UnavailableError
 from parallax.runtime.deadline import Deadline
-from parallax.wiring import client_credentials
+from parallax.wiring import aggregate_clusters, open_client
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.status import CYCLES, FAILED_CYCLES
 
@@ -33,16 +31,8 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
     Raises:
         ConfigError: no region has an offset service, or a certificate can't be read.
     """
-    targets = [region.offsetsvc.grpc for region in config.regions.values() if region.offsetsvc is not None]
-    if not targets:
-        raise ConfigError("no region has an 'offsetsvc' section: the syncjob has nobody to ask")
-    writers = [
-        KafkaCluster(name, cluster, timeout_ms=config.service.cluster_timeout_ms)
-        for name, cluster in config.aggregate_clusters().items()
-    ]
-    client = OffsetClient(
-        targets, timeout_ms=config.service.deadline_ms, credentials=client_credentials(config.service.tls)
-    )
+    client = open_client(config)
+    writers = list(aggregate_clusters(config).values())
     with CassandraStores(config.cassandra, config.index) as stores, client:
         syncer = Syncer(
             config, writers, stores.groups, stores.primaries, partial(ask, client), dry_run=dry_run

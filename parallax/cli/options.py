@@ -9,7 +9,7 @@ import grpc
 import typer
 
 from parallax.client.client import OffsetClient, at_cluster, at_region
-from parallax.config.config import Config, OffsetService, load
+from parallax.config.config import Config, ServiceAddresses, load
 from parallax.errors import ConfigError, InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import client_credentials
@@ -138,8 +138,8 @@ def connect(
 
 def targets_of(config: Config) -> list[str]:
     """The gRPC addresses of the configured services; the default address if no region names one."""
-    named = [region.offsetsvc.grpc for region in config.regions.values() if region.offsetsvc is not None]
-    return named or [OffsetService().grpc]
+    services = list(config.offset_services().values()) or [ServiceAddresses()]
+    return [service.grpc for service in services]
 
 
 def place(text: str | None) -> pb.Place | None:

@@ -64,7 +64,7 @@ class Cluster(_Section):
     """For topics that Parallax creates there; None takes the broker's default."""
 
 
-class OffsetService(_Section):
+class ServiceAddresses(_Section):
     """Where a region's offset service listens and is found."""
 
     grpc: str = "127.0.0.1:7600"
@@ -78,7 +78,7 @@ class Region(_Section):
 
     regional: Cluster | None = None
     aggregate: Cluster | None = None
-    offsetsvc: OffsetService | None = None
+    offsetsvc: ServiceAddresses | None = None
 
     @model_validator(mode="after")
     def _has_a_cluster(self) -> Region:
@@ -204,7 +204,7 @@ class Sync(_Section):
     """Where `parallax sync` tells its state; with `parallax replicate --with-sync` the replicator's address does."""
 
 
-class Drill(_Section):
+class DrillSettings(_Section):
     """Practising failovers (docs/failover.md)."""
 
     topic: str = "parallax-drill"
@@ -227,7 +227,7 @@ class Config(_Section):
     replicator: Replicator = Replicator()
     service: Service = Service()
     sync: Sync = Sync()
-    drill: Drill = Drill()
+    drill: DrillSettings = DrillSettings()
 
     @field_validator("routes")
     @classmethod
@@ -305,6 +305,14 @@ class Config(_Section):
     def aggregate_clusters(self) -> dict[ClusterName, Cluster]:
         """The clusters between which groups move, by name."""
         return {name: cluster for name, cluster in self.clusters() if is_aggregate(name)}
+
+    def offset_services(self) -> dict[RegionName, ServiceAddresses]:
+        """The offset services by their region."""
+        return {
+            RegionName(name): region.offsetsvc
+            for name, region in self.regions.items()
+            if region.offsetsvc is not None
+        }
 
     def _route_list(self) -> str:
         return ", ".join(str(route) for route in self.all_routes()) or "none"

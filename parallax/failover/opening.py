@@ -17,7 +17,7 @@ from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verify import Verifier
 from parallax.v1 import offsets_pb2 as pb
-from parallax.wiring import _client, _writers, service_targets
+from parallax.wiring import aggregate_clusters, open_client
 
 
 def lost_regions(moves: Iterable[Move]) -> frozenset[RegionName]:
@@ -50,12 +50,12 @@ def open_outside(
     Raises:
         ConfigError: no service is configured, or a certificate can't be read.
     """
-    client = _client(config, service_targets(config, first=target, last=origin, lost=lost))
+    client = open_client(config, first=target, last=origin, lost=lost)
     with CassandraStores(config.cassandra, config.index) as stores, client:
         time = Timekeeper()
         yield Outside(
             OffsetServices(client, by_timestamp),
-            AggregateClusters(_writers(config)),
+            AggregateClusters(aggregate_clusters(config)),
             stores.groups,
             MoveJournal(stores.operations, time),
             time,
@@ -72,7 +72,7 @@ def open_verifier(config: Config) -> Iterator[Verifier]:
     with CassandraStores(config.cassandra, config.index) as stores:
         time = Timekeeper()
         yield Verifier(
-            AggregateClusters(_writers(config)),
+            AggregateClusters(aggregate_clusters(config)),
             stores.groups,
             MoveJournal(stores.operations, time),
             time,
@@ -89,5 +89,5 @@ def without(
     if not lost:
         yield outside
         return
-    with _client(config, service_targets(config, first=first, lost=lost)) as client:
+    with open_client(config, first=first, lost=lost) as client:
         yield replace(outside, services=replace(outside.services, client=client))

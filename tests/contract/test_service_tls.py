@@ -13,7 +13,6 @@ import httpx
 import pytest
 import yaml
 
-from offsetsvc.command import server_credentials
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
@@ -22,6 +21,7 @@ from parallax.cli.options import connect
 from parallax.client.client import OffsetClient
 from parallax.config.config import Tls
 from parallax.errors import ConfigError, ServiceUnavailableError
+from parallax.wiring import server_credentials
 from tests.worlds.offset_world import World
 
 CERTIFICATES = Path(__file__).parent / "certificates"

@@ -248,7 +248,7 @@ def test_services_are_asked_from_the_living_side_on(bench: Bench) -> None:
     assert service_targets(config("a", "b", "c"), first=RegionName("b"), lost=lost) == ["b:7600", "c:7600"]
     assert service_targets(config("a"), first=RegionName("b"), lost=lost) == ["a:7600"]
     with pytest.raises(ConfigError, match="nobody to ask"):
-        service_targets(bench.world.config, first=None, last=None)
+        service_targets(bench.world.config)
 
 
 # --- the commands ----------------------------------------------------------------------------------------------
