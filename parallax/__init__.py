@@ -7,6 +7,7 @@ loads no Kafka client and no gRPC.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import parallax.moved  # noqa: F401 - answers for old paths
 from parallax.errors import (
     ClusterUnavailableError,
     ConfigError,

@@ -20,6 +20,7 @@ SERVICES = {"parallax.config", "parallax.ports", "parallax.adapters"}
 LAYERS = {
     "parallax.errors": set(),
     "parallax.v1": set(),
+    "parallax.moved": set(),
     "parallax.domain": {"parallax.errors"},
     "parallax.runtime": {"parallax.errors"},
     "parallax.client": CORE,
