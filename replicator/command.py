@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +28,7 @@ from replicator.preflight import (
 )
 
 if TYPE_CHECKING:
-    from parallax.adapters.spark.application import Extra
+    from parallax.adapters.spark.application import Application
 
 _log = structlog.get_logger(__name__)
 
@@ -63,7 +61,10 @@ def replicate(
     configure_logging(json=as_json or None)
     settings = load(config)
     regions = [RegionName(name) for name in dict.fromkeys(region or ())] or _every_target(settings)
-    findings = _preflight(settings, regions, with_sync=with_sync)
+    application = _application(
+        settings, regions, with_sync=with_sync, available_now=available_now, json_logs=as_json or None
+    )
+    findings = _preflight(settings, regions, application)
     if dry_run:
         _print(findings, as_json=as_json)
         raise typer.Exit(1 if any(finding.blocks for finding in findings) else 0)
@@ -71,72 +72,66 @@ def replicate(
         say = {Severity.ERROR: _log.error, Severity.WARNING: _log.warning, Severity.NOTE: _log.info}
         say[finding.severity]("preflight", **finding.to_json())
     refuse_if_blocked(findings)
-    _run(settings, regions, with_sync=with_sync, available_now=available_now, json_logs=as_json or None)
+    application.run()
 
 
 def _every_target(config: Config) -> list[RegionName]:
     return list(dict.fromkeys(route.target for route in config.all_routes()))
 
 
-def _preflight(config: Config, regions: Sequence[RegionName], *, with_sync: bool) -> list[Finding]:
-    # Spark is heavy: it is imported only by the commands that run it.
-    from parallax.adapters.spark.application import Application  # noqa: PLC0415
-    from parallax.adapters.spark.session import SessionSettings, local_slots, master_of  # noqa: PLC0415
-    from replicator.leases.query import routes_of  # noqa: PLC0415
+def _preflight(config: Config, regions: Sequence[RegionName], application: Application) -> list[Finding]:
+    from parallax.adapters.spark.session import local_slots, master_of  # noqa: PLC0415 - as below
+    from replicator.leases.query import routes_of  # noqa: PLC0415 - as below
 
     @lru_cache
     def door(cluster: ClusterName) -> TopicAdmin:
         return TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS)
 
     findings = run_preflight(config, routes_of(config, regions), door)
-    leases = Application(config, regions, _extras(config, with_sync=with_sync)).leases
-    slots = local_slots(master_of(SessionSettings("parallax", leases, config.replicator.spark_master)))
+    session = application.session_settings
+    slots = local_slots(master_of(session))
     first = [
         status_finding(config.replicator.status_address, local=slots is not None),
-        None if slots is None else slots_finding(slots, leases),
+        None if slots is None else slots_finding(slots, session.leases),
     ]
     return [finding for finding in first if finding is not None] + findings
 
 
-def _run(
+def _application(
     config: Config,
     regions: Sequence[RegionName],
     *,
     with_sync: bool,
-    available_now: bool,
-    json_logs: bool | None,
-) -> None:
-    from parallax.adapters.spark.application import Application  # noqa: PLC0415 - as above
+    available_now: bool = False,
+    json_logs: bool | None = None,
+) -> Application:
+    """What replicates into the regions, and syncs too if it shall."""
+    # Spark is heavy: it is imported only by the commands that run it.
+    from parallax.adapters.spark.application import Application  # noqa: PLC0415
+    from replicator.leases.board import ProgressBoard  # noqa: PLC0415
+    from replicator.leases.claims import Claims  # noqa: PLC0415
+    from replicator.leases.console import progress_view  # noqa: PLC0415
+    from replicator.leases.planning import lease_keys  # noqa: PLC0415
+    from replicator.leases.query import replication_query, routes_of  # noqa: PLC0415
+    from replicator.leases.status import LeaseStatus  # noqa: PLC0415
+    from syncjob.query import sync_query  # noqa: PLC0415
+    from syncjob.status import SyncBoard  # noqa: PLC0415
 
-    stop = threading.Event()
-
-    def handle_signals() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-
-    handle_signals()
-    extras = _extras(config, with_sync=with_sync, json_logs=json_logs)
-    application = Application(config, regions, extras, available_now, json_logs)
-    application.run(stop, session_started=handle_signals)
-
-
-def _extras(config: Config, *, with_sync: bool, json_logs: bool | None = None) -> list[Extra]:
-    if not with_sync:
-        return []
-    from parallax.adapters.spark.application import Extra  # noqa: PLC0415 - as above
-    from syncjob.query import start_sync_query, sync_leases  # noqa: PLC0415 - as above
-    from syncjob.status import SyncBoard  # noqa: PLC0415 - as above
-
-    return [
-        Extra(
-            "sync",
-            sync_leases(config),
-            lambda session, target: start_sync_query(session, config, json_logs=json_logs, driver=target),
-            preload=("syncjob.query",),
-            task_preload=("syncjob.run",),
-            part=SyncBoard(config.sync.interval_ms),
-        )
+    keys = lease_keys(config, routes_of(config, regions))
+    board = ProgressBoard(keys)
+    replication = [
+        replication_query(config, region, available_now=available_now, json_logs=json_logs)
+        for region in regions
     ]
+    return Application(
+        "replicator",
+        [*replication, *([sync_query(config, json_logs=json_logs)] if with_sync else ())],
+        [LeaseStatus(board, Claims(keys)), *([SyncBoard(config.sync.interval_ms)] if with_sync else ())],
+        config.replicator.status_address,
+        config.replicator.spark_master,
+        config.replicator.checkpoint_directory,
+        partial(progress_view, board),
+    )
 
 
 def _print(findings: Sequence[Finding], *, as_json: bool) -> None:

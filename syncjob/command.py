@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,26 +49,19 @@ def sync(
 
 def _run_on_spark(config: Config, *, json_logs: bool | None) -> None:
     # Spark is heavy: it is imported only by the commands that run it.
-    from parallax.adapters.spark.application import Application, Extra  # noqa: PLC0415
-    from syncjob.query import QUERY_NAME, start_sync_query, sync_leases  # noqa: PLC0415
+    from parallax.adapters.spark.application import Application  # noqa: PLC0415
+    from syncjob.query import sync_query  # noqa: PLC0415
     from syncjob.status import SyncBoard  # noqa: PLC0415
 
-    stop = threading.Event()
-
-    def handle_signals() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-
-    handle_signals()
-    extra = Extra(
-        QUERY_NAME,
-        sync_leases(config),
-        lambda session, target: start_sync_query(session, config, json_logs=json_logs, driver=target),
-        part=SyncBoard(config.sync.interval_ms),
+    application = Application(
+        "sync",
+        [sync_query(config, json_logs=json_logs)],
+        [SyncBoard(config.sync.interval_ms)],
+        config.sync.status_address,
+        config.replicator.spark_master,
+        config.replicator.checkpoint_directory,
     )
-    address = config.sync.status_address
-    application = Application(config, (), (extra,), json_logs=json_logs, name="sync", status_address=address)
-    application.run(stop, session_started=handle_signals)
+    application.run()
 
 
 def _show(report: CycleReport, *, as_json: bool) -> None:

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
-from parallax.adapters.spark.leases import start_lease_query
+from parallax.adapters.spark.leases import LeaseQuery
+from parallax.adapters.spark.reporting import HolderReporter, StatusTarget
 from parallax.config.config import Config
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.logs import configure_logging
-from syncjob.status import Driver, Teller
+from syncjob.status import REPORTS_PATH, SyncReport
 
 _log = structlog.get_logger(__name__)
-
-QUERY_NAME = "sync"
-
-
-def sync_leases(config: Config) -> int:
-    """How many task slots the syncjob needs: one lease serves all groups of a configuration."""
-    del config  # the signature leaves room for several
-    return 1
 
 
 @dataclass(frozen=True)
@@ -57,13 +44,13 @@ class SyncHolder:
 
     Attributes:
         config: everything, passwords included: pickled with the data source, never written anywhere.
+        status: where each cycle is reported.
         json_logs: how to log on executors.
-        driver: who is told of each cycle; None: nobody.
     """
 
     config: Config
+    status: StatusTarget
     json_logs: bool | None = None
-    driver: Driver | None = None
 
     def __repr__(self) -> str:
         return "SyncHolder()"
@@ -75,11 +62,15 @@ class SyncHolder:
 
         configure_logging(json=self.json_logs)
         remaining_ms = json.loads(lease)["deadline_unix_ms"] - time.time_ns() // 1_000_000
-        teller = Teller(self.driver)
+        reporter = HolderReporter(self.status, REPORTS_PATH)
+
+        def report(counts: Mapping[str, int], problem: str) -> None:
+            reporter.put(SyncReport(reporter.attempt, dict(counts), problem))
+
         try:
-            return run_until(self.config, Deadline.after_ms(remaining_ms), threading.Event(), teller)
+            return run_until(self.config, Deadline.after_ms(remaining_ms), threading.Event(), report)
         finally:
-            teller.close()
+            reporter.close()
 
     def epoch_ended(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
         """One event with the epoch's sums."""
@@ -93,31 +84,18 @@ class SyncHolder:
         _log.warning("sync_epoch_failed", epoch=epoch, leases_that_ended_well=len(counts))
 
 
-def start_sync_query(
-    session: SparkSession, config: Config, *, json_logs: bool | None = None, driver: Driver | None = None
-) -> StreamingQuery:
-    """Start publishing on Spark.
+def sync_query(config: Config, *, json_logs: bool | None = None) -> LeaseQuery:
+    """Publishes resume offsets: one lease serves all groups of a configuration.
 
     Args:
-        session: where the query runs.
         config: everything.
         json_logs: how to log on executors; None: by whether their standard error is a terminal.
-        driver: who is told of each cycle; None: nobody.
     """
     plan = SyncPlan(config.replicator.lease_epoch_s * 1_000)
-    folder = _checkpoint(config.replicator.checkpoint_directory)
-    query = start_lease_query(
-        session, QUERY_NAME, plan, SyncHolder(config, json_logs, driver), checkpoint=str(folder)
+    return LeaseQuery(
+        "sync",
+        1,
+        lambda status: (plan, SyncHolder(config, status, json_logs)),
+        preload=("syncjob.query",),
+        task_preload=("syncjob.run",),
     )
-    weakref.finalize(query, shutil.rmtree, folder, ignore_errors=True)
-    return query
-
-
-def _checkpoint(directory: str | None) -> Path:
-    """A new folder for Spark's bookkeeping, which holds no position."""
-    if directory is None:
-        return Path(tempfile.mkdtemp(prefix="parallax-sync-"))
-    folder = Path(directory) / QUERY_NAME
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder

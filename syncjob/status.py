@@ -5,18 +5,15 @@ Like the leases of the replicator it says its whole state each time, with counte
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from parallax.adapters.spark.reporting import Newest
 from syncjob.decide import Reason
 
 REPORTS_PATH = "/sync-reports"
@@ -32,13 +29,6 @@ LATE_AFTER_AT_LEAST_MS = 30_000
 
 _ATTEMPTS_KEPT = 16
 """A replaced holder's report can come late by seconds; holders last for minutes."""
-
-
-class Driver(Protocol):
-    """Takes reports (`replicator.leases.reporter.StatusTarget`). Picklable."""
-
-    def request(self, method: str, path: str, body: str | None = None) -> Mapping[str, Any]:
-        """Ask; an `OSError`, `http.client.HTTPException` or `ValueError` says that it did not work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +63,15 @@ class SyncReport:
             raise ValueError(f"not a report of the syncjob: {error!r}") from error
 
 
-class Teller:
-    """Tells the driver how far one holder is: a cycle never waits for it.
-
-    Args:
-        driver: who is told; None: nobody.
-    """
-
-    def __init__(self, driver: Driver | None) -> None:
-        self._attempt = uuid.uuid4().hex
-        self._newest: Newest[SyncReport] | None = None
-        if driver is not None:
-            self._newest = Newest(lambda report: _post(driver, report), repr(driver))
-
-    def __call__(self, counts: Mapping[str, int], problem: str) -> None:
-        """Tell what was done so far, and why the last cycle failed."""
-        if self._newest is not None:
-            self._newest.put(SyncReport(self._attempt, dict(counts), problem))
-
-    def close(self) -> None:
-        """Wait a moment until the last report is delivered."""
-        if self._newest is not None:
-            self._newest.close()
-
-
-def _post(driver: Driver, report: SyncReport) -> None:
-    driver.request("POST", REPORTS_PATH, json.dumps(report.to_json()))
-
-
 def late_after_ms(interval_ms: int) -> int:
     """How old the last good cycle may be, for a ``sync.interval_ms``."""
     return max(LATE_AFTER_INTERVALS * interval_ms, LATE_AFTER_AT_LEAST_MS)
 
 
 class SyncBoard:
-    """The syncjob's newest report, and totals that only grow. Safe to use from several threads.
+    """The syncjob's newest report, and totals that only grow: its part of the status. Safe to use from several threads.
+
+    See `parallax.adapters.spark.status_server.StatusPart`.
 
     Args:
         interval_ms: ``sync.interval_ms``.
@@ -115,9 +79,9 @@ class SyncBoard:
     """
 
     name = "sync"
-    path = REPORTS_PATH
 
     def __init__(self, interval_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.takers = {REPORTS_PATH: self.record}
         self._late_after_ms = late_after_ms(interval_ms)
         self._clock = clock
         self._lock = threading.Lock()
@@ -159,13 +123,17 @@ class SyncBoard:
             return ()
         return (f"{found}; its last cycle failed: {problem}" if problem else found,)
 
+    def active_leases(self) -> Sequence[str]:
+        """None: a stop may end the sync job at any moment."""
+        return ()
+
     def state(self) -> dict[str, Any]:
-        """The board as JSON types."""
+        """The board as JSON types, under the sync job's name."""
         counts = self._totals()
         missing = self.missing()
         with self._lock:
             problem, good_ms = self._report.problem, self._good_ms()
-        return {
+        state = {
             "ready": not missing,
             "missing": list(missing),
             "cycles": counts[CYCLES],
@@ -175,6 +143,7 @@ class SyncBoard:
             "problem": problem,
             "decisions": {reason.value: counts[reason.value] for reason in Reason if counts[reason.value]},
         }
+        return {self.name: state}
 
     def collect(self) -> Iterator[Metric]:
         """Every metric with its samples."""

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from parallax.domain.ids import Route, RoutePartition, TopicName, TopicPartition
 from parallax.errors import InvalidNameError
@@ -23,13 +20,9 @@ from replicator.lease import LeaseKey, LeaseProgress, PartitionProgress, Partiti
 SILENT_AFTER_MS = 30_000
 """A lease that has not reported for this long is not ready: its task is gone, or can't reach the driver."""
 
-PREFIX = "parallax_replicator_"
-PARTITION_LABELS = ("route", "topic", "partition")
-LEASE_LABELS = ("route", "shard")
-
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LeaseReport:
     """A lease's progress, and who says so.
 
     Attributes:
@@ -53,7 +46,7 @@ class Report:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Report:
+    def from_json(cls, values: Mapping[str, Any]) -> LeaseReport:
         """The report that ``to_json`` wrote.
 
         Raises:
@@ -107,7 +100,7 @@ class PartitionTotals:
 class LeaseTotals:
     """One shard over all its leases."""
 
-    report: Report
+    report: LeaseReport
     heard_at_s: float
     transactions: _Total = field(default_factory=_Total)
     transaction_aborts: _Total = field(default_factory=_Total)
@@ -148,7 +141,7 @@ class ProgressBoard:
         self._lock = threading.Lock()
         self._leases: dict[LeaseKey, LeaseTotals] = {}
 
-    def record(self, report: Report) -> None:
+    def record(self, report: LeaseReport) -> None:
         """Take a report in. One of a holder that another has replaced since is ignored."""
         held = report.progress.lease
         key = LeaseKey.of(held)
@@ -252,87 +245,3 @@ def _summary(route: Route, leases: Collection[LeaseTotals]) -> RouteSummary:
         stopped_partitions=sum(totals.stopped for totals in partitions),
         waiting_for=next(filter(None, (lease.report.progress.waiting_for for lease in leases)), ""),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionMetric:
-    """A metric of each partition; a counter if its name ends in ``_total``. None leaves the sample out."""
-
-    name: str
-    description: str
-    value: Callable[[PartitionTotals], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseMetric:
-    """A metric of each lease; a counter if its name ends in ``_total``."""
-
-    name: str
-    description: str
-    value: Callable[[LeaseTotals], float]
-
-
-PARTITION_METRICS = (
-    PartitionMetric("records_total", "Records copied and committed.", lambda p: p.records.value),
-    PartitionMetric("bytes_total", "Bytes of keys and values copied and committed.", lambda p: p.bytes.value),
-    PartitionMetric("lag_records", "Source offsets not yet copied, as last seen.", lambda p: p.lag_records),
-    PartitionMetric(
-        "replication_latency_ms",
-        "From a record's timestamp to the commit of its copy, for the newest record copied.",
-        lambda p: p.latency_ms,
-    ),
-    PartitionMetric("partition_stopped", "1 while the partition can't go on.", lambda p: int(p.stopped)),
-)
-
-
-LEASE_METRICS = (
-    LeaseMetric("transactions_total", "Transactions committed.", lambda lease: lease.transactions.value),
-    LeaseMetric(
-        "transaction_aborts_total",
-        "Transactions given up and started again from the committed position.",
-        lambda lease: lease.transaction_aborts.value,
-    ),
-    LeaseMetric(
-        "index_lag_ms",
-        "Age of the oldest committed run-log entry that is not indexed yet; 0 if all are.",
-        lambda lease: lease.report.progress.index_lag_ms,
-    ),
-    LeaseMetric(
-        "waiting",
-        "1 while the lease waits for a cluster that does not answer.",
-        lambda lease: int(bool(lease.report.progress.waiting_for)),
-    ),
-    LeaseMetric("epoch", "The epoch that the lease belongs to.", lambda lease: lease.epoch),
-)
-
-
-class BoardCollector(Collector):
-    """Reads the board at each scrape."""
-
-    def __init__(self, board: ProgressBoard) -> None:
-        self._board = board
-
-    def collect(self) -> Iterator[Metric]:
-        """Every metric with its samples."""
-        partitions = self._board.partitions()
-        for metric in PARTITION_METRICS:
-            family = _family(metric.name, metric.description, PARTITION_LABELS)
-            for key, totals in partitions.items():
-                if (value := metric.value(totals)) is not None:
-                    place = key.topic_partition
-                    family.add_metric((str(key.route), place.topic, str(place.partition)), value)
-            yield family
-        leases = self._board.leases()
-        for lease_metric in LEASE_METRICS:
-            family = _family(lease_metric.name, lease_metric.description, LEASE_LABELS)
-            for lease_key, lease in leases.items():
-                family.add_metric((str(lease_key.route), str(lease_key.shard)), lease_metric.value(lease))
-            yield family
-        ready = GaugeMetricFamily(f"{PREFIX}leases_missing", "Leases that are not running.")
-        ready.add_metric((), len(self._board.missing()))
-        yield ready
-
-
-def _family(name: str, description: str, labels: tuple[str, ...]) -> CounterMetricFamily | GaugeMetricFamily:
-    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-    return kind(PREFIX + name, description, labels=labels)

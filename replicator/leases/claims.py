@@ -7,16 +7,41 @@ leases. So every task asks the driver (docs/decisions/0001-leases-on-spark.md).
 
 from __future__ import annotations
 
+import http.client
 import threading
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from parallax.adapters.spark.reporting import StatusTarget
 from parallax.domain.ids import RegionName
-from replicator.lease import Lease, LeaseKey
+from replicator.lease import Lease, LeaseKey, lease_key_from_json, lease_key_to_json, lease_to_json
 
+CLAIMS_PATH = "/claims"
 TOGETHER_WITHIN_S = 1.0
 """So long a task's answer waits for the other tasks; what their processes copy is copied meanwhile."""
+
+_CLAIM_TRIES = 3
+"""A task that does not hear what it was granted holds what it was given, which another task may have been granted."""
+
+
+def claim(target: StatusTarget, given: Lease, copied: Collection[LeaseKey]) -> LeaseKey:
+    """Ask the driver which lease a task is to hold (`Claims.grant`). Asks again where no answer comes.
+
+    Args:
+        target: the driver.
+        given: with which Spark started the task.
+        copied: what its process copies.
+
+    Raises:
+        OSError, http.client.HTTPException, ValueError: as `StatusTarget.request`.
+    """
+    values = {"given": lease_to_json(given), "copied": [lease_key_to_json(key) for key in copied]}
+    for _ in range(_CLAIM_TRIES - 1):
+        with suppress(OSError, http.client.HTTPException):
+            return lease_key_from_json(target.request(CLAIMS_PATH, values))
+    return lease_key_from_json(target.request(CLAIMS_PATH, values))
 
 
 @dataclass(slots=True)

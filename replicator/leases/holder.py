@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import structlog
 
+from parallax.adapters.spark.reporting import NOT_DELIVERED, HolderReporter, StatusTarget
 from parallax.config.config import Config
 from parallax.domain.ids import Route
 from parallax.runtime.logs import configure_logging
 from replicator.lease import Lease, LeaseKey, lease_from_json
+from replicator.leases.board import LeaseReport
+from replicator.leases.claims import claim
 from replicator.leases.holding import Holding
-from replicator.leases.reporter import Reporter, StatusTarget
+from replicator.leases.status import REPORTS_PATH
 
 _log = structlog.get_logger(__name__)
 
@@ -52,11 +53,9 @@ class AggregateHolder:
         key = LeaseKey.of(held)
         holder, holding = _holdings.get(key, (None, None))
         if holding is None or holder != self or not holding.goes_on(held):
-            reporter = Reporter(self.status)
-            if reporter.application_ends():
-                reporter.close(None)
+            if self.status.application_ends():
                 return {}
-            holding = Holding(held, partial(self._copy, reporter))
+            holding = Holding(held, self._copy)
             _holdings[key] = (self, holding)
         counts = holding.wait()
         _log.info("lease_ended", lease=str(held), **counts)
@@ -66,31 +65,35 @@ class AggregateHolder:
         """The lease to hold: that of what this process copies already, if no other task of the epoch has it."""
         copied = [key for key, (holder, holding) in _holdings.items() if holder == self and holding.lasts]
         try:
-            granted = self.status.claim(given, copied)
+            granted = claim(self.status, given, copied)
             return replace(
                 given, route=granted.route, shard=granted.shard, layout=self.layouts[granted.route]
             )
-        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+        except (*NOT_DELIVERED, KeyError) as error:
             _log.warning("lease_not_claimed", lease=str(given), problem=repr(error))
             return given
 
-    def _copy(self, reporter: Reporter, lease: Lease, holding: Holding) -> None:
+    def _copy(self, lease: Lease, holding: Holding) -> None:
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
         from parallax.adapters.cassandra.stores import CassandraStores  # noqa: PLC0415
         from replicator.shard import hold_lease  # noqa: PLC0415
 
+        reporter = HolderReporter(self.status, REPORTS_PATH)
         try:
             with CassandraStores(self.config.cassandra, self.config.index) as stores:
                 hold_lease(
                     lease,
                     self.config,
                     index=stores.index,
-                    report=lambda progress: reporter(holding.report(progress)),
+                    report=lambda progress: reporter.put(
+                        LeaseReport(holding.report(progress), reporter.attempt)
+                    ),
                     end_asked=lambda: reporter.end_asked.is_set() or holding.over(),
                     overtime=holding.in_overtime,
                 )
         finally:
-            reporter.close(holding.newest)
+            newest = holding.newest
+            reporter.close(None if newest is None else LeaseReport(newest, reporter.attempt, ended=True))
 
     def epoch_ended(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
         """One event with the sums of the epoch's leases."""

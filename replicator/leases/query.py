@@ -1,64 +1,55 @@
-"""Starts the query that replicates into one region."""
+"""The query that replicates into one region."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
-
-from parallax.adapters.spark.leases import start_lease_query
+from parallax.adapters.spark.leases import LeaseQuery
+from parallax.adapters.spark.reporting import StatusTarget
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route
 from replicator.kafka.layout import ensure_layout
 from replicator.leases.holder import AggregateHolder
-from replicator.leases.planning import LeasePlan
-from replicator.leases.reporter import StatusTarget
+from replicator.leases.planning import LeasePlan, lease_keys
 
 _MS = 1_000
 
 
-def start_replication(
-    session: SparkSession,
-    config: Config,
-    region: RegionName,
-    status: StatusTarget,
-    *,
-    checkpoint: str,
-    available_now: bool = False,
-    json_logs: bool | None = None,
-) -> StreamingQuery:
-    """Start replicating every route into a region.
+def replication_query(
+    config: Config, region: RegionName, *, available_now: bool = False, json_logs: bool | None = None
+) -> LeaseQuery:
+    """Replicates every route into a region.
 
-    Creates the routes' run logs and layouts on the region's aggregate cluster where they are missing, and changes
-    the layout where ``replicator.shards_per_route`` has changed.
+    Each start creates the routes' run logs and layouts on the region's aggregate cluster where they are missing, and
+    changes the layout where ``replicator.shards_per_route`` has changed. Where the aggregate cluster does not answer, or
+    another process is changing a layout, it is tried again later.
 
     Args:
-        session: where the query runs.
         config: everything.
         region: the target region.
-        status: where leases report.
-        checkpoint: a folder for Spark's bookkeeping, of this query alone.
         available_now: copy what the sources hold now, then stop.
         json_logs: how to log on executors; None: by whether their standard error is a terminal.
 
     Raises:
-        ClusterUnavailableError: the aggregate cluster did not answer in time; try again later.
-        FencedError: another process is changing a layout.
+        UnknownRegionError: the region is not configured.
+        UnknownRouteError: nothing is replicated into the region.
     """
-    shards = config.replicator.shards_per_route
     routes = config.routes_into(region)
-    layouts = {route: ensure_layout(config, route, shards).layout for route in routes}
-    plan = LeasePlan(layouts, shards, config.replicator.lease_epoch_s * _MS, available_now)
-    holder = AggregateHolder(config, status, region, layouts, json_logs)
-    return start_lease_query(
-        session, query_name(region), plan, holder, checkpoint=checkpoint, available_now=available_now
+    shards = config.replicator.shards_per_route
+
+    def parts(status: StatusTarget) -> tuple[LeasePlan, AggregateHolder]:
+        layouts = {route: ensure_layout(config, route, shards).layout for route in routes}
+        plan = LeasePlan(layouts, shards, config.replicator.lease_epoch_s * _MS, available_now)
+        return plan, AggregateHolder(config, status, region, layouts, json_logs)
+
+    return LeaseQuery(
+        f"replicate-{region}",
+        len(lease_keys(config, routes)),
+        parts,
+        preload=("replicator.leases.holder",),
+        task_preload=("replicator.shard", "parallax.adapters.cassandra.stores"),
+        available_now=available_now,
     )
-
-
-def query_name(region: RegionName) -> str:
-    """The query's name in Spark."""
-    return f"replicate-{region}"
 
 
 def routes_of(config: Config, regions: Collection[RegionName]) -> Sequence[Route]:

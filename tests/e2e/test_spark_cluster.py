@@ -175,7 +175,7 @@ def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
                 assert len(before) == LEASES
                 victim = workers[0]
                 dying = family(victim)
-                assert any("spark_daemon" in command_line(process) for process in dying)
+                assert any("parallax.adapters.spark.daemon" in command_line(process) for process in dying)
                 kill_all(dying)
                 killed_s = time.monotonic()
                 poll_until(

@@ -1,20 +1,25 @@
-"""One Spark application that replicates into one or several regions, until it is told to stop."""
+"""One Spark application: a session, the lease queries that run on it, and its status, until it is told to stop."""
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import shutil
+import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from parallax.adapters.spark.leases import LeaseQuery, start_lease_query
+from parallax.adapters.spark.reporting import StatusTarget
 from parallax.adapters.spark.session import (
     SessionSettings,
     check_slots,
@@ -23,17 +28,9 @@ from parallax.adapters.spark.session import (
     task_slots,
 )
 from parallax.adapters.spark.status_server import StatusPart, StatusServer
-from parallax.adapters.spark.supervisor import QueryPlan, RunningQuery, Supervisor, first_lines
-from parallax.config.config import Config
-from parallax.domain.ids import RegionName
+from parallax.adapters.spark.supervisor import QueryPlan, Supervisor, first_lines
 from parallax.errors import ServiceUnavailableError
 from parallax.runtime.deadline import Deadline
-from replicator.leases.board import ProgressBoard
-from replicator.leases.claims import Claims
-from replicator.leases.console import progress_view
-from replicator.leases.planning import lease_keys
-from replicator.leases.query import query_name, routes_of, start_replication
-from replicator.leases.reporter import StatusTarget
 
 _log = structlog.get_logger(__name__)
 
@@ -47,27 +44,16 @@ SPARK_DIED = (Py4JError, ConnectionError)
 """What calls into Spark raise when its JVM has gone, or has begun to stop."""
 
 _ANY_HOST = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
+_EVERY_TASK_IMPORTS = ("pandas",)
+"""To handle Arrow, though tasks that hold leases never use it."""
+
+View = AbstractContextManager[Callable[[], None]]
+"""Shows progress to people while it is open; called often, it decides itself when to show something."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """Another query on the same session, such as syncjob's.
-
-    Attributes:
-        name: its name in logs.
-        leases: how many task slots it needs.
-        start: starts it; it may report to the target.
-        preload: modules that its planner and holder need (`SessionSettings`).
-        task_preload: modules that only its tasks need.
-        part: its state; None: it has none to show.
-    """
-
-    name: str
-    leases: int
-    start: Callable[[SparkSession, StatusTarget], RunningQuery]
-    preload: tuple[str, ...] = ()
-    task_preload: tuple[str, ...] = ()
-    part: StatusPart | None = None
+def no_view() -> View:
+    """Shows nothing."""
+    return nullcontext(lambda: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,111 +61,103 @@ class Application:
     """What to run.
 
     Attributes:
-        config: everything.
-        regions: target regions; one query each.
-        extras: further queries.
-        available_now: copy what the sources hold now, then stop.
-        json_logs: how to log, here and on executors.
-        name: of its folder for Spark's bookkeeping; several applications may share `checkpoint_directory`.
-        status_address: where its state is told; None: `replicator.status_address`.
+        name: of its folder for Spark's bookkeeping; several applications may share ``checkpoint_directory``.
+        queries: what runs on it.
+        status: what its status server shows, and takes from the queries' leases.
+        status_address: where that listens.
+        master: Spark's master; None: this process, with slots for all leases.
+        checkpoint_directory: where Spark's bookkeeping lies; None: a temporary directory.
+        view: opened once everything runs.
     """
 
-    config: Config
-    regions: Sequence[RegionName]
-    extras: Sequence[Extra] = ()
-    available_now: bool = False
-    json_logs: bool | None = None
-    name: str = "replicator"
-    status_address: str | None = None
+    name: str
+    queries: Sequence[LeaseQuery]
+    status: Sequence[StatusPart]
+    status_address: str
+    master: str | None = None
+    checkpoint_directory: str | None = None
+    view: Callable[[], View] = no_view
 
     @property
-    def leases(self) -> int:
-        """How many leases run at once."""
-        own = len(lease_keys(self.config, routes_of(self.config, self.regions)))
-        return own + sum(extra.leases for extra in self.extras)
+    def session_settings(self) -> SessionSettings:
+        """The session that the queries need."""
+        return SessionSettings(
+            "parallax",
+            sum(query.leases for query in self.queries),
+            self.master,
+            preload=_each_once(query.preload for query in self.queries),
+            task_preload=_each_once([_EVERY_TASK_IMPORTS, *(query.task_preload for query in self.queries)]),
+        )
 
-    def run(self, stop: threading.Event, session_started: Callable[[], None] = lambda: None) -> None:
-        """Run until ``stop`` is set, or with ``available_now`` until everything is copied.
-
-        Args:
-            stop: ends the run: leases commit and leave, then the queries end.
-            session_started: called once Spark runs: it has set signal handlers of its own by then.
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT, or until every query has ended by itself. Leases then commit and leave.
 
         Raises:
             PreflightError: Spark has fewer task slots than there are leases.
             ServiceUnavailableError: Spark itself has died.
         """
-        settings = self.config.replicator
-        keys = lease_keys(self.config, routes_of(self.config, self.regions))
-        board = ProgressBoard(keys)
+        stop = threading.Event()
+        _set_on_signals(stop)
+        settings = self.session_settings
         token = secrets.token_urlsafe(24)
         with ExitStack() as stack:
             supervisors: list[Supervisor] = []  # the server is there before the supervisor
             server = StatusServer(
-                self.status_address or settings.status_address,
-                board,
+                self.status_address,
+                self.status,
                 token=token,
-                claims=Claims(keys),
-                extra=lambda: {"queries": [state for item in supervisors for state in item.state()]},
-                parts=[extra.part for extra in self.extras if extra.part is not None],
+                queries=lambda: [state for supervisor in supervisors for state in supervisor.state()],
             )
             stack.callback(server.close)
             server.start()
-            session = start_session(self._session_settings())
+            session = start_session(settings)
             stack.callback(_stop_session, session)
-            session_started()
-            check_slots(lambda: task_slots(session), self.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
-            folder = stack.enter_context(_checkpoints(settings.checkpoint_directory, self.name))
+            _set_on_signals(stop)  # Spark has set handlers of its own
+            check_slots(lambda: task_slots(session), settings.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
+            folder = stack.enter_context(_checkpoints(self.checkpoint_directory, self.name))
             target = _status_target(server, session, token)
             supervisor = Supervisor(
-                [*self._plans(session, target, folder), *self._extra_plans(session, target)]
+                [
+                    QueryPlan(
+                        query.name,
+                        partial(start_lease_query, session, query, target, str(folder / query.name)),
+                        ends_by_itself=query.available_now,
+                    )
+                    for query in self.queries
+                ]
             )
             supervisors.append(supervisor)
-            view = stack.enter_context(progress_view(board))
+            view = stack.enter_context(self.view())
             try:
                 supervisor.run(stop, view)
             except SPARK_DIED as error:
                 raise ServiceUnavailableError(f"Spark has died: {first_lines(str(error))}") from error
             if stop.is_set():
-                _end_leases(server, board)
+                self._end_leases(server)
                 _stop_queries(supervisor)
 
-    def _session_settings(self) -> SessionSettings:
-        return SessionSettings(
-            "parallax",
-            self.leases,
-            self.config.replicator.spark_master,
-            preload=("replicator.leases.holder", *(name for extra in self.extras for name in extra.preload)),
-            task_preload=(
-                "pandas",  # every task of Spark's imports it to handle Arrow, though ours never use it
-                "replicator.shard",
-                "parallax.adapters.cassandra.stores",
-                *(name for extra in self.extras for name in extra.task_preload),
-            ),
-        )
+    def _end_leases(self, server: StatusServer) -> None:
+        """Let leases commit and leave, so that no transaction stays open behind them."""
+        _log.info("stopping", leases=len(self._active_leases()))
+        server.end_leases()
+        deadline = Deadline.after_ms(LEASES_END_WITHIN_S * 1_000)
+        pause = threading.Event()
+        while self._active_leases() and not deadline.passed:
+            pause.wait(0.05)
+        if left := self._active_leases():
+            _log.warning("leases_did_not_end", leases=left)
 
-    def _plans(self, session: SparkSession, target: StatusTarget, folder: Path) -> list[QueryPlan]:
-        def starter(region: RegionName) -> Callable[[], RunningQuery]:
-            return lambda: start_replication(
-                session,
-                self.config,
-                region,
-                target,
-                checkpoint=str(folder / query_name(region)),
-                available_now=self.available_now,
-                json_logs=self.json_logs,
-            )
+    def _active_leases(self) -> list[str]:
+        return [name for part in self.status for name in part.active_leases()]
 
-        return [
-            QueryPlan(query_name(region), starter(region), ends_by_itself=self.available_now)
-            for region in self.regions
-        ]
 
-    def _extra_plans(self, session: SparkSession, target: StatusTarget) -> list[QueryPlan]:
-        def starter(extra: Extra) -> Callable[[], RunningQuery]:
-            return lambda: extra.start(session, target)
+def _each_once(modules: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(modules)))
 
-        return [QueryPlan(extra.name, starter(extra)) for extra in self.extras]
+
+def _set_on_signals(stop: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
 
 
 @contextmanager
@@ -200,18 +178,6 @@ def _status_target(server: StatusServer, session: SparkSession, token: str) -> S
     if host in _ANY_HOST:
         host = session.conf.get("spark.driver.host")
     return StatusTarget(host, port, token)
-
-
-def _end_leases(server: StatusServer, board: ProgressBoard) -> None:
-    """Let leases commit and leave, so that no transaction stays open behind them."""
-    _log.info("stopping", leases=len(board.active()))
-    server.end_leases()
-    deadline = Deadline.after_ms(LEASES_END_WITHIN_S * 1_000)
-    pause = threading.Event()
-    while board.active() and not deadline.passed:
-        pause.wait(0.05)
-    if left := board.active():
-        _log.warning("leases_did_not_end", leases=[str(key) for key in left])
 
 
 def _stop_queries(supervisor: Supervisor) -> None:

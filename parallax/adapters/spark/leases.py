@@ -11,7 +11,7 @@ put into Spark's options, so that nothing of a configuration shows in plans, log
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +26,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
+
+from parallax.adapters.spark.reporting import StatusTarget
 
 Counts = Mapping[str, int]
 """What a lease counted; the driver adds the values up by name."""
@@ -51,6 +53,28 @@ class LeaseHolder(Protocol):
 
     def epoch_failed(self, epoch: int, counts: Sequence[Counts]) -> None:
         """Some lease of an epoch failed too often; the counts are those of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseQuery:
+    """A query that holds leases, one epoch after another.
+
+    Attributes:
+        name: unique in its application; letters, digits, ``_``, ``-``.
+        leases: how many run at once, a task slot for each.
+        parts: makes planner and holder whenever the query starts; leases may report to the target. An
+            `UnavailableError` means "not yet", any other error is final.
+        preload: modules that planner and holder need, imported once for each kind of Python worker.
+        task_preload: modules that only tasks need.
+        available_now: run one epoch, then stop.
+    """
+
+    name: str
+    leases: int
+    parts: Callable[[StatusTarget], tuple[LeasePlanner, LeaseHolder]]
+    preload: tuple[str, ...] = ()
+    task_preload: tuple[str, ...] = ()
+    available_now: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,36 +183,29 @@ def lease_sink(name: str, holder: LeaseHolder) -> type[DataSource]:
 
 
 def start_lease_query(
-    session: SparkSession,
-    name: str,
-    planner: LeasePlanner,
-    holder: LeaseHolder,
-    *,
-    checkpoint: str,
-    available_now: bool = False,
+    session: SparkSession, query: LeaseQuery, target: StatusTarget, checkpoint: str
 ) -> StreamingQuery:
-    """Start a query that holds leases, one epoch after another.
+    """Start a query.
 
     Args:
         session: where it runs.
-        name: the query's name, unique in the session; letters, digits, ``_``, ``-``.
-        planner: plans epochs.
-        holder: holds leases.
+        query: what to start.
+        target: where its leases report.
         checkpoint: a folder for Spark's bookkeeping, of this query alone.
-        available_now: run one epoch, then stop.
     """
-    source, sink = f"parallax-leases-{name}", f"parallax-holder-{name}"
+    planner, holder = query.parts(target)
+    source, sink = f"parallax-leases-{query.name}", f"parallax-holder-{query.name}"
     session.dataSource.register(lease_source(source, planner))
     session.dataSource.register(lease_sink(sink, holder))
     stream = (
         session.readStream.format(source)
         .load()
         .writeStream.format(sink)
-        .queryName(name)
+        .queryName(query.name)
         .outputMode("append")
         .option("checkpointLocation", checkpoint)
     )
-    if available_now:
+    if query.available_now:
         stream = stream.trigger(availableNow=True)
     return stream.start()
 

@@ -2,14 +2,13 @@
 
     GET  /metrics    Prometheus
     GET  /livez      200 while the process answers
-    GET  /readyz     200 once every lease has reported since its epoch began, else 503 with what is missing;
-                     other queries of the application, such as the syncjob's, have a say too
+    GET  /readyz     200 once everything that runs is ready, else 503 with what is missing
     GET  /status     everything, as JSON
     GET  /ending     whether leases shall end
-    POST /reports    a lease's report; the answer says whether the lease shall end
-    POST /claims     a task asks which lease it is to hold
+    POST ...         what a part takes from its tasks: reports, which are answered with whether the lease shall end,
+                     and whatever else it has a path for
 
-What it shows is the board's, and that of the parts: each has a path of its own for its reports.
+What it shows is that of its parts, one for each kind of work.
 """
 
 from __future__ import annotations
@@ -27,73 +26,67 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from parallax.errors import ConfigError, InvalidNameError
-from replicator.lease import lease_from_json, lease_key_from_json, lease_key_to_json
-from replicator.leases.board import BoardCollector, ProgressBoard, Report
-from replicator.leases.claims import Claims
-from replicator.leases.reporter import CLAIMS_PATH, ENDING_PATH, REPORTS_PATH, TOKEN_HEADER
+from parallax.adapters.spark.reporting import ENDING_PATH, TOKEN_HEADER
+from parallax.errors import ConfigError
 
 _MAX_REPORT_BYTES = 16 * 1024 * 1024
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
-Answer = tuple[HTTPStatus, str, bytes]
+Reply = tuple[HTTPStatus, str, bytes]
+Taker = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+"""Takes what a task has posted; what it returns is the answer, None: whether the lease shall end. A `ValueError` says
+that it is not what it should be."""
 
 
 class StatusPart(Protocol):
-    """The state of another query of the application, such as the syncjob's."""
+    """What one kind of work shows of itself, and takes from its tasks. Used from several threads."""
 
     @property
     def name(self) -> str:
-        """Under it the part stands in /status and /readyz."""
+        """What is not ready, for /readyz."""
 
     @property
-    def path(self) -> str:
-        """Where its reports are posted."""
-
-    def record(self, values: Mapping[str, Any]) -> None:
-        """Take a report in; a `ValueError` says that it is none."""
+    def takers(self) -> Mapping[str, Taker]:
+        """By path, what takes the posts of tasks."""
 
     def missing(self) -> Sequence[str]:
         """Why it is not ready, one line for each reason; empty if it is."""
 
+    def active_leases(self) -> Sequence[str]:
+        """The leases that a stop has to wait for, by name."""
+
     def state(self) -> Mapping[str, Any]:
-        """Everything, as JSON types."""
+        """Its keys of /status, as JSON types."""
 
     def collect(self) -> Iterable[Metric]:
         """Every metric with its samples."""
 
 
 class StatusServer:
-    """Serves one board from a thread of its own.
+    """Serves the status from a thread of its own.
 
     Args:
         address: ``host:port`` to listen on; port 0 takes a free one.
-        board: what to show, and where reports go.
+        parts: what to show, and where posts go.
         token: what leases must send along.
-        claims: tells tasks which lease to hold; None: the one that they come with.
-        extra: more for /status, asked at each request.
-        parts: what else there is to show, and to be ready.
+        queries: the state of the queries for /status, asked at each request.
     """
 
     def __init__(
         self,
         address: str,
-        board: ProgressBoard,
+        parts: Sequence[StatusPart],
         *,
         token: str,
-        claims: Claims | None = None,
-        extra: Callable[[], Mapping[str, Any]] = dict,
-        parts: Sequence[StatusPart] = (),
+        queries: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
-        self._board = board
+        self._parts = parts
+        self._takers = {path: take for part in parts for path, take in part.takers.items()}
         self._token = token
-        self._claims = claims or Claims(())
-        self._extra = extra
-        self._parts = {part.path: part for part in parts}
+        self._queries = queries
         self._ending = threading.Event()
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(BoardCollector(board))
         for part in parts:
             self._registry.register(part)
         host, port = _host_and_port(address)
@@ -128,7 +121,7 @@ class StatusServer:
         """From now on tell every lease that reports to end: it commits what it has and returns."""
         self._ending.set()
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str) -> Reply:
         """The answer to a GET."""
         if path == "/metrics":
             return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry)
@@ -137,52 +130,40 @@ class StatusServer:
         if path == "/readyz":
             return self._readiness()
         if path == "/status":
-            return HTTPStatus.OK, _JSON, json.dumps(self._state()).encode()
+            return _json(self._state())
         if path == ENDING_PATH:
-            return HTTPStatus.OK, _JSON, self._ending_answer()
+            return self._ending_answer()
         paths = b"unknown path; there are /metrics, /livez, /readyz and /status\n"
         return HTTPStatus.NOT_FOUND, _TEXT, paths
 
-    def post(self, path: str, token: str, body: bytes) -> Answer:
+    def post(self, path: str, token: str, body: bytes) -> Reply:
         """The answer to a POST."""
-        part = self._parts.get(path)
-        if part is None and path not in {REPORTS_PATH, CLAIMS_PATH}:
-            return HTTPStatus.NOT_FOUND, _TEXT, b"unknown path; leases post to /reports and /claims\n"
+        take = self._takers.get(path)
+        if take is None:
+            paths = ", ".join(sorted(self._takers))
+            return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; leases post to {paths}\n".encode()
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             return HTTPStatus.FORBIDDEN, _TEXT, b"only leases of this application may post\n"
         try:
-            values = json.loads(body)
-            if path == CLAIMS_PATH:
-                return HTTPStatus.OK, _JSON, self._claimed(values)
-            if part is not None:
-                part.record(values)
-            else:
-                self._board.record(Report.from_json(values))
+            answer = take(json.loads(body))
         except ValueError as error:
             return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
-        return HTTPStatus.OK, _JSON, self._ending_answer()
+        return self._ending_answer() if answer is None else _json(answer)
 
-    def _claimed(self, values: Mapping[str, Any]) -> bytes:
-        try:
-            given, copied = lease_from_json(values["given"]), list(map(lease_key_from_json, values["copied"]))
-        except (TypeError, KeyError, InvalidNameError) as error:
-            raise ValueError(f"not a claim: {error!r}") from error
-        return json.dumps(lease_key_to_json(self._claims.grant(given, copied))).encode()
+    def _ending_answer(self) -> Reply:
+        return _json({"end": self._ending.is_set()})
 
-    def _ending_answer(self) -> bytes:
-        return json.dumps({"end": self._ending.is_set()}).encode()
-
-    def _readiness(self) -> Answer:
-        lines = [f"lease {key} {problem}\n" for key, problem in self._board.missing().items()]
-        lines += [f"{part.name} {problem}\n" for part in self._parts.values() for problem in part.missing()]
+    def _readiness(self) -> Reply:
+        lines = [f"{part.name} {problem}\n" for part in self._parts for problem in part.missing()]
         if not lines:
             return HTTPStatus.OK, _TEXT, b"ready\n"
         return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, "".join(lines).encode()
 
     def _state(self) -> dict[str, Any]:
-        state = status_of(self._board) | {part.name: dict(part.state()) for part in self._parts.values()}
-        state["ready"] = state["ready"] and not any(part.missing() for part in self._parts.values())
-        return state | dict(self._extra())
+        state: dict[str, Any] = {"ready": not any(part.missing() for part in self._parts), "missing": {}}
+        for part in self._parts:
+            state |= part.state()
+        return state | {"queries": list(self._queries())}
 
     def _handler_class(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -205,8 +186,8 @@ class StatusServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
                 """Requests come every second: say nothing."""
 
-            def _reply(self, answer: Answer) -> None:
-                status, content_type, body = answer
+            def _reply(self, reply: Reply) -> None:
+                status, content_type, body = reply
                 # Who has gone without waiting for the answer will ask again.
                 with suppress(ConnectionError):
                     self.send_response(status)
@@ -218,42 +199,8 @@ class StatusServer:
         return Handler
 
 
-def status_of(board: ProgressBoard) -> dict[str, Any]:
-    """The board as JSON types."""
-    missing = board.missing()
-    return {
-        "ready": not missing,
-        "missing": {str(key): problem for key, problem in missing.items()},
-        "leases": [
-            {
-                "route": str(key.route),
-                "shard": key.shard,
-                "epoch": lease.epoch,
-                "attempt": lease.report.attempt,
-                "ended": lease.report.ended,
-                "heard_ms_ago": round(board.silent_ms(lease)),
-                "transactions": lease.transactions.value,
-                "transaction_aborts": lease.transaction_aborts.value,
-                "index_lag_ms": lease.report.progress.index_lag_ms,
-                "waiting_for": lease.report.progress.waiting_for,
-                "foreign_records": lease.report.progress.foreign_records,
-                "partitions": [
-                    {
-                        "topic": partition.topic,
-                        "partition": partition.partition,
-                        "status": totals.status.value,
-                        "reason": totals.reason,
-                        "records": totals.records.value,
-                        "bytes": totals.bytes.value,
-                        "lag_records": totals.lag_records,
-                        "replication_latency_ms": totals.latency_ms,
-                    }
-                    for partition, totals in sorted(lease.partitions.items())
-                ],
-            }
-            for key, lease in sorted(board.leases().items(), key=lambda item: item[0])
-        ],
-    }
+def _json(values: Mapping[str, Any]) -> Reply:
+    return HTTPStatus.OK, _JSON, json.dumps(values).encode()
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

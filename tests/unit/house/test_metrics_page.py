@@ -14,14 +14,9 @@ from prometheus_client.core import Metric
 
 from offsetsvc.metrics import ServiceMetrics
 from parallax.errors import StoreUnavailableError
-from replicator.leases.board import (
-    LEASE_LABELS,
-    LEASE_METRICS,
-    PARTITION_LABELS,
-    PREFIX,
-    BoardCollector,
-    ProgressBoard,
-)
+from replicator.leases.board import ProgressBoard
+from replicator.leases.claims import Claims
+from replicator.leases.status import LEASE_LABELS, LEASE_METRICS, PARTITION_LABELS, PREFIX, LeaseStatus
 from syncjob.decide import Reason
 from syncjob.status import SyncBoard
 
@@ -35,7 +30,7 @@ def away(*_: Any) -> NoReturn:
 
 
 def families() -> Iterator[Metric]:
-    yield from BoardCollector(ProgressBoard([])).collect()
+    yield from LeaseStatus(ProgressBoard([]), Claims([])).collect()
     yield from SyncBoard(1_000).collect()
     metrics = ServiceMetrics()
     service: Any = SimpleNamespace(routes=away, primaries=SimpleNamespace(all=away))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import pickle
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
-import parallax.adapters.spark.application
 import syncjob.run
+from parallax.adapters.spark.application import Application
+from parallax.adapters.spark.reporting import StatusTarget
 from parallax.adapters.spark.status_server import StatusServer
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route
@@ -24,18 +24,18 @@ from parallax.runtime.deadline import Deadline
 from replicator import command as replicate
 from replicator.lease import LeaseKey
 from replicator.leases.board import ProgressBoard
-from replicator.leases.reporter import StatusTarget
+from replicator.leases.claims import Claims
+from replicator.leases.status import LeaseStatus
 from syncjob import command as sync
 from syncjob.cycle import CycleReport
 from syncjob.decide import Reason
-from syncjob.query import SyncHolder
+from syncjob.query import SyncHolder, SyncPlan
 from syncjob.status import (
     LATE_AFTER_AT_LEAST_MS,
     LATE_AFTER_INTERVALS,
     REPORTS_PATH,
     SyncBoard,
     SyncReport,
-    Teller,
     late_after_ms,
 )
 from tests.support import poll_until
@@ -155,7 +155,7 @@ def board() -> SyncBoard:
 
 @pytest.fixture
 def server(board: SyncBoard) -> Iterator[StatusServer]:
-    running = StatusServer("127.0.0.1:0", ProgressBoard([]), token=TOKEN, parts=[board])
+    running = StatusServer("127.0.0.1:0", [board], token=TOKEN)
     running.start()
     yield running
     running.close()
@@ -180,11 +180,12 @@ def test_the_server_of_the_sync_job_alone_is_ready_with_it(server: StatusServer)
     metrics = get(server, "/metrics")[1]
     assert "parallax_sync_cycles_total 1.0" in metrics
     assert 'parallax_sync_decisions_total{reason="published"} 2.0' in metrics
-    assert "parallax_replicator_leases_missing 0.0" in metrics
+    assert "parallax_replicator_" not in metrics
 
 
 def test_a_replicator_with_the_sync_job_waits_for_both(board: SyncBoard) -> None:
-    server = StatusServer("127.0.0.1:0", ProgressBoard([KEY]), token=TOKEN, parts=[board])
+    leases = LeaseStatus(ProgressBoard([KEY]), Claims([KEY]))
+    server = StatusServer("127.0.0.1:0", [leases, board], token=TOKEN)
     try:
         board.record(report(cycles=1))
         assert get(server, "/readyz") == (503, "lease a->b/0 has not reported yet\n")
@@ -196,10 +197,10 @@ def test_a_replicator_with_the_sync_job_waits_for_both(board: SyncBoard) -> None
 
 
 def test_a_replicator_alone_says_nothing_of_the_sync_job() -> None:
-    server = StatusServer("127.0.0.1:0", ProgressBoard([]), token=TOKEN)
+    server = StatusServer("127.0.0.1:0", [LeaseStatus(ProgressBoard([]), Claims([]))], token=TOKEN)
     try:
         assert get(server, "/readyz") == (200, "ready\n")
-        assert set(json.loads(get(server, "/status")[1])) == {"ready", "missing", "leases"}
+        assert set(json.loads(get(server, "/status")[1])) == {"ready", "missing", "leases", "queries"}
         assert "parallax_sync_" not in get(server, "/metrics")[1]
         assert server.post(REPORTS_PATH, TOKEN, json.dumps(report(cycles=1)).encode())[0] == 404
     finally:
@@ -229,7 +230,9 @@ def test_a_holder_tells_the_driver_after_each_cycle(
         def cycle(self) -> CycleReport:
             match next(cycles):
                 case CycleReport() as done:
-                    poll_until(lambda: board.state()["failed_cycles"] == 1, 10, "the failure is told at once")
+                    poll_until(
+                        lambda: board.state()["sync"]["failed_cycles"] == 1, 10, "the failure is told at once"
+                    )
                     return done
                 case error:
                     raise error
@@ -241,50 +244,32 @@ def test_a_holder_tells_the_driver_after_each_cycle(
     monkeypatch.setattr(syncjob.run, "open_syncer", opened)
     # It would change the logs of other tests.
     monkeypatch.setattr("syncjob.query.configure_logging", lambda **_: None)
-    holder = pickle.loads(pickle.dumps(SyncHolder(CONFIG, driver=StatusTarget(*server.address, TOKEN))))  # noqa: S301
+    holder = pickle.loads(pickle.dumps(SyncHolder(CONFIG, StatusTarget(*server.address, TOKEN))))  # noqa: S301
     assert TOKEN not in repr(holder)
     counts = holder.hold(json.dumps({"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 250}))
     assert counts["failed_cycles"] == 1
     assert counts["cycles"] in {1, 2}
-    state = board.state()
+    state = board.state()["sync"]
     assert (state["cycles"], state["failed_cycles"]) == (counts["cycles"], 1)
     assert state["ready"]
 
 
-def test_a_driver_that_does_not_answer_does_not_hurt() -> None:
-    class Nobody:
-        def request(self, method: str, path: str, body: str | None = None) -> Mapping[str, Any]:
-            del method, path, body
-            raise http.client.HTTPException("nobody")
-
-    teller = Teller(Nobody())
-    teller({"cycles": 1}, "")
-    teller.close()
-
-
-def test_a_holder_without_a_driver_tells_nobody() -> None:
-    teller = Teller(None)
-    teller({"cycles": 1}, "")
-    teller.close()
-
-
 def test_both_commands_show_the_sync_job_and_let_it_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[parallax.adapters.spark.application.Application] = []
-    monkeypatch.setattr(
-        parallax.adapters.spark.application.Application, "run", lambda self, *_, **__: made.append(self)
-    )
-    monkeypatch.setattr(sync.signal, "signal", lambda *_: None)
+    alone: list[Application] = []
+    monkeypatch.setattr(Application, "run", lambda self: alone.append(self))  # noqa: PLW0108 - it binds
     sync._run_on_spark(CONFIG, json_logs=None)
-    started: list[object] = []
-    monkeypatch.setattr("syncjob.query.start_sync_query", lambda *_, driver, **__: started.append(driver))
-    extras = replicate._extras(CONFIG, with_sync=True)
     target = StatusTarget("127.0.0.1", 1, TOKEN)
-    for extra in extras:
-        extra.start(threading.local(), target)  # type: ignore[arg-type] # no session is asked for
-    assert started == [target]
-    for extra in (*made[0].extras, *extras):
-        assert isinstance(extra.part, SyncBoard)
-    assert not replicate._extras(CONFIG, with_sync=False)
+    for application in (*alone, replicate._application(CONFIG, [], with_sync=True)):
+        (query,) = application.queries
+        planner, holder = query.parts(target)
+        assert isinstance(planner, SyncPlan)
+        assert isinstance(holder, SyncHolder)
+        assert holder.status == target
+        assert isinstance(application.status[-1], SyncBoard)
+    assert len(alone) == 1
+    without = replicate._application(CONFIG, [], with_sync=False)
+    assert not without.queries
+    assert not any(isinstance(part, SyncBoard) for part in without.status)
 
 
 def test_the_loop_ends_at_its_deadline_without_anybody_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parallax.adapters.spark.reporting import StatusTarget
 from parallax.adapters.spark.status_server import StatusServer
 from parallax.domain.ids import RegionName, Route
 from replicator.lease import Lease, LeaseKey
@@ -19,7 +20,7 @@ from replicator.leases import holder as aggregate
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import TOGETHER_WITHIN_S, Claims, exchanged
 from replicator.leases.holder import AggregateHolder
-from replicator.leases.reporter import StatusTarget
+from replicator.leases.status import LeaseStatus
 
 A_TO_B = Route(RegionName("a"), RegionName("b"))
 B_TO_B = Route(RegionName("b"), RegionName("b"))
@@ -136,7 +137,8 @@ def claimed(
 
 def test_a_task_asks_the_driver_which_lease_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     claims = Claims(KEYS)
-    server = StatusServer("127.0.0.1:0", ProgressBoard(KEYS), token="token", claims=claims)  # noqa: S106 - a test's own
+    status = LeaseStatus(ProgressBoard(KEYS), claims)
+    server = StatusServer("127.0.0.1:0", [status], token="token")  # noqa: S106 - a test's own
     server.start()
     try:
         first, _, third, fourth = KEYS

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from parallax.adapters.spark.java import find_java_home
 from parallax.adapters.spark.leases import LeaseMessage, LeaseReader, LeaseRow, LeaseWriter
+from parallax.adapters.spark.reporting import HolderReporter, StatusTarget
 from parallax.adapters.spark.session import (
     SPARE_SLOTS,
     SessionSettings,
@@ -29,12 +30,13 @@ from parallax.errors import ClusterUnavailableError, ConfigError, PreflightError
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy
 from replicator.lease import Lease, LeaseKey, LeaseProgress, lease_from_json, lease_to_json
-from replicator.leases.board import ProgressBoard, RouteSummary
+from replicator.leases.board import LeaseReport, ProgressBoard, RouteSummary
+from replicator.leases.claims import Claims
 from replicator.leases.console import rates, route_table
 from replicator.leases.holder import AggregateHolder, summed
 from replicator.leases.planning import LeasePlan, lease_keys
 from replicator.leases.query import routes_of
-from replicator.leases.reporter import Reporter, StatusTarget
+from replicator.leases.status import REPORTS_PATH, LeaseStatus
 from tests.support import poll_until
 
 A_TO_B = Route(RegionName("a"), RegionName("b"))
@@ -147,45 +149,48 @@ class TestDataSource:
 
 
 class TestReporter:
-    def progress(self, records: int) -> LeaseProgress:
-        lease = Lease(A_TO_B, 0, 1, 1, 1, 0)
-        return LeaseProgress(lease, (), transactions=records, aborts=0, index_lag_ms=0)
+    def report(self, reporter: HolderReporter, records: int, *, ended: bool = False) -> LeaseReport:
+        progress = LeaseProgress(
+            Lease(A_TO_B, 0, 1, 1, 1, 0), (), transactions=records, aborts=0, index_lag_ms=0
+        )
+        return LeaseReport(progress, reporter.attempt, ended)
 
     def test_the_board_gets_the_newest_report_and_the_goodbye(self) -> None:
         board = ProgressBoard([LeaseKey(A_TO_B, 0)])
-        server = StatusServer("127.0.0.1:0", board, token=TOKEN)
+        server = StatusServer("127.0.0.1:0", [LeaseStatus(board, Claims([]))], token=TOKEN)
         server.start()
         try:
-            reporter = Reporter(StatusTarget(*server.address, TOKEN))
-            assert not reporter.application_ends()
-            reporter(self.progress(1))
+            target = StatusTarget(*server.address, TOKEN)
+            reporter = HolderReporter(target, REPORTS_PATH)
+            assert not target.application_ends()
+            reporter.put(self.report(reporter, 1))
             poll_until(lambda: board.active() == [LeaseKey(A_TO_B, 0)], 10, "a report")
             server.end_leases()
-            assert reporter.application_ends()
-            reporter(self.progress(2))
+            assert target.application_ends()
+            reporter.put(self.report(reporter, 2))
             poll_until(reporter.end_asked.is_set, 10, "the request to end")
-            reporter.close(self.progress(3))
+            reporter.close(self.report(reporter, 3, ended=True))
             assert board.active() == []
             assert board.leases()[LeaseKey(A_TO_B, 0)].transactions.value == 3
         finally:
             server.close()
 
     def test_a_driver_that_does_not_answer_does_not_hurt(self) -> None:
-        server = StatusServer("127.0.0.1:0", ProgressBoard([]), token=TOKEN)
-        address = server.address
+        server = StatusServer("127.0.0.1:0", [], token=TOKEN)
+        target = StatusTarget(*server.address, TOKEN)
         server.close()
-        reporter = Reporter(StatusTarget(*address, TOKEN))
-        reporter(self.progress(1))
-        assert not reporter.application_ends()
+        reporter = HolderReporter(target, REPORTS_PATH)
+        reporter.put(self.report(reporter, 1))
+        assert not target.application_ends()
         assert not reporter.end_asked.is_set()
-        assert reporter.close(self.progress(2))
+        assert reporter.close(self.report(reporter, 2))
 
     def test_a_lease_without_any_report_says_no_goodbye(self) -> None:
         board = ProgressBoard([LeaseKey(A_TO_B, 0)])
-        server = StatusServer("127.0.0.1:0", board, token=TOKEN)
+        server = StatusServer("127.0.0.1:0", [LeaseStatus(board, Claims([]))], token=TOKEN)
         server.start()
         try:
-            Reporter(StatusTarget(*server.address, TOKEN)).close(None)
+            assert HolderReporter(StatusTarget(*server.address, TOKEN), REPORTS_PATH).close()
             assert board.leases() == {}
         finally:
             server.close()

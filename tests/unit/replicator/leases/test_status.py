@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from parallax.adapters.spark.reporting import TOKEN_HEADER
 from parallax.adapters.spark.status_server import StatusServer
 from parallax.domain.ids import RegionName, Route
 from parallax.errors import ConfigError
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
-from replicator.leases.board import SILENT_AFTER_MS, ProgressBoard, Report
-from replicator.leases.reporter import TOKEN_HEADER
+from replicator.leases.board import SILENT_AFTER_MS, LeaseReport, ProgressBoard
+from replicator.leases.claims import Claims
+from replicator.leases.status import LeaseStatus
 
 ROUTE = Route(RegionName("a"), RegionName("b"))
 KEYS = [LeaseKey(ROUTE, 0), LeaseKey(ROUTE, 1)]
@@ -39,7 +41,7 @@ def report(
     records: int = 0,
     ended: bool = False,
     status: PartitionStatus = PartitionStatus.COPYING,
-) -> Report:
+) -> LeaseReport:
     lease = Lease(ROUTE, shard, shard_count=2, layout=1, epoch=epoch, deadline_unix_ms=0)
     partition = PartitionProgress(
         topic="trips",
@@ -59,7 +61,7 @@ def report(
         aborts=1,
         index_lag_ms=3.0,
     )
-    return Report(progress, attempt, ended)
+    return LeaseReport(progress, attempt, ended)
 
 
 def records_of(board: ProgressBoard) -> int:
@@ -68,13 +70,13 @@ def records_of(board: ProgressBoard) -> int:
 
 def test_a_report_survives_json() -> None:
     before = report(records=5, status=PartitionStatus.STOPPED)
-    assert Report.from_json(json.loads(json.dumps(before.to_json()))) == before
+    assert LeaseReport.from_json(json.loads(json.dumps(before.to_json()))) == before
 
 
 @pytest.mark.parametrize("values", [{}, {"progress": {}}, {"progress": {"lease": 3}}, {"progress": 1}])
 def test_what_is_no_report_is_a_value_error(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not a lease's report"):
-        Report.from_json(values)
+        LeaseReport.from_json(values)
 
 
 def test_totals_go_on_where_the_next_epoch_counts_from_zero() -> None:
@@ -132,7 +134,8 @@ def test_a_lease_that_said_goodbye_is_not_active() -> None:
 
 @pytest.fixture
 def server() -> Iterator[StatusServer]:
-    running = StatusServer("127.0.0.1:0", ProgressBoard(KEYS), token="token")  # noqa: S106 - a test's own
+    status = LeaseStatus(ProgressBoard(KEYS), Claims(KEYS))
+    running = StatusServer("127.0.0.1:0", [status], token="token")  # noqa: S106 - a test's own
     running.start()
     yield running
     running.close()
@@ -148,7 +151,7 @@ def ask(server: StatusServer, path: str, body: bytes | None = None, token: str =
     return answer.status, text
 
 
-def posted(server: StatusServer, what: Report) -> dict[str, Any]:
+def posted(server: StatusServer, what: LeaseReport) -> dict[str, Any]:
     status, text = ask(server, "/reports", json.dumps(what.to_json()).encode())
     assert status == HTTPStatus.OK, text
     return dict(json.loads(text))
@@ -231,13 +234,13 @@ def test_bad_requests_are_refused(
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:port", ":80"])
 def test_a_bad_address_is_a_config_error(address: str) -> None:
     with pytest.raises(ConfigError, match="status_address"):
-        StatusServer(address, ProgressBoard(KEYS), token="token")  # noqa: S106 - a test's own
+        StatusServer(address, [], token="token")  # noqa: S106 - a test's own
 
 
 def test_a_taken_port_is_a_config_error(server: StatusServer) -> None:
     host, port = server.address
     with pytest.raises(ConfigError, match="choose another"):
-        StatusServer(f"{host}:{port}", ProgressBoard(KEYS), token="token")  # noqa: S106 - a test's own
+        StatusServer(f"{host}:{port}", [], token="token")  # noqa: S106 - a test's own
 
 
 def test_summaries_add_up_a_route() -> None:
