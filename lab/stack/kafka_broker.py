@@ -9,18 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.stack.artifacts import Report, fetch_jars
 from lab.stack.errors import StackError
-from lab.stack.java import Java, find_java
+from lab.stack.java import Java
 from lab.stack.ports import HOST
 from lab.stack.probes import kafka_probe
 from lab.stack.process import ProcessSpec
 from lab.stack.settings import QUICK_JVM_OPTIONS, THROUGHPUT_JVM_OPTIONS, broker_settings
 from lab.stack.spec import ClusterSpec, StackSpec
-from lab.stack.versions import load_versions
 
 _FORMAT_TIMEOUT_S = 120
+
+
 _FORMAT_HEAP_MIB = 128
+
+
 LOG4J2 = """\
 Configuration:
   Appenders:
@@ -29,9 +31,6 @@ Configuration:
     Root: {level: WARN, AppenderRef: {ref: STDOUT}}
 """
 """Logging of Kafka's own programs: warnings to standard output. The format's braces are log4j2's own."""
-
-CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
-CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,24 +172,3 @@ def _cluster_id(path: Path) -> str:
         drawn = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         path.write_text("P" + drawn[1:], encoding="ascii")
     return path.read_text(encoding="ascii")
-
-
-def kafka_tool(
-    main_class: str, *arguments: str, report: Report = lambda _line: None, heap_mib: int = 128
-) -> list[str]:
-    """The command that runs one of Kafka's tools.
-
-    Args:
-        main_class: For example `CONSOLE_PRODUCER`.
-        arguments: The tool's own.
-        report: Gets progress lines if the jars must be fetched first.
-        heap_mib: Heap of the tool.
-
-    Raises:
-        JavaNotFoundError: There is no Java.
-        ArtifactError: The jars could not be fetched.
-    """
-    java = find_java()
-    jars = fetch_jars(load_versions().kafka, java, report=report)
-    heap = f"-Xmx{heap_mib}m"
-    return [str(java.executable), heap, *QUICK_JVM_OPTIONS, "-cp", f"{jars}/*", main_class, *arguments]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from lab.stack.errors import StackError
 from lab.stack.spec import StackSpec
@@ -16,12 +18,38 @@ from lab.storm.options import GROUPS, StormOptions
 from lab.storm.scenario import Storm
 from lab.storm.schedule import Schedule
 from lab.storm.verdict import judge, story
-from lab.storm.view import show_report
 from lab.workload.journal import Journal, Lines
-from lab.workload.playing import options_of, play, running_stack
+from lab.workload.playing import options_of, play, report_table, running_stack, show_verdict
 from parallax.errors import ParallaxError
 
 _LINE_EVERY_S = 10.0
+
+
+def show_report(console: Console, report: Mapping[str, Any]) -> None:
+    """What happened, and what became of the records."""
+    console.print(_acts(report))
+    if "groups" in report:
+        console.print(_groups(report))
+    show_verdict(console, report, "Nothing lost, nothing read twice but what was set back, by any group.")
+    console.print(f"The same storm again: make storm SEED={report['seed']}", highlight=False)
+
+
+def _acts(report: Mapping[str, Any]) -> Table:
+    table = report_table(f"storm {report['seed']}", ("what happened",), ("at", "took"))
+    for found in report["happened"]:
+        style = "red" if found["problem"] else ""
+        table.add_row(
+            Text(found["act"], style=style), f"{found['began_s']:.0f} s", f"{found['took_s']:.1f} s"
+        )
+    return table
+
+
+def _groups(report: Mapping[str, Any]) -> Table:
+    counted = ("produced", "consumed", "lost", "redelivered", "rewound", "skipped")
+    table = report_table("what the groups saw", ("group",), counted)
+    for name, found in report["groups"].items():
+        table.add_row(name, *(f"{found[figure]:,}" for figure in counted))
+    return table
 
 
 def _run(options: StormOptions, console: Console) -> dict[str, Any]:

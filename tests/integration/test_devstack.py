@@ -17,11 +17,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from lab.stack.control import is_running
 from lab.stack.errors import ProcessDiedError, UnknownProcessError
-from lab.stack.kafka_broker import CONSOLE_PRODUCER, kafka_tool
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from parallax.config.config import load
 from tests.support import Stack, poll_until
+from tests.worlds.kafka_tools import CONSOLE_PRODUCER, kafka_tool
 from tests.worlds.processes import command_line, descendants, still_running
 
 _OWN_STACK_TIMEOUT_S = 600

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 
-from lab.stack.kafka_broker import CONSOLE_CONSUMER, kafka_tool
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import UNKNOWN_EPOCH, GroupName, TargetOffset, TopicName
 from parallax.domain.ids import TopicPartition as Place
 from tests.support import poll_until
+from tests.worlds.kafka_tools import CONSOLE_CONSUMER, kafka_tool
 from tests.worlds.live import PARTITIONS, Live
 from tests.worlds.live_clients import Traffic
 from tests.worlds.live_judgement import Record, parsed, record_of
