@@ -26,7 +26,7 @@ from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreU
 from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, values_of
 from parallax.failover.drill.report import html, markdown
-from parallax.failover.drill.run import Drill, DrillPlan
+from parallax.failover.drill.run import DrillPlan, DrillRun
 from parallax.failover.opening import open_outside, open_verifier
 from parallax.failover.outside import Outside
 from parallax.failover.verify.verdict import Consumers
@@ -217,7 +217,7 @@ def run_drill(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> 
     canary = KafkaCanary(
         config, plan, services=lambda: open_client(config, first=plan.origin), pause=outside.time.pause
     )
-    return Drill(outside, canary, plan, prove=prove, tell=tell).run()
+    return DrillRun(outside, canary, plan, prove=prove, tell=tell).run()
 
 
 def _check_directory(directory: Path) -> None:

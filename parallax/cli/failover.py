@@ -46,10 +46,10 @@ from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
 from parallax.errors import InvalidNameError
 from parallax.failover.execute import Mover
-from parallax.failover.facts import Kind, Move
+from parallax.failover.facts import Move, MoveKind
 from parallax.failover.opening import lost_regions, open_outside, without
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, Limits, MovePlan, Result, make_plan
+from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.selection import in_order, one_move, region_moves, side_by_side, way_back, ways_back
 from parallax.runtime.logs import configure_logging
@@ -105,7 +105,7 @@ def move(
 
     An interrupted command is simply run again: it goes on where it was.
     """
-    kind = Kind.DISASTER if disaster else Kind.PLANNED
+    kind = MoveKind.DISASTER if disaster else MoveKind.PLANNED
     _require_one(group, region)
     if region is not None and (to is None or to_cluster is not None or origin is not None):
         raise InvalidNameError("--region goes with --to REGION, and without --to-cluster and --from")
@@ -151,7 +151,7 @@ def failback(
     as_json: JsonOption = False,
 ) -> None:
     """Move a group back to where its last move came from: the same rule the other way."""
-    kind = Kind.DISASTER if disaster else Kind.PLANNED
+    kind = MoveKind.DISASTER if disaster else MoveKind.PLANNED
     _require_one(group, region)
 
     def moves(outside: Outside, chosen: Callable[[GroupName], bool]) -> dict[GroupName, Move]:
@@ -244,7 +244,7 @@ class _Command:
         configure_logging(json=as_json or None)
         self._config = load(config)
         self._execute = execute
-        self._limits = Limits(
+        self._limits = MoveLimits(
             drain_ms=drain_s * 1_000, catch_up_ms=catch_up_s * 1_000, accept_gaps=accept_gaps
         )
         self._first = [GroupName(name) for name in first]
@@ -327,7 +327,7 @@ class _Command:
                     moves[group], lambda words: bar.update(task, description=f"{group}: {words}")
                 )
 
-            ahead = [group for group in groups if many and moves[group].kind is Kind.DISASTER]
+            ahead = [group for group in groups if many and moves[group].kind is MoveKind.DISASTER]
             side_by_side(ahead, lambda group: mover.fence_ahead(moves[group]), at_once=self._at_once)
             results = list(
                 side_by_side(

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from parallax.domain.outcome import Outcome
-from parallax.failover.facts import Kind
+from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending, MovePlan, PartitionPlan, Result
 from parallax.failover.rollback import RollbackPlan
 
@@ -120,7 +120,7 @@ def show_plan(plan: MovePlan, out: Console, *, accept_gaps: bool) -> None:
 
 def _foretold(plan: MovePlan) -> str:
     again = "an unknown number of" if plan.redelivery_records is None else plan.redelivery_records
-    if plan.move.kind is Kind.PLANNED and plan.pending_records:
+    if plan.move.kind is MoveKind.PLANNED and plan.pending_records:
         return (
             "a FailoverConsumer reads nothing twice; a plain client what stands under 'read again', of which "
             f"the {plan.pending_records} pending record(s) are waited for"

@@ -11,7 +11,7 @@ from parallax.errors import ParallaxError, UnavailableError
 from parallax.failover.facts import Move, MoveFacts
 from parallax.failover.journal import MoveRecord, Snapshot, Step
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, Limits, MovePlan, Result, make_plan, outdated
+from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, outdated
 from parallax.failover.steps import Moving
 from parallax.failover.timekeeper import StoppedError
 from parallax.failover.waiting import AbandonedError, Tell, Waiting
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 class Mover:
     """Moves one group at a time; several may be at work in threads of their own."""
 
-    def __init__(self, outside: Outside, limits: Limits) -> None:
+    def __init__(self, outside: Outside, limits: MoveLimits) -> None:
         self._outside = outside
         self._limits = limits
         self._ahead: dict[GroupName, tuple[MovePlan, Moving]] = {}

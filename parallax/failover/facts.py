@@ -19,7 +19,7 @@ from parallax.domain.ids import (
 from parallax.domain.primary import Assignment
 
 
-class Kind(Enum):
+class MoveKind(Enum):
     """What is left of the side that the group leaves."""
 
     PLANNED = "planned"
@@ -40,7 +40,7 @@ class Move:
     origin: ClusterName
     target: ClusterName
     region: RegionName
-    kind: Kind
+    kind: MoveKind
 
     def reversed(self, region: RegionName | None = None) -> Move:
         """The way back.

@@ -16,7 +16,7 @@ from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
 from parallax.domain.metadata import decode, encode, is_ours
 from parallax.domain.progress import Progress
 from parallax.errors import LimitError, MetadataError
-from parallax.failover.facts import Kind, Move
+from parallax.failover.facts import Move, MoveKind
 from parallax.failover.timekeeper import Timekeeper
 from parallax.ports.decisions import OperationJournal, OperationNote
 
@@ -233,7 +233,7 @@ def record_of(note: OperationNote) -> MoveRecord:
             ClusterName(body["origin"]),
             ClusterName(body["target"]),
             RegionName(body["region"]),
-            Kind(body["kind"]),
+            MoveKind(body["kind"]),
         ),
         operation_id=note.operation_id,
         started_at_ms=note.started_at_ms,

@@ -10,7 +10,7 @@ from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, region_of
 from parallax.failover.clusters import AggregateClusters
-from parallax.failover.facts import Kind, Move
+from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
 from parallax.failover.services import OffsetServices
@@ -25,7 +25,7 @@ def lost_regions(moves: Iterable[Move]) -> frozenset[RegionName]:
     return frozenset(
         region
         for move in moves
-        if move.kind is Kind.DISASTER and (region := region_of(move.origin)) != move.region
+        if move.kind is MoveKind.DISASTER and (region := region_of(move.origin)) != move.region
     )
 
 

@@ -10,7 +10,7 @@ from parallax.domain.ids import TopicName, TopicPartition
 from parallax.domain.primary import Assignment
 from parallax.errors import InvariantError, ParallaxError
 from parallax.failover.clusters import AggregateClusters
-from parallax.failover.facts import Kind, Move, MoveFacts
+from parallax.failover.facts import Move, MoveFacts, MoveKind
 from parallax.failover.journal import MoveJournal, Snapshot, without_skips
 from parallax.failover.services import OffsetServices, Positions
 from parallax.failover.timekeeper import Timekeeper
@@ -73,7 +73,9 @@ class Outside:
             move=move,
             partitions=partitions,
             assignment=assignment,
-            members=None if move.kind is Kind.DISASTER else self.clusters.members(move.group, move.origin),
+            members=None
+            if move.kind is MoveKind.DISASTER
+            else self.clusters.members(move.group, move.origin),
             members_at_target=self.clusters.members(move.group, move.target),
             assigned=assigned,
             problem=problem,

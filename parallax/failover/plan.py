@@ -14,7 +14,7 @@ from parallax.client.answer import ResumeAnswer
 from parallax.domain.ids import TopicPartition
 from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.primary import Assignment, Mode, Stage
-from parallax.failover.facts import Kind, Move, MoveFacts
+from parallax.failover.facts import Move, MoveFacts, MoveKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _publisher_plan(move: Move, assignment: Assignment) -> MovePlan:
         move=move,
         partitions=(),
         fencing_number=assignment.decision.fencing_number,
-        obstacles=(_dual(move),) if dual and move.kind is Kind.PLANNED else (),
+        obstacles=(_dual(move),) if dual and move.kind is MoveKind.PLANNED else (),
         waits_for=(),
         arrived=assignment.decision.primary == move.region and not dual,
         publisher_only=True,
@@ -235,7 +235,7 @@ def _unknown(facts: MoveFacts, item: ResumeAnswer) -> Iterable[str]:
 
 def _obstacles(facts: MoveFacts) -> Iterable[str]:
     move, assignment = facts.move, facts.assignment
-    planned = move.kind is Kind.PLANNED
+    planned = move.kind is MoveKind.PLANNED
     if facts.problem:
         yield facts.problem
     elif not facts.partitions:
@@ -273,10 +273,10 @@ def _obstacles_of_record(facts: MoveFacts) -> Iterable[str]:
     if assignment is None:
         return
     decision = assignment.decision
-    if assignment.dual_active and move.kind is Kind.PLANNED:
+    if assignment.dual_active and move.kind is MoveKind.PLANNED:
         yield _dual(move)
     elif decision.stage is Stage.MOVING:
-        if decision.cluster != move.target and move.kind is Kind.PLANNED:
+        if decision.cluster != move.target and move.kind is MoveKind.PLANNED:
             yield (
                 f"group {move.group} is on its way from {decision.moving_from} to {decision.cluster}: finish or "
                 "roll back that move first"
@@ -292,7 +292,7 @@ def _waits(facts: MoveFacts) -> Iterable[str]:
             f"until the {remnants} member(s) that {move.target} still lists have left it, or their sessions "
             "have ended"
         )
-    if move.kind is Kind.DISASTER:
+    if move.kind is MoveKind.DISASTER:
         return
     if facts.members:
         yield f"until the group's {facts.members} member(s) have left {move.origin}"
@@ -341,7 +341,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MoveLimits:
     """How long a planned move waits, and what it may cross.
 
     Attributes:

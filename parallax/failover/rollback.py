@@ -18,7 +18,7 @@ from parallax.errors import (
     RefusedError,
     UnknownTopicError,
 )
-from parallax.failover.facts import Kind, Move
+from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import Commits, MoveRecord, Step, mark_of
 from parallax.failover.outside import Outside
 
@@ -69,7 +69,9 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
         raise NotFoundError(
             f"group {group!r} was never moved by `parallax failover`: there is nothing to roll back"
         )
-    record = replace(record, move=replace(record.move, kind=Kind.DISASTER if disaster else Kind.PLANNED))
+    record = replace(
+        record, move=replace(record.move, kind=MoveKind.DISASTER if disaster else MoveKind.PLANNED)
+    )
     move, snapshot = record.move, record.snapshot
     now = _commits_now(outside, move)
     assignment = outside.services.assignment(group)

@@ -1,10 +1,11 @@
-"""Which moves an operator's words mean."""
+"""Which moves an operator's words mean: of one group or of a region's groups, there or back; and many at once."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from typing import TypeVar
 
 from parallax.domain.commits import GroupCommit
@@ -26,7 +27,7 @@ from parallax.errors import (
     NotFoundError,
     RefusedError,
 )
-from parallax.failover.facts import Kind, Move
+from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveRecord, Step
 from parallax.failover.outside import Outside
 
@@ -34,6 +35,138 @@ ASKED_AT_ONCE = 16
 """Groups that are asked about side by side before any is moved: each waits for a store or a cluster mostly."""
 
 Result = TypeVar("Result")
+
+
+def one_move(
+    outside: Outside,
+    group: GroupName,
+    *,
+    to_region: str | None,
+    to_cluster: str | None,
+    origin: str | None,
+    kind: MoveKind,
+) -> Move:
+    """The move of one group.
+
+    Args:
+        outside: services and clusters.
+        group: the group.
+        to_region: the region that shall be primary; or
+        to_cluster: the cluster that the present primary shall consume.
+        origin: a region or cluster; None: where the group is recorded, else the only other cluster.
+        kind: what is left of the origin.
+
+    Raises:
+        InvalidNameError: the origin can't be told, or is the target, or not exactly one target is named.
+        UnknownRegionError: a region or cluster is not configured.
+    """
+    if (to_region is None) == (to_cluster is None):
+        raise InvalidNameError(
+            "name where the group goes: --to REGION, or --to-cluster CLUSTER if only a cluster is down"
+        )
+    region = None if to_region is None else RegionName(to_region)
+    target = ClusterName(to_cluster or "") if region is None else aggregate_cluster(region)
+    outside.clusters.writer(target)
+    assignment = outside.services.assignment(group)
+    source = _origin(outside, group, target, origin, assignment)
+    outside.clusters.writer(source)
+    if region is None:
+        region = region_of(source) if assignment is None else assignment.decision.primary
+    return Move(group, source, target, region, kind)
+
+
+def _origin(
+    outside: Outside, group: GroupName, target: ClusterName, named: str | None, assignment: Assignment | None
+) -> ClusterName:
+    if named is not None:
+        cluster = ClusterName(named) if is_aggregate(named) else aggregate_cluster(RegionName(named))
+    elif assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+        cluster = aggregate_cluster(assignment.decision.primary)
+    elif assignment is not None and assignment.decision.stage is Stage.MOVING:
+        cluster = assignment.decision.moving_from or target
+    elif assignment is not None and assignment.decision.cluster not in {None, target}:
+        cluster = assignment.decision.cluster or target
+    else:
+        others = [name for name in sorted(outside.clusters.writers) if name != target]
+        if len(others) != 1:
+            raise InvalidNameError(
+                f"--from: say where group {group} consumes; {', '.join(others) or 'no cluster'} is possible"
+            )
+        cluster = others[0]
+    if cluster == target:
+        raise InvalidNameError(f"from and to are the same cluster, {target}: nothing has to be moved")
+    return cluster
+
+
+def region_moves(
+    outside: Outside, region: str, to_region: str, chosen: Callable[[GroupName], bool], kind: MoveKind
+) -> dict[GroupName, Move]:
+    """The moves of every group that consumes a region's aggregate cluster.
+
+    Raises:
+        InvalidNameError: both are the same region.
+        UnknownRegionError: a region has no aggregate cluster.
+    """
+    origin, target = aggregate_cluster(RegionName(region)), aggregate_cluster(RegionName(to_region))
+    for cluster in (origin, target):
+        outside.clusters.writer(cluster)
+    if origin == target:
+        raise InvalidNameError(f"--region and --to are the same region, {region!r}")
+    return {
+        group: Move(group, origin, target, RegionName(to_region), kind)
+        for group in groups_on(outside, origin, chosen, to=target)
+    }
+
+
+def way_back(outside: Outside, group: GroupName, kind: MoveKind) -> Move:
+    """The move that takes a group back to where its last one came from.
+
+    Raises:
+        NotFoundError: it was never moved, or its last move did not come to its end.
+    """
+    record = _last_done(outside, group)
+    if record is None:
+        raise NotFoundError(
+            f"group {group!r} has no move to go back from: name where it goes with `parallax failover`"
+        )
+    return _back(record, kind)
+
+
+def ways_back(
+    outside: Outside, region: str, chosen: Callable[[GroupName], bool], kind: MoveKind
+) -> dict[GroupName, Move]:
+    """The moves that take back every group whose last move left the region's aggregate cluster.
+
+    Raises:
+        UnknownRegionError: the region has no aggregate cluster.
+    """
+    home = aggregate_cluster(RegionName(region))
+    outside.clusters.writer(home)
+    records = side_by_side(
+        [group for group in outside.services.assignments() if chosen(group)],
+        lambda group: _last_done(outside, group),
+        at_once=ASKED_AT_ONCE,
+    )
+    return {
+        group: _back(record, kind)
+        for group, record in records.items()
+        if record is not None and record.move.origin == home
+    }
+
+
+def _last_done(outside: Outside, group: GroupName) -> MoveRecord | None:
+    """The newest move that counts: an unfinished way back leaves the one before in force."""
+    done = [
+        record for record in outside.journal.records(group) if record.step in {Step.DONE, Step.ROLLED_BACK}
+    ]
+    return done[0] if done and done[0].step is Step.DONE else None
+
+
+def _back(record: MoveRecord, kind: MoveKind) -> Move:
+    return replace(record.move.reversed(record.snapshot.primary), kind=kind)
+
+
+# --- who consumes a cluster ------------------------------------------------------------------------------------------
 
 
 def groups_on(
@@ -113,6 +246,9 @@ def _side(outside: Outside, group: GroupName, cluster: ClusterName) -> Side:
     return Side(cluster, reachable=False, topic_ids={}, commits={}, published=published)
 
 
+# --- many groups -----------------------------------------------------------------------------------------------------
+
+
 def in_order(groups: Iterable[GroupName], first: Sequence[GroupName]) -> list[GroupName]:
     """The groups, those named first in front in their order, the others by name.
 
@@ -167,149 +303,3 @@ def side_by_side(
             failed.set()
             raise
     return {group: results[group] for group in groups}
-
-
-def destination(
-    outside: Outside, to_region: str | None, to_cluster: str | None
-) -> tuple[RegionName | None, ClusterName]:
-    """The region that shall be primary (None: as before) and the cluster to consume.
-
-    Raises:
-        InvalidNameError: not exactly one of both is named.
-        UnknownRegionError: there is no such aggregate cluster.
-    """
-    if (to_region is None) == (to_cluster is None):
-        raise InvalidNameError(
-            "name where the group goes: --to REGION, or --to-cluster CLUSTER if only a cluster is down"
-        )
-    if to_region is not None:
-        cluster = aggregate_cluster(RegionName(to_region))
-        outside.clusters.writer(cluster)
-        return RegionName(to_region), cluster
-    cluster = ClusterName(to_cluster or "")
-    outside.clusters.writer(cluster)
-    return None, cluster
-
-
-def one_move(
-    outside: Outside,
-    group: GroupName,
-    *,
-    to_region: str | None,
-    to_cluster: str | None,
-    origin: str | None,
-    kind: Kind,
-) -> Move:
-    """The move of one group.
-
-    Args:
-        outside: services, clusters, store.
-        group: the group.
-        to_region: the region that shall be primary; or
-        to_cluster: the cluster that the present primary shall consume.
-        origin: a region or cluster; None: where the group is recorded, else the only other cluster.
-        kind: what is left of the origin.
-
-    Raises:
-        InvalidNameError: the origin can't be told, or is the target.
-        UnknownRegionError: a region or cluster is not configured.
-    """
-    region, target = destination(outside, to_region, to_cluster)
-    assignment = outside.services.assignment(group)
-    source = _origin(outside, group, target, origin, assignment)
-    outside.clusters.writer(source)
-    if region is None:
-        region = region_of(source) if assignment is None else assignment.decision.primary
-    return Move(group, source, target, region, kind)
-
-
-def _origin(
-    outside: Outside, group: GroupName, target: ClusterName, named: str | None, assignment: Assignment | None
-) -> ClusterName:
-    if named is not None:
-        cluster = ClusterName(named) if is_aggregate(named) else aggregate_cluster(RegionName(named))
-    elif assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
-        cluster = aggregate_cluster(assignment.decision.primary)
-    elif assignment is not None and assignment.decision.stage is Stage.MOVING:
-        cluster = assignment.decision.moving_from or target
-    elif assignment is not None and assignment.decision.cluster not in {None, target}:
-        cluster = assignment.decision.cluster or target
-    else:
-        others = [name for name in sorted(outside.clusters.writers) if name != target]
-        if len(others) != 1:
-            raise InvalidNameError(
-                f"--from: say where group {group} consumes; {', '.join(others) or 'no cluster'} is possible"
-            )
-        cluster = others[0]
-    if cluster == target:
-        raise InvalidNameError(f"from and to are the same cluster, {target}: nothing has to be moved")
-    return cluster
-
-
-def region_moves(
-    outside: Outside, region: str, to_region: str, chosen: Callable[[GroupName], bool], kind: Kind
-) -> dict[GroupName, Move]:
-    """The moves of every group that consumes a region's aggregate cluster.
-
-    Raises:
-        InvalidNameError: both are the same region.
-        UnknownRegionError: a region has no aggregate cluster.
-    """
-    origin, target = aggregate_cluster(RegionName(region)), aggregate_cluster(RegionName(to_region))
-    for cluster in (origin, target):
-        outside.clusters.writer(cluster)
-    if origin == target:
-        raise InvalidNameError(f"--region and --to are the same region, {region!r}")
-    return {
-        group: Move(group, origin, target, RegionName(to_region), kind)
-        for group in groups_on(outside, origin, chosen, to=target)
-    }
-
-
-def way_back(outside: Outside, group: GroupName, kind: Kind) -> Move:
-    """The move that takes a group back to where its last one came from.
-
-    Raises:
-        NotFoundError: it was never moved, or its last move did not come to its end.
-    """
-    record = _last_done(outside, group)
-    if record is None:
-        raise NotFoundError(
-            f"group {group!r} has no move to go back from: name where it goes with `parallax failover`"
-        )
-    return _back(record, kind)
-
-
-def ways_back(
-    outside: Outside, region: str, chosen: Callable[[GroupName], bool], kind: Kind
-) -> dict[GroupName, Move]:
-    """The moves that take back every group whose last move left the region's aggregate cluster.
-
-    Raises:
-        UnknownRegionError: the region has no aggregate cluster.
-    """
-    home = aggregate_cluster(RegionName(region))
-    outside.clusters.writer(home)
-    records = side_by_side(
-        [group for group in outside.services.assignments() if chosen(group)],
-        lambda group: _last_done(outside, group),
-        at_once=ASKED_AT_ONCE,
-    )
-    return {
-        group: _back(record, kind)
-        for group, record in records.items()
-        if record is not None and record.move.origin == home
-    }
-
-
-def _last_done(outside: Outside, group: GroupName) -> MoveRecord | None:
-    """The newest move that counts: an unfinished way back leaves the one before in force."""
-    done = [
-        record for record in outside.journal.records(group) if record.step in {Step.DONE, Step.ROLLED_BACK}
-    ]
-    return done[0] if done and done[0].step is Step.DONE else None
-
-
-def _back(record: MoveRecord, kind: Kind) -> Move:
-    back = record.move.reversed(record.snapshot.primary)
-    return Move(back.group, back.origin, back.target, back.region, kind)

@@ -14,7 +14,7 @@ from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName,
 from parallax.domain.primary import Assignment, Change, Stage
 from parallax.domain.progress import Progress
 from parallax.errors import InvariantError
-from parallax.failover.facts import Kind, Move
+from parallax.failover.facts import Move, MoveKind
 from parallax.v1 import offsets_pb2 as pb
 
 Positions = Mapping[TopicPartition, TargetOffset]
@@ -129,6 +129,6 @@ def _arrival(move: Move, reason: str, expected_number: int) -> Change:
         move.region,
         cluster=move.target,
         expected_number=expected_number,
-        disaster=move.kind is Kind.DISASTER,
+        disaster=move.kind is MoveKind.DISASTER,
         reason=reason,
     )

@@ -18,10 +18,10 @@ import structlog
 from parallax.client.answer import ResumeAnswer
 from parallax.domain.primary import Assignment
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError, RefusedError
-from parallax.failover.facts import Kind, MoveFacts, origin_positions
+from parallax.failover.facts import MoveFacts, MoveKind, origin_positions
 from parallax.failover.journal import Commits, MoveRecord, Snapshot, Step, mark_of, stands
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, Limits, MovePlan, Result, make_plan
+from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
 from parallax.failover.services import Positions
 from parallax.failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 
@@ -47,7 +47,7 @@ class Moving:
     def __init__(
         self,
         outside: Outside,
-        limits: Limits,
+        limits: MoveLimits,
         record: MoveRecord,
         planned: MoveFacts,
         fencing_number: int,
@@ -85,7 +85,7 @@ class Moving:
             fenced_at_s = self.fence() if self._fenced_at_s is None else self._fenced_at_s
             self._outside.time.go_on()
             arrived: tuple[ResumeAnswer, ...] = ()
-            if self._move.kind is Kind.PLANNED:
+            if self._move.kind is MoveKind.PLANNED:
                 before = self._record.snapshot.commits.get(self._move.origin)
                 left = self._waiting.for_members_to_leave(
                     self._limits.drain_ms, seen=(self._begun_at_s, before)
@@ -199,7 +199,7 @@ class Moving:
 
     def _origin_commits(self) -> Commits:
         """Planned: what the final offsets must go by. In a disaster nothing of the origin is asked."""
-        if self._move.kind is Kind.DISASTER:
+        if self._move.kind is MoveKind.DISASTER:
             return {}
         if (found := self._outside.clusters.commits(self._move.group, self._move.origin)) is None:
             raise AbandonedError(self._waiting.still_there(None))
@@ -219,7 +219,7 @@ class Moving:
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
         if refusals:
             raise AbandonedError("; ".join(refusals))
-        if self._move.kind is Kind.PLANNED and facts.members:
+        if self._move.kind is MoveKind.PLANNED and facts.members:
             raise AbandonedError(self._waiting.still_there(facts.members))
         return plan, facts.partitions
 
@@ -231,7 +231,7 @@ class Moving:
 
     def _reported(self) -> Positions:
         """In a disaster consumers don't commit when they are stopped, for the cluster may be dead: they report."""
-        if self._move.kind is Kind.PLANNED:
+        if self._move.kind is MoveKind.PLANNED:
             return {}
         assignment = self._decided_just_now() or self._outside.services.assignment(self._move.group)
         if assignment is None:

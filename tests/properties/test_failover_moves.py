@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from parallax.domain.metadata import decode
-from parallax.failover.facts import Kind
+from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending
 from parallax.failover.rollback import plan_rollback, roll_back
 from tests.worlds.failover_bench import P0, Bench, failover_bench
@@ -33,7 +33,7 @@ class Consume:
 @dataclass(frozen=True)
 class Go:
     target: str
-    kind: Kind
+    kind: MoveKind
     undo: bool
 
 
@@ -41,7 +41,7 @@ STEPS = st.lists(
     st.one_of(
         st.builds(Copy, st.sampled_from(REGIONS), st.sampled_from(REGIONS), st.integers(1, 4)),
         st.builds(Consume, st.integers(1, 12)),
-        st.builds(Go, st.sampled_from(REGIONS), st.sampled_from(Kind), st.booleans()),
+        st.builds(Go, st.sampled_from(REGIONS), st.sampled_from(MoveKind), st.booleans()),
     ),
     min_size=3,
     max_size=30,
@@ -73,7 +73,7 @@ class Group:
         before = self.bench.commit(self.region)
         result = self.bench.move(self.region, step.target, step.kind, drain_ms=1_000)
         missing = self.consumed - {record for record in self.log(step.target) if record is not None}
-        if step.kind is Kind.PLANNED and missing:
+        if step.kind is MoveKind.PLANNED and missing:
             assert result.ending is Ending.ABANDONED, result.problem
             assert self.bench.assignment().consumed_cluster == f"aggregate-{self.region}"
             return

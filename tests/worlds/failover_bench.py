@@ -28,10 +28,10 @@ from parallax.domain.progress import Progress
 from parallax.errors import ParallaxError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.execute import Mover
-from parallax.failover.facts import Kind, Move
+from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Limits, Result
+from parallax.failover.plan import MoveLimits, Result
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
 from parallax.runtime.deadline import Deadline
@@ -152,16 +152,21 @@ class Bench:
         return found
 
     def mover(self, **limits: Any) -> Mover:
-        return Mover(self.outside, Limits(**{"drain_ms": 0, "catch_up_ms": 0, **limits}))
+        return Mover(self.outside, MoveLimits(**{"drain_ms": 0, "catch_up_ms": 0, **limits}))
 
     def move(
-        self, origin: str, target: str, kind: Kind = Kind.PLANNED, group: GroupName = GROUP, **limits: Any
+        self,
+        origin: str,
+        target: str,
+        kind: MoveKind = MoveKind.PLANNED,
+        group: GroupName = GROUP,
+        **limits: Any,
     ) -> Result:
         self.world.now_ms += 1_000
         return self.mover(**limits).move(a_move(origin, target, kind, group))
 
 
-def a_move(origin: str, target: str, kind: Kind = Kind.PLANNED, group: GroupName = GROUP) -> Move:
+def a_move(origin: str, target: str, kind: MoveKind = MoveKind.PLANNED, group: GroupName = GROUP) -> Move:
     names = ClusterName(f"aggregate-{origin}"), ClusterName(f"aggregate-{target}")
     return Move(group, *names, RegionName(target), kind)
 

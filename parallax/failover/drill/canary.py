@@ -27,7 +27,7 @@ from parallax.config.config import Config
 from parallax.consumer.consumer import FailoverConsumer, FailoverEvent
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster, regional_cluster
 from parallax.errors import ClusterUnavailableError, ParallaxError
-from parallax.failover.drill.figures import Delivery, Record, Samples
+from parallax.failover.drill.figures import CanaryDelivery, CanaryRecord, Samples
 from parallax.failover.drill.run import DrillPlan
 from parallax.runtime.deadline import Deadline
 
@@ -64,9 +64,9 @@ class KafkaCanary:
         self._pause = pause
         self._began_s = time.monotonic()
         self._lock = threading.Lock()
-        self._acknowledged: dict[Record, float] = {}
-        self._delivered: list[Delivery] = []
-        self._arrived: dict[str, dict[Record, float]] = {plan.origin: {}, plan.to: {}}
+        self._acknowledged: dict[CanaryRecord, float] = {}
+        self._delivered: list[CanaryDelivery] = []
+        self._arrived: dict[str, dict[CanaryRecord, float]] = {plan.origin: {}, plan.to: {}}
         self._events: list[tuple[float, str]] = []
         self._failure: ParallaxError | None = None
         self._mark = b""
@@ -208,7 +208,7 @@ class KafkaCanary:
         interval_s = 1 / self._config.drill.records_per_s
         number = 0
 
-        def done(record: Record, error: KafkaError | None, _message: Message) -> None:
+        def done(record: CanaryRecord, error: KafkaError | None, _message: Message) -> None:
             if error is None:
                 with self._lock:
                     self._acknowledged[record] = self.now_ms()
@@ -255,7 +255,7 @@ class KafkaCanary:
                 at_ms = self.now_ms()
                 found = [record for message in messages if (record := self._record(message)) is not None]
                 with self._lock:
-                    self._delivered += [Delivery(record, at_ms, consumer.region) for record in found]
+                    self._delivered += [CanaryDelivery(record, at_ms, consumer.region) for record in found]
 
     def _observer(self, region: RegionName, partitions: int) -> Consumer:
         """Reads what comes into an aggregate cluster from now on; no group, no commits."""
@@ -294,7 +294,7 @@ class KafkaCanary:
         finally:
             consumer.close()
 
-    def _record(self, message: Message) -> Record | None:
+    def _record(self, message: Message) -> CanaryRecord | None:
         """The canary record in a message; None: another drill's, or no record."""
         value = message.value()
         if message.error() is not None or value is None or not value.startswith(self._mark):

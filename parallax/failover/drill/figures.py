@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-Record = tuple[str, int]
+CanaryRecord = tuple[str, int]
 """Region that produced it, and its number there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class CanaryDelivery:
     """A record that the group's consumer was given, and in which region."""
 
-    record: Record
+    record: CanaryRecord
     at_ms: float
     region: str
 
@@ -30,9 +30,9 @@ class Samples:
         events: what the consumer told, with the time.
     """
 
-    acknowledged: Mapping[Record, float] = field(default_factory=dict)
-    delivered: Sequence[Delivery] = ()
-    arrived: Mapping[str, Mapping[Record, float]] = field(default_factory=dict)
+    acknowledged: Mapping[CanaryRecord, float] = field(default_factory=dict)
+    delivered: Sequence[CanaryDelivery] = ()
+    arrived: Mapping[str, Mapping[CanaryRecord, float]] = field(default_factory=dict)
     events: Sequence[tuple[float, str]] = ()
 
 
@@ -66,7 +66,7 @@ class LegFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class DrillFigures:
     """A drill as measured.
 
     Attributes:
@@ -86,10 +86,10 @@ def outstanding(samples: Samples) -> int:
     return len(samples.acknowledged.keys() - {item.record for item in samples.delivered})
 
 
-def figures(samples: Samples, legs: Sequence[Leg], *, complete: bool = True) -> Figures:
+def figures(samples: Samples, legs: Sequence[Leg], *, complete: bool = True) -> DrillFigures:
     """The figures of a drill; ``complete``: all that was acknowledged had its time to come."""
     counts = Counter(item.record for item in samples.delivered)
-    return Figures(
+    return DrillFigures(
         len(samples.acknowledged),
         counts.total(),
         outstanding(samples) if complete else None,

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from parallax.domain.ids import GroupName
-from parallax.failover.drill.figures import Figures, Leg, LegFigures, Timeline
+from parallax.failover.drill.figures import DrillFigures, Leg, LegFigures, Timeline
 from parallax.ports.decisions import OperationJournal, OperationNote
 
 DRILLS = GroupName("parallax.drills")
@@ -51,7 +51,7 @@ class DrillRecord:
     left: str = ""
     proof: str = ""
     took_ms: int = 0
-    figures: Figures | None = None
+    figures: DrillFigures | None = None
     timeline: Timeline | None = None
 
 
@@ -92,9 +92,9 @@ def _record_of(values: dict[str, Any]) -> DrillRecord:
     )
 
 
-def _figures(values: dict[str, Any]) -> Figures:
+def _figures(values: dict[str, Any]) -> DrillFigures:
     legs = tuple(LegFigures(**{**item, "leg": Leg(**item["leg"])}) for item in values["legs"])
-    return Figures(**{**values, "legs": legs})
+    return DrillFigures(**{**values, "legs": legs})
 
 
 def _timeline(values: dict[str, Any]) -> Timeline:

@@ -13,12 +13,12 @@ import structlog
 from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cluster, region_of
 from parallax.domain.primary import Stage
 from parallax.errors import ParallaxError, RefusedError
-from parallax.failover.drill.figures import Figures, Leg, Samples, figures, outstanding, timeline
+from parallax.failover.drill.figures import DrillFigures, Leg, Samples, figures, outstanding, timeline
 from parallax.failover.drill.history import DrillEnding, DrillRecord, keep, kept
 from parallax.failover.execute import Mover
-from parallax.failover.facts import Kind, Move
+from parallax.failover.facts import Move, MoveKind
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, Limits
+from parallax.failover.plan import Ending, MoveLimits
 from parallax.failover.timekeeper import StoppedError
 from parallax.failover.waiting import POLL_S, Tell
 
@@ -81,7 +81,7 @@ class DrillPlan:
     flow_ms: float = 90_000
     records: int = 20
     quiet_ms: float = 1_000
-    limits: Limits = field(default_factory=Limits)
+    limits: MoveLimits = field(default_factory=MoveLimits)
 
     @property
     def home(self) -> ClusterName:
@@ -91,11 +91,11 @@ class DrillPlan:
     def move(self, *, back: bool = False) -> Move:
         """There, or back."""
         away = aggregate_cluster(self.to)
-        there = Move(self.group, self.home, away, self.to, Kind.PLANNED)
+        there = Move(self.group, self.home, away, self.to, MoveKind.PLANNED)
         return there.reversed(self.origin) if back else there
 
 
-class Drill:
+class DrillRun:
     """Carries a drill out.
 
     Args:
@@ -270,7 +270,7 @@ class Drill:
         )
 
 
-def _shortfall(found: Figures) -> str:
+def _shortfall(found: DrillFigures) -> str:
     if not found.lost and not found.redelivered:
         return ""
     return f"{found.lost} record(s) lost, {found.redelivered} delivered again"
@@ -289,12 +289,14 @@ def bring_home(outside: Outside, plan: DrillPlan, tell: Tell) -> None:
     decision = assignment.decision
     mover = Mover(outside, plan.limits)
     if decision.stage is Stage.MOVING and decision.moving_from is not None and decision.cluster is not None:
-        under_way = Move(plan.group, decision.moving_from, decision.cluster, decision.primary, Kind.PLANNED)
+        under_way = Move(
+            plan.group, decision.moving_from, decision.cluster, decision.primary, MoveKind.PLANNED
+        )
         _moved(mover, under_way, tell)
         assignment = outside.services.assignment(plan.group)
     consumed = None if assignment is None else assignment.consumed_cluster
     if consumed not in {None, plan.home}:
-        _moved(mover, Move(plan.group, consumed or plan.home, plan.home, plan.origin, Kind.PLANNED), tell)
+        _moved(mover, Move(plan.group, consumed or plan.home, plan.home, plan.origin, MoveKind.PLANNED), tell)
 
 
 def _moved(mover: Mover, move: Move, tell: Tell) -> None:

@@ -21,7 +21,7 @@ _NOBODY_KNOWS = SourceOffset(2**62)
 
 
 @dataclass(frozen=True, slots=True)
-class Skipping:
+class SkippedRecords:
     """What a visit's consumers passed over because of an earlier move.
 
     Attributes:
@@ -37,7 +37,7 @@ class Skipping:
         return _NOBODY_KNOWS if self.positions is None else self.positions.get(source, SourceOffset(0))
 
 
-NOTHING_SKIPPED = Skipping({}, known=True)
+NOTHING_SKIPPED = SkippedRecords({}, known=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Stay:
     partition: int
     passed_to: TargetOffset
     lineages: TopicLineages
-    skipping: Skipping
+    skipping: SkippedRecords
     given: dict[SourceId, SourceOffset]
 
     def views(self, source: SourceId) -> list[LineageView]:

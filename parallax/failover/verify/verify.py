@@ -28,7 +28,7 @@ from parallax.errors import ClusterUnavailableError, NotFoundError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.journal import Commits, MoveJournal, MoveRecord, Step
 from parallax.failover.timekeeper import Timekeeper
-from parallax.failover.verify.rows import NOTHING_SKIPPED, Skipping, Stay, verify_sources
+from parallax.failover.verify.rows import NOTHING_SKIPPED, SkippedRecords, Stay, verify_sources
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Visit
 from parallax.ports.clusters import TopicInfo
 from parallax.ports.groups import GroupStore
@@ -269,13 +269,13 @@ class _Work:
             )
         return Stay(visit, item.partition, passed_to, lineages, self._skipping(visit, left), given)
 
-    def _skipping(self, visit: Visit, left: Progress | None) -> Skipping:
+    def _skipping(self, visit: Visit, left: Progress | None) -> SkippedRecords:
         if self._consumers is Consumers.PLAIN:
             return NOTHING_SKIPPED
         if left is None or left.cluster != visit.cluster:  # void, or replaced since
-            return Skipping(None, known=False)
+            return SkippedRecords(None, known=False)
         positions = {source: position.source_next for source, position in left.positions.items()}
-        return Skipping(positions, known=self._consumers is Consumers.FAILOVER)
+        return SkippedRecords(positions, known=self._consumers is Consumers.FAILOVER)
 
     def _left_by(self, place: int, item: TopicPartition) -> Progress | None:
         """What a move left: kept by the next one's snapshot, that of the last one in the store."""

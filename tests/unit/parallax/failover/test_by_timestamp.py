@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from parallax.domain.outcome import Outcome
-from parallax.failover.facts import Kind
+from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending, make_plan
 from parallax.v1 import offsets_pb2 as pb
 from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench
@@ -44,8 +44,8 @@ def test_the_plan_says_what_timestamps_decided_and_what_that_leaves_unknown(benc
     assert any("record timestamps decided" in text for text in plan.unknown)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_the_move_writes_what_timestamps_say(bench: Bench, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(MoveKind))
+def test_the_move_writes_what_timestamps_say(bench: Bench, kind: MoveKind) -> None:
     bench.outside.services.by_timestamp = pb.TimestampPolicy(margin_ms=2_000)
 
     result = bench.move("a", "b", kind, drain_ms=1_000)

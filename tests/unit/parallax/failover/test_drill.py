@@ -23,12 +23,12 @@ from parallax.cli.main import app
 from parallax.config.config import Config
 from parallax.domain.ids import GroupName, RegionName
 from parallax.errors import ConfigError, InvalidNameError, StoreUnavailableError
-from parallax.failover.drill.figures import Delivery, Leg, Samples, figures, timeline
+from parallax.failover.drill.figures import CanaryDelivery, Leg, Samples, figures, timeline
 from parallax.failover.drill.history import DRILLS, DrillEnding, DrillRecord, keep, kept
 from parallax.failover.drill.report import html, markdown
-from parallax.failover.drill.run import Drill, DrillPlan
+from parallax.failover.drill.run import DrillPlan, DrillRun
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, Limits
+from parallax.failover.plan import Ending, MoveLimits
 from parallax.failover.waiting import Tell
 from tests.memory.journal import MemoryOperationJournal
 from tests.worlds.failover_bench import Bench, failover_bench, two_sources
@@ -42,7 +42,7 @@ PLAN = DrillPlan(
     (RegionName("a"), RegionName("b")),
     flow_ms=2_000,
     records=1,
-    limits=Limits(drain_ms=2_000, catch_up_ms=2_000),
+    limits=MoveLimits(drain_ms=2_000, catch_up_ms=2_000),
 )
 
 
@@ -51,10 +51,10 @@ class TestFigures:
         samples = Samples(
             acknowledged={("a", 0): 100, ("a", 1): 900, ("b", 0): 980, ("a", 2): 1_500},
             delivered=[
-                Delivery(("a", 0), 150, "a"),
-                Delivery(("a", 1), 950, "a"),
-                Delivery(("b", 0), 1_600, "b"),
-                Delivery(("a", 1), 1_700, "b"),
+                CanaryDelivery(("a", 0), 150, "a"),
+                CanaryDelivery(("a", 1), 950, "a"),
+                CanaryDelivery(("b", 0), 1_600, "b"),
+                CanaryDelivery(("a", 1), 1_700, "b"),
             ],
             arrived={"b": {("a", 0): 180, ("a", 1): 1_050}},
         )
@@ -65,13 +65,13 @@ class TestFigures:
         assert (leg.rpo_records, leg.rpo_ms) == (2, 100)
 
     def test_a_move_after_which_nothing_came_has_no_rto(self) -> None:
-        (leg,) = figures(Samples(delivered=[Delivery(("a", 0), 5, "a")]), [Leg("a", "b", 10, 20)]).legs
+        (leg,) = figures(Samples(delivered=[CanaryDelivery(("a", 0), 5, "a")]), [Leg("a", "b", 10, 20)]).legs
         assert (leg.rto_ms, leg.silence_ms, leg.rpo_records, leg.rpo_ms) == (None, None, 0, 0)
 
     def test_the_timeline_holds_every_record(self) -> None:
         samples = Samples(
             {("a", n): n * 37.0 for n in range(500)},
-            [Delivery(("a", n), n * 37.0 + 4, "ab"[n // 250]) for n in range(500)],
+            [CanaryDelivery(("a", n), n * 37.0 + 4, "ab"[n // 250]) for n in range(500)],
         )
         line = timeline(samples, ["a", "b"])
         assert sum(line.acknowledged) == 500
@@ -85,7 +85,7 @@ class FakeCanary:
         self.bench = bench
         self.at_ms = 0.0
         self.acknowledged: dict[Any, float] = {}
-        self.delivered: list[Delivery] = []
+        self.delivered: list[CanaryDelivery] = []
         self.open_calls = 0
         self.producing = False
         self.closed = 0
@@ -120,7 +120,7 @@ class FakeCanary:
             record = (source, number)
             self.acknowledged[record] = self.at_ms
             copies = 0 if self.drop(number) else 2 if self.repeat(number) else 1
-            self.delivered += [Delivery(record, self.at_ms, region)] * copies
+            self.delivered += [CanaryDelivery(record, self.at_ms, region)] * copies
 
     def stop_producing(self) -> None:
         self.producing = False
@@ -139,7 +139,7 @@ def bench() -> Iterator[Bench]:
 
 
 def drilled(bench: Bench, canary: FakeCanary, proof: str = "once") -> DrillRecord:
-    return Drill(bench.outside, canary, PLAN, prove=lambda: proof).run()
+    return DrillRun(bench.outside, canary, PLAN, prove=lambda: proof).run()
 
 
 def home(bench: Bench) -> str:
@@ -255,7 +255,7 @@ class TestSteps:
 
         bench.while_waiting = stop_there
         plan = replace(PLAN, records=5)
-        record = Drill(bench.outside, canary, plan, prove=lambda: "once").run()
+        record = DrillRun(bench.outside, canary, plan, prove=lambda: "once").run()
         assert (record.ending, record.problem) == (DrillEnding.INTERRUPTED, "the command was stopped")
         assert record.left == "group billing is in aggregate-a, without members"
         assert home(bench) == "aggregate-a"
@@ -271,7 +271,7 @@ class TestSteps:
                 bench.client.failing["set_primary moving"] = StoreUnavailableError("away")
 
         bench.while_waiting = break_down
-        record = Drill(bench.outside, canary, replace(PLAN, records=5), prove=lambda: "once").run()
+        record = DrillRun(bench.outside, canary, replace(PLAN, records=5), prove=lambda: "once").run()
         assert record.ending is DrillEnding.FAILED
         assert "could not be taken home to aggregate-a" in record.left
 
@@ -444,7 +444,7 @@ class TestRuns:
             yield bench.outside
 
         def over_the_bench(_config: Config, outside: Outside, _plan: DrillPlan, tell: Tell) -> DrillRecord:
-            return Drill(outside, FakeCanary(bench), PLAN, prove=lambda: "once", tell=tell).run()
+            return DrillRun(outside, FakeCanary(bench), PLAN, prove=lambda: "once", tell=tell).run()
 
         monkeypatch.setattr(command, "open_outside", opened)
         monkeypatch.setattr(command, "run_drill", over_the_bench)

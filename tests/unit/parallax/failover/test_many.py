@@ -32,7 +32,7 @@ from parallax.errors import (
     StoreUnavailableError,
     UnknownRegionError,
 )
-from parallax.failover.facts import Kind
+from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.opening import without
 from parallax.failover.plan import Ending
@@ -153,7 +153,12 @@ class TestOrder:
 
 class TestWhichMove:
     def test_the_origin_is_the_only_other_cluster_or_the_recorded_one(self, bench: Bench) -> None:
-        options: dict[str, Any] = {"to_region": "b", "to_cluster": None, "origin": None, "kind": Kind.PLANNED}
+        options: dict[str, Any] = {
+            "to_region": "b",
+            "to_cluster": None,
+            "origin": None,
+            "kind": MoveKind.PLANNED,
+        }
         assert one_move(bench.outside, GROUP, **options) == a_move("a", "b")
         decided(bench, Change(GROUP, RegionName("a")))
         assert one_move(bench.outside, GROUP, **options) == a_move("a", "b")
@@ -164,14 +169,19 @@ class TestWhichMove:
 
     def test_a_cluster_alone_keeps_the_region(self, bench: Bench) -> None:
         found = one_move(
-            bench.outside, GROUP, to_region=None, to_cluster="aggregate-b", origin=None, kind=Kind.DISASTER
+            bench.outside,
+            GROUP,
+            to_region=None,
+            to_cluster="aggregate-b",
+            origin=None,
+            kind=MoveKind.DISASTER,
         )
         assert (found.region, found.target) == ("a", ON_B)
 
     def test_of_three_clusters_the_origin_must_be_named(self) -> None:
         with failover_bench(("a", "b", "c")) as bench:
             decided(bench, Change(MAPS, RegionName("c"), mode=Mode.ACTIVE_ACTIVE))
-            options: dict[str, Any] = {"to_region": "b", "to_cluster": None, "kind": Kind.PLANNED}
+            options: dict[str, Any] = {"to_region": "b", "to_cluster": None, "kind": MoveKind.PLANNED}
             with pytest.raises(InvalidNameError, match="--from: say where"):
                 one_move(bench.outside, GROUP, origin=None, **options)
             assert one_move(bench.outside, GROUP, origin="aggregate-c", **options).origin == "aggregate-c"
@@ -190,28 +200,28 @@ class TestWhichMove:
     def test_what_cannot_be_is_said(
         self, bench: Bench, words: dict[str, Any], error: type[ParallaxError]
     ) -> None:
-        options = {"to_region": "b", "to_cluster": None, "origin": None, "kind": Kind.PLANNED, **words}
+        options = {"to_region": "b", "to_cluster": None, "origin": None, "kind": MoveKind.PLANNED, **words}
         with pytest.raises(error):
             one_move(bench.outside, GROUP, **options)
 
     def test_a_region_goes_and_comes_back(self, bench: Bench) -> None:
-        going = region_moves(bench.outside, "a", "b", everything, Kind.PLANNED)
+        going = region_moves(bench.outside, "a", "b", everything, MoveKind.PLANNED)
         assert list(going) == [BILLING, FRAUD, MAPS]
         for move in going.values():
             assert bench.mover(drain_ms=1_000).move(move).ending is Ending.MOVED
 
-        back = ways_back(bench.outside, "a", everything, Kind.PLANNED)
+        back = ways_back(bench.outside, "a", everything, MoveKind.PLANNED)
 
         assert {group: (move.origin, move.target) for group, move in back.items()} == dict.fromkeys(
             going, (ON_B, ON_A)
         )
-        assert way_back(bench.outside, FRAUD, Kind.PLANNED) == back[FRAUD]
-        assert ways_back(bench.outside, "b", everything, Kind.PLANNED) == {}
+        assert way_back(bench.outside, FRAUD, MoveKind.PLANNED) == back[FRAUD]
+        assert ways_back(bench.outside, "b", everything, MoveKind.PLANNED) == {}
 
     def test_ways_back_are_looked_up_side_by_side(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for move in region_moves(bench.outside, "a", "b", everything, Kind.PLANNED).values():
+        for move in region_moves(bench.outside, "a", "b", everything, MoveKind.PLANNED).values():
             assert bench.mover(drain_ms=1_000).move(move).ending is Ending.MOVED
         operations = bench.outside.journal.notes.operations
         together = threading.Barrier(3)
@@ -221,15 +231,15 @@ class TestWhichMove:
             return operations(group)
 
         monkeypatch.setattr(bench.outside.journal.notes, "operations", with_the_others)
-        assert list(ways_back(bench.outside, "a", everything, Kind.PLANNED)) == [BILLING, FRAUD, MAPS]
+        assert list(ways_back(bench.outside, "a", everything, MoveKind.PLANNED)) == [BILLING, FRAUD, MAPS]
 
     def test_without_a_move_there_is_no_way_back(self, bench: Bench) -> None:
         with pytest.raises(NotFoundError, match="no move to go back from"):
-            way_back(bench.outside, GROUP, Kind.PLANNED)
+            way_back(bench.outside, GROUP, MoveKind.PLANNED)
         with pytest.raises(UnknownRegionError):
-            ways_back(bench.outside, "x", everything, Kind.PLANNED)
+            ways_back(bench.outside, "x", everything, MoveKind.PLANNED)
         with pytest.raises(InvalidNameError):
-            region_moves(bench.outside, "a", "a", everything, Kind.PLANNED)
+            region_moves(bench.outside, "a", "a", everything, MoveKind.PLANNED)
 
 
 def test_services_are_asked_from_the_living_side_on(bench: Bench) -> None:

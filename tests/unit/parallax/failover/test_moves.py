@@ -30,7 +30,7 @@ from parallax.errors import (
     RefusedError,
     StoreUnavailableError,
 )
-from parallax.failover.facts import Kind
+from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step, mark_of, note_of, record_of, without_skips
 from parallax.failover.plan import Ending, make_plan
 from parallax.failover.rollback import plan_rollback, roll_back
@@ -111,7 +111,7 @@ class TestPlan:
         bench.writer("a").away = True
 
         planned = make_plan(bench.outside.facts(a_move("a", "b")))
-        disaster = make_plan(bench.outside.facts(a_move("a", "b", Kind.DISASTER)))
+        disaster = make_plan(bench.outside.facts(a_move("a", "b", MoveKind.DISASTER)))
 
         assert any("with --disaster" in text for text in planned.obstacles)
         assert disaster.obstacles == ()
@@ -542,7 +542,7 @@ class TestDisaster:
         bench.world.groups.save_observed(list(_observed(bench)))
         bench.writer("a").away = True
 
-        result = bench.move("a", "b", Kind.DISASTER)
+        result = bench.move("a", "b", MoveKind.DISASTER)
 
         assert result.ending is Ending.MOVED, result.problem
         assert bench.commit("b") == 5
@@ -553,7 +553,7 @@ class TestDisaster:
         bench.world.groups.save_observed(list(_observed(bench)))
         bench.writer("a").away = True
 
-        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
         assert bench.client.calls.count("offsets") == 1
 
     def test_a_service_that_sees_the_origin_is_asked_again(
@@ -569,7 +569,7 @@ class TestDisaster:
         )
         bench.while_waiting = lambda _turn: bench.world.commit("a", 18)
 
-        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
         assert bench.commit("b") == 8
 
     def test_many_groups_wait_for_a_dead_cluster_once(self, bench: Bench) -> None:
@@ -589,7 +589,7 @@ class TestDisaster:
         bench.writer("a").away = True
         bench.writer("b").commits.clear()
 
-        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
 
         assert bench.outside.journal.records(GROUP)[0].snapshot.progress == {P0: before[0]}
 
@@ -598,7 +598,7 @@ class TestDisaster:
         bench.world.watermark("b", "a")
         bench.world.commit("a", 25)
 
-        result = bench.move("a", "b", Kind.DISASTER)
+        result = bench.move("a", "b", MoveKind.DISASTER)
 
         assert result.ending is Ending.MOVED, result.problem
         assert result.plan is not None
@@ -618,7 +618,7 @@ class TestDisaster:
             bench.world.groups.save_observed(later)
 
         bench.while_waiting = report
-        result = bench.move("a", "b", Kind.DISASTER, handover_ms=5_000)
+        result = bench.move("a", "b", MoveKind.DISASTER, handover_ms=5_000)
 
         assert result.ending is Ending.MOVED, result.problem
         assert (bench.waits, bench.commit("b")) == (1, 8)
@@ -637,14 +637,14 @@ class TestDisaster:
             )
 
         bench.while_waiting = report
-        result = bench.move("a", "b", Kind.DISASTER)
+        result = bench.move("a", "b", MoveKind.DISASTER)
 
         assert result.ending is Ending.MOVED, result.problem
         assert bench.commit("b") == resume
 
     def test_a_group_that_was_fenced_ahead_does_not_wait_again(self, bench: Bench) -> None:
         mover = bench.mover(handover_ms=1_500)
-        move = a_move("a", "b", Kind.DISASTER)
+        move = a_move("a", "b", MoveKind.DISASTER)
 
         mover.fence_ahead(move)
         assert bench.assignment().decision.stage is Stage.MOVING
@@ -666,20 +666,20 @@ class TestDisaster:
 
         bench.client._begin = noted  # type: ignore[method-assign] # to see what is asked
         mover = bench.mover()
-        mover.fence_ahead(a_move("a", "b", Kind.DISASTER))
-        assert mover.move(a_move("a", "b", Kind.DISASTER)).ending is Ending.MOVED
+        mover.fence_ahead(a_move("a", "b", MoveKind.DISASTER))
+        assert mover.move(a_move("a", "b", MoveKind.DISASTER)).ending is Ending.MOVED
         assert asked.count("offsets") == 2  # the plan, and the final offsets
         assert asked.count("set_primary moving") == 1
 
     def test_what_can_not_be_fenced_ahead_is_told_by_the_move(self, bench: Bench) -> None:
         mover = bench.mover()
         bench.client.failing["get_primary"] = StoreUnavailableError("store: away")
-        mover.fence_ahead(a_move("a", "b", Kind.DISASTER))
+        mover.fence_ahead(a_move("a", "b", MoveKind.DISASTER))
         bench.world.trim("b", 8)
         bench.client.failing.clear()
-        mover.fence_ahead(a_move("a", "b", Kind.DISASTER))
+        mover.fence_ahead(a_move("a", "b", MoveKind.DISASTER))
         assert bench.client.service.primaries.get(GROUP) is None
-        assert mover.move(a_move("a", "b", Kind.DISASTER)).ending is Ending.REFUSED
+        assert mover.move(a_move("a", "b", MoveKind.DISASTER)).ending is Ending.REFUSED
 
     def test_a_dual_group_is_settled_by_it(self, bench: Bench) -> None:
         decided(bench, Change(GROUP, RegionName("a"), disaster=True))
@@ -690,7 +690,7 @@ class TestDisaster:
         bench.world.primaries.absorb(elsewhere)
         assert bench.assignment().dual_active
         assert bench.move("a", "b").ending is Ending.REFUSED
-        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
         assert not bench.assignment().dual_active
 
 
@@ -710,7 +710,7 @@ class TestThereAndBack:
         bench.world.watermark("b", "a")
         bench.world.groups.save_observed(list(_observed(bench)))
         bench.writer("a").away = True
-        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
         bench.world.copy("b", "b", 4)
         bench.world.watermark("b", "b")
         bench.world.commit("b", 24)
@@ -784,12 +784,12 @@ class TestStopping:
 
     def test_what_is_fenced_ahead_is_told_as_fenced(self, bench: Bench) -> None:
         mover = bench.mover()
-        mover.fence_ahead(a_move("a", "b", Kind.DISASTER))
+        mover.fence_ahead(a_move("a", "b", MoveKind.DISASTER))
         bench.outside.time.stop.set()
-        assert mover.move(a_move("a", "b", Kind.DISASTER)).ending is Ending.INTERRUPTED
-        other = mover.move(a_move("a", "b", Kind.DISASTER, GroupName("other")))
+        assert mover.move(a_move("a", "b", MoveKind.DISASTER)).ending is Ending.INTERRUPTED
+        other = mover.move(a_move("a", "b", MoveKind.DISASTER, GroupName("other")))
         assert other.ending is Ending.REFUSED
-        mover.fence_ahead(a_move("a", "b", Kind.DISASTER, GroupName("other")))
+        mover.fence_ahead(a_move("a", "b", MoveKind.DISASTER, GroupName("other")))
         assert bench.outside.journal.records(GroupName("other")) == []
 
 
@@ -836,7 +836,7 @@ class TestRollbackOfAGroupThatHasGoneOnAtTheOrigin:
     def test_in_a_disaster_that_the_origin_has_survived(self, bench: Bench) -> None:
         bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
         bench.while_waiting = lambda _turn: bench.world.commit("a", 18)
-        assert bench.move("a", "b", Kind.DISASTER, handover_ms=1_000).ending is Ending.INTERRUPTED
+        assert bench.move("a", "b", MoveKind.DISASTER, handover_ms=1_000).ending is Ending.INTERRUPTED
         bench.client.failing.clear()
         self._rolled_back(bench, 18)
 
@@ -869,13 +869,15 @@ class TestRemnants:
     @pytest.fixture
     def returned(self, bench: Bench) -> Bench:
         """The group has moved to b, and a has come back with its members."""
-        assert bench.move("a", "b", Kind.DISASTER).ending is Ending.MOVED
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
         bench.writer("a").members[GROUP] = 2
         bench.world.now_ms += 1_000  # members are listed at most twice a second
         return bench
 
-    @pytest.mark.parametrize("kind", list(Kind))
-    def test_the_way_back_waits_for_them_while_the_group_goes_on(self, returned: Bench, kind: Kind) -> None:
+    @pytest.mark.parametrize("kind", list(MoveKind))
+    def test_the_way_back_waits_for_them_while_the_group_goes_on(
+        self, returned: Bench, kind: MoveKind
+    ) -> None:
         stages: list[Stage] = []
 
         def leave(turn: int) -> None:
@@ -974,7 +976,7 @@ class TestInterruption:
         bench.client.failing.clear()
         bench.while_waiting = lambda _turn: None
 
-        result = bench.move("a", "b", Kind.DISASTER)
+        result = bench.move("a", "b", MoveKind.DISASTER)
 
         assert result.ending is Ending.MOVED, result.problem
         assert len(bench.outside.journal.records(GROUP)) == 1

@@ -17,7 +17,7 @@ from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.consumption import ConsumptionKind
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset
 from parallax.errors import NotFoundError
-from parallax.failover.facts import Kind as MoveKind
+from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, Verdict
