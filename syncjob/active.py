@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from parallax.client.answer import Answers, Pair
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, TopicName, TopicPartition
-from parallax.domain.ownership import GroupFacts, has_begun, is_own
 from parallax.domain.progress import START, SourcePosition
+from syncjob.facts import GroupFacts
 
 Vector = Mapping[SourceId, SourcePosition]
 
@@ -35,7 +35,7 @@ class Active:
 
 def owners(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:
     """The clusters on which the group has a commit of its own, in order."""
-    return sorted(cluster for cluster in facts.sides if is_own(facts, cluster, item))
+    return sorted(cluster for cluster, side in facts.sides.items() if item in side.own)
 
 
 def by_record(facts: GroupFacts, item: TopicPartition) -> Active | None:
@@ -47,9 +47,17 @@ def by_record(facts: GroupFacts, item: TopicPartition) -> Active | None:
     primary = facts.primary
     if primary is None or primary not in facts.sides or item not in facts.sides[primary].commits:
         return None
-    if has_begun(facts, primary, item):
+    if _has_begun(facts, primary, item):
         return Active(primary)
     return Active(None, unbegun=True, elsewhere=_goes_on(facts, primary, item))
+
+
+def _has_begun(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> bool:
+    """Whether the group's commit there says how far it is: its own, or where a recorded move left it."""
+    side, progress = facts.sides[cluster], facts.progress.get(item)
+    return item in side.own or (
+        progress is not None and progress.holds_in(cluster, side.topic_ids.get(item.topic))
+    )
 
 
 def _goes_on(facts: GroupFacts, primary: ClusterName, item: TopicPartition) -> ClusterName | None:

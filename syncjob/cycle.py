@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -16,7 +16,7 @@ from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
-from parallax.domain.ownership import GroupFacts, Seen, Side
+from parallax.domain.ownership import Offers, own_commits, standing_offers
 from parallax.domain.primary import Decisions, assignment_of
 from parallax.domain.progress import Progress
 from parallax.errors import FencedError, ParallaxError
@@ -26,6 +26,7 @@ from parallax.ports.groups import GroupStore
 from syncjob.active import pairs_to_ask
 from syncjob.clusters import ClusterWatch, Snapshot, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes
+from syncjob.facts import GroupFacts, GroupSide, Seen
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
 from syncjob.moves import find_moves, find_rewinds
 from syncjob.publish import publish
@@ -188,7 +189,16 @@ class Syncer:
     def _facts(
         self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], sight: Sight
     ) -> GroupFacts:
-        sides = {name: self._side(group, name, snapshot, sight) for name, snapshot in snapshots.items()}
+        published = {
+            name: {item.topic_partition: item for item in self._store.published(group, name)}
+            for name in snapshots
+        }
+        sides = {
+            name: self._side_away(group, name, published)
+            if snapshot is None
+            else self._side(group, name, snapshot, sight, published)
+            for name, snapshot in snapshots.items()
+        }
         topics = {item.topic for side in sides.values() for item in side.commits}
         progress: dict[TopicPartition, Progress] = {}
         for topic in sorted(topics):
@@ -196,25 +206,56 @@ class Syncer:
                 progress[TopicPartition(topic, partition)] = stored
         return GroupFacts(group, sides, progress, sight.assignment)
 
-    def _side(self, group: GroupName, cluster: ClusterName, snapshot: Snapshot | None, sight: Sight) -> Side:
-        published = {item.topic_partition: item for item in self._store.published(group, cluster)}
-        if snapshot is None:
-            return self._side_away(
-                group, cluster, Side(cluster, reachable=False, topic_ids={}, commits={}, published=published)
-            )
-        found = sight.commits[cluster]
+    def _side(
+        self,
+        group: GroupName,
+        cluster: ClusterName,
+        snapshot: Snapshot,
+        sight: Sight,
+        published: Mapping[ClusterName, Offers],
+    ) -> GroupSide:
+        commits = sight.commits[cluster]
         before = self._before.get((group, cluster), {})
-        self._before[group, cluster] = found
-        reported_ahead = self._remember(group, cluster, snapshot, found, before)
-        return Side(
+        self._before[group, cluster] = commits
+        offers = standing_offers(cluster, snapshot.topic_ids, published)
+        return GroupSide(
             cluster,
             reachable=True,
             topic_ids=snapshot.topic_ids,
-            commits={item: Seen(commit, before.get(item)) for item, commit in found.items()},
-            published=published,
+            commits={item: Seen(commit, before.get(item)) for item, commit in commits.items()},
+            own=own_commits(commits, snapshot.topic_ids, offers),
+            published=published[cluster],
+            offers=offers,
             has_members=cluster in sight.with_members,
             assigned=sight.assigned[cluster],
-            reported_ahead=reported_ahead,
+            reported_ahead=self._remember(group, cluster, snapshot, commits, before),
+        )
+
+    def _side_away(
+        self, group: GroupName, cluster: ClusterName, published: Mapping[ClusterName, Offers]
+    ) -> GroupSide:
+        """What was last seen of a cluster that is away."""
+        observed = [
+            item
+            for item in self._store.observed(group, cluster)
+            if self._config.topics.chosen(item.topic_partition.topic)
+        ]
+        commits = {
+            item.topic_partition: GroupCommit(item.next_offset, item.leader_epoch, "") for item in observed
+        }
+        topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
+        offers = standing_offers(cluster, topic_ids, published)
+        return GroupSide(
+            cluster,
+            reachable=False,
+            topic_ids=topic_ids,
+            commits={item: Seen(commit, commit) for item, commit in commits.items()},
+            own=own_commits(commits, topic_ids, offers),
+            published=published[cluster],
+            offers=offers,
+            has_members=False,
+            assigned=frozenset(),
+            reported_ahead=any(item.counts_at(self._now_ms()) for item in observed),
         )
 
     def _remember(
@@ -232,21 +273,6 @@ class Syncer:
         told = to_remember(group, cluster, commits, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
         self._store.save_observed(told)
         return len(told) < len(commits)
-
-    def _side_away(self, group: GroupName, cluster: ClusterName, side: Side) -> Side:
-        """What was last seen of a cluster that is away."""
-        observed = [
-            item
-            for item in self._store.observed(group, cluster)
-            if self._config.topics.chosen(item.topic_partition.topic)
-        ]
-        commits = {}
-        for item in observed:
-            commit = GroupCommit(item.next_offset, item.leader_epoch, "")
-            commits[item.topic_partition] = Seen(commit, commit)
-        topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
-        reported_ahead = any(item.counts_at(self._now_ms()) for item in observed)
-        return replace(side, topic_ids=topic_ids, commits=commits, reported_ahead=reported_ahead)
 
     def _note_moves(self, facts: GroupFacts) -> tuple[int, int]:
         moves, rewinds = find_moves(facts), find_rewinds(facts)

@@ -21,10 +21,10 @@ from parallax.domain.commits import GroupCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicPartition
 from parallax.domain.metadata import is_ours
 from parallax.domain.outcome import Outcome
-from parallax.domain.ownership import GroupFacts, Seen, Side, is_own
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.domain.progress import Progress
 from syncjob.active import Active, active_by_topic, active_on, assigned_alone
+from syncjob.facts import GroupFacts, GroupSide, Seen
 
 
 class Reason(Enum):
@@ -162,7 +162,7 @@ def _undecided(active: Active) -> tuple[Reason, Outcome]:
     return (Reason.UNBEGUN if active.unbegun else Reason.UNDECIDED), Outcome.OK
 
 
-def _offset(side: Side, item: TopicPartition) -> TargetOffset | None:
+def _offset(side: GroupSide, item: TopicPartition) -> TargetOffset | None:
     seen = side.commits.get(item)
     return None if seen is None else seen.commit.next_offset
 
@@ -176,7 +176,7 @@ class _Deciding:
     now_ms: int
     item: TopicPartition
     origin: ClusterName
-    side: Side
+    side: GroupSide
 
     def decision(self, answer: ResumeAnswer | None) -> Decision:
         if answer is None:
@@ -214,7 +214,7 @@ class _Deciding:
         """Whether somebody has committed there since the last reading; another sync job may have published."""
         if seen.before is None or seen.steady:
             return False
-        return not is_ours(seen.commit.metadata) or is_own(self.facts, self.side.cluster, self.item)
+        return not is_ours(seen.commit.metadata) or self.item in self.side.own
 
     def _rewound(self, answer: ResumeAnswer) -> bool:
         told = self.side.published.get(self.item)
@@ -244,7 +244,7 @@ class _Deciding:
             return not self.rules.follow_rewinds
         if Outcome.EARLIEST_FALLBACK in answer.notes:
             return True
-        ours = not is_own(self.facts, self.side.cluster, self.item)
+        ours = self.item not in self.side.own
         return ours and Outcome.LINEAGE_CHANGED not in answer.notes
 
     def _publish(self, answer: ResumeAnswer, *, rewound: bool) -> Decision:
@@ -264,7 +264,7 @@ class _Deciding:
         """Leave what is there, or write it again if it is old."""
         seen, told = self.side.commits[self.item], self.side.published.get(self.item)
         due = told is not None and self.now_ms - told.published_at_ms >= self.rules.republish_after_ms
-        if told is None or not due or is_own(self.facts, self.side.cluster, self.item):
+        if told is None or not due or self.item in self.side.own:
             return self._nothing(reason, answer.outcome)
         return self._write(Reason.REFRESHED, answer, seen.commit, told.progress, rewound=False)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from parallax.client.answer import Answers, ResumeAnswer
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
-from parallax.domain.ownership import GroupFacts
 from parallax.domain.primary import Assignment
 from syncjob.clusters import Snapshot
 from syncjob.decide import Decision
+from syncjob.facts import GroupFacts
 
 HOLDS_MS = 5_000
 """So long at most: members' reports, retention and lost tails at the target, partitions that were added, and a source

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parallax.domain.ids import ClusterName, TopicPartition
-from parallax.domain.ownership import GroupFacts, Side, is_own, standing_offer
 from parallax.domain.progress import Progress
+from syncjob.facts import GroupFacts, GroupSide
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,13 @@ def find_moves(facts: GroupFacts) -> list[Move]:
     """Partitions on which the group is seen active at or above the offset published for it there."""
     found = []
     for cluster, side in facts.sides.items():
-        for item, seen in side.commits.items():
-            if not side.reachable or not _counts(facts, cluster) or not is_own(facts, cluster, item):
-                continue
-            told = standing_offer(facts, cluster, item)
-            if told is None or seen.commit.next_offset < told.progress.resume_offset:
+        if not side.reachable or not _counts(facts, cluster):
+            continue
+        for item, offer in side.offers.items():
+            if item not in side.own or side.commits[item].commit.next_offset < offer.progress.resume_offset:
                 continue
             if not _holds(facts.progress.get(item), side, item):
-                found.append(Move(item, told.progress))
+                found.append(Move(item, offer.progress))
     return found
 
 
@@ -50,7 +49,7 @@ def find_rewinds(facts: GroupFacts) -> list[Rewind]:
         side = facts.sides.get(progress.cluster)
         if side is None or not side.reachable or not _counts(facts, side.cluster):
             continue
-        if not is_own(facts, side.cluster, item):
+        if item not in side.own:
             continue
         same_topic = progress.holds_in(side.cluster, side.topic_ids.get(item.topic))
         if same_topic and side.commits[item].commit.next_offset < progress.resume_offset:
@@ -62,7 +61,7 @@ def _counts(facts: GroupFacts, cluster: ClusterName) -> bool:
     return facts.assignment is None or facts.primary == cluster
 
 
-def _holds(progress: Progress | None, side: Side, item: TopicPartition) -> bool:
+def _holds(progress: Progress | None, side: GroupSide, item: TopicPartition) -> bool:
     """Whether the stored progress already is that of a move to the cluster."""
     return (
         progress is not None

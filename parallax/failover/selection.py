@@ -19,7 +19,7 @@ from parallax.domain.ids import (
     is_aggregate,
     region_of,
 )
-from parallax.domain.ownership import GroupFacts, Seen, Side, is_own
+from parallax.domain.ownership import own_commits, standing_offers
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.errors import (
     ClusterUnavailableError,
@@ -221,8 +221,10 @@ def _consumes(
     outside: Outside, group: GroupName, cluster: ClusterName, topic_ids: Mapping[TopicName, TopicId]
 ) -> bool:
     """Whether the group has a commit there that was not put there for it."""
-    sides = {name: _side(outside, group, name) for name in outside.clusters.writers if name != cluster}
-    here = _side(outside, group, cluster)
+    published = {
+        name: {item.topic_partition: item for item in outside.groups.published(group, name)}
+        for name in outside.clusters.writers
+    }
     found = outside.clusters.commits(group, cluster) if topic_ids else None
     if found is None:
         observed = outside.groups.observed(group, cluster)
@@ -230,20 +232,7 @@ def _consumes(
             item.topic_partition: GroupCommit(item.next_offset, item.leader_epoch, "") for item in observed
         }
         topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
-    side = Side(
-        cluster,
-        reachable=True,
-        topic_ids=topic_ids,
-        commits={item: Seen(commit, commit) for item, commit in found.items()},
-        published=here.published,
-    )
-    facts = GroupFacts(group, {**sides, cluster: side}, {})
-    return any(is_own(facts, cluster, item) for item in side.commits)
-
-
-def _side(outside: Outside, group: GroupName, cluster: ClusterName) -> Side:
-    published = {item.topic_partition: item for item in outside.groups.published(group, cluster)}
-    return Side(cluster, reachable=False, topic_ids={}, commits={}, published=published)
+    return bool(own_commits(found, topic_ids, standing_offers(cluster, topic_ids, published)))
 
 
 # --- many groups -----------------------------------------------------------------------------------------------------
