@@ -14,7 +14,7 @@ import structlog
 import typer
 
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
 from offsetsvc.transport.rest_server import RestServer
@@ -80,7 +80,7 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     stores = stack.enter_context(CassandraStores(settings.cassandra, settings.index, WayMemory()))
     clusters = aggregate_clusters(settings, cache_ms=_CLUSTER_CACHE_MS)
     service = stack.enter_context(
-        OffsetService(settings, region, stores.index, stores.groups, clusters, stores.primaries)
+        UseCases(settings, region, stores.index, stores.groups, clusters, stores.primaries)
     )
     metrics = ServiceMetrics()
     metrics.watch(service)

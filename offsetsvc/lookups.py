@@ -1,4 +1,4 @@
-"""What the mapping holds: routes with their topics, runs and newest rows of a partition."""
+"""What the mapping holds, for people and tools: routes with their topics, rows of a partition, one offset translated."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from offsetsvc.answers import LineageRuns, Origin, RouteTopicView, RouteView, RunsPage, Translation
+from offsetsvc.clusters import Clusters
 from offsetsvc.index.rows import LineageRows
 from offsetsvc.parallel import Concurrently
 from parallax.config.config import Config
 from parallax.domain.ids import (
+    ClusterName,
     Lineage,
     Route,
     RoutePartition,
@@ -18,14 +20,22 @@ from parallax.domain.ids import (
     TargetOffset,
     TopicName,
     TopicPartition,
+    aggregate_cluster,
+    region_of,
 )
 from parallax.domain.index_rows import LineageRecord, StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.progress import records_below
 from parallax.domain.resume import Via, position_of
 from parallax.domain.runs import Run
-from parallax.errors import InvalidOffsetError, LimitError, UnknownPartitionError, UnknownTopicError
-from parallax.ports.index import MappingIndexReader
+from parallax.errors import (
+    InvalidNameError,
+    InvalidOffsetError,
+    LimitError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from parallax.ports.index import MappingIndexReader, topic_lineages
 from parallax.runtime.deadline import Deadline
 
 DEFAULT_ROWS = 1_000
@@ -48,14 +58,20 @@ class WatermarkView:
     closed: bool
 
 
-class MappingViews:
+class MappingLookups:
     """Reads the index for people and tools."""
 
     def __init__(
-        self, config: Config, index: MappingIndexReader, executor: Executor, now_ms: Callable[[], int]
+        self,
+        config: Config,
+        index: MappingIndexReader,
+        clusters: Clusters,
+        executor: Executor,
+        now_ms: Callable[[], int],
     ) -> None:
         self._config = config
         self._index = index
+        self._clusters = clusters
         self._executor = executor
         self._now_ms = now_ms
 
@@ -134,6 +150,48 @@ class MappingViews:
             if (stamped := newest.get((partition.partition, record.lineage))) is not None
         ]
 
+    def translate(
+        self,
+        route: Route,
+        partition: TopicPartition,
+        *,
+        source_next: SourceOffset | None = None,
+        target_next: TargetOffset | None = None,
+    ) -> Translation:
+        """One next offset on the other side of a route.
+
+        Raises:
+            InvalidNameError: not exactly one of the offsets is given.
+            InvalidOffsetError: it is negative.
+            UnknownTopicError: the route has not copied the topic in its present incarnation.
+            UnknownPartitionError: nor the partition.
+        """
+        if (source_next is None) == (target_next is None):
+            raise InvalidNameError("name either source_next_offset or target_next_offset")
+        cluster = aggregate_cluster(route.target)
+        lineages = self._lineages(cluster, [route], partition).of(partition.partition)
+        translation = (
+            _source_to_target(self._index, lineages, source_next)
+            if source_next is not None
+            else _target_to_source(self._index, lineages, TargetOffset(target_next or 0))
+        )
+        if translation is None:
+            raise UnknownPartitionError(
+                f"route '{route}' has copied nothing of {partition} into the present topic of {cluster}"
+            )
+        return translation
+
+    def origin(self, cluster: ClusterName, partition: TopicPartition, record_offset: int) -> Origin:
+        """Which source record lies at ``record_offset``?
+
+        Raises:
+            InvalidOffsetError: it is negative.
+            UnknownTopicError: neither the cluster nor the index knows the topic.
+        """
+        routes = self._config.routes_into(region_of(cluster))
+        lineages = self._lineages(cluster, routes, partition)
+        return _origin(self._index, routes, lineages, partition.partition, record_offset)
+
     def _records(self, route: Route, partition: TopicPartition) -> list[LineageRecord]:
         records = self._index.lineages(route, partition.topic)
         if not records:
@@ -165,8 +223,27 @@ class MappingViews:
             None if oldest_ms is None or partitions - set(newest) else max(0, self._now_ms() - oldest_ms),
         )
 
+    def _lineages(
+        self, cluster: ClusterName, routes: Sequence[Route], partition: TopicPartition
+    ) -> TopicLineages:
+        view = self._clusters.view(cluster)
+        topic_id = view.topic_id(partition.topic)
+        lineages = topic_lineages(self._index, routes, partition.topic, topic_id)
+        info = view.topics().get(partition.topic)
+        count = lineages.partitions if info is None else info.partitions
+        if count == 0:
+            known = ", ".join(sorted(view.topics())) or "none"
+            raise UnknownTopicError(
+                f"neither {cluster} nor the index knows topic {partition.topic!r}; topics there: {known}"
+            )
+        if partition.partition >= count:
+            raise UnknownPartitionError(
+                f"topic {partition.topic!r} has no partition {partition.partition}; it has {count}"
+            )
+        return lineages
 
-def source_to_target(
+
+def _source_to_target(
     index: MappingIndexReader, lineages: Sequence[LineageView], source_next: SourceOffset
 ) -> Translation | None:
     """Where the first record at or above ``source_next`` can lie on the target; None without lineages.
@@ -186,7 +263,7 @@ def source_to_target(
     return Translation(source_next, target, via, rows.view.lineage, () if row is None else (row,))
 
 
-def target_to_source(
+def _target_to_source(
     index: MappingIndexReader, lineages: Sequence[LineageView], target_next: TargetOffset
 ) -> Translation | None:
     """How far a reader of the target with ``target_next`` has come in the source; None without lineages."""
@@ -206,7 +283,7 @@ def target_to_source(
     return Translation(source_next, target_next, via, rows.view.lineage, (row,))
 
 
-def origin_of(
+def _origin(
     index: MappingIndexReader,
     routes: Sequence[Route],
     lineages: TopicLineages,

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from offsetsvc.answers import FailoverAnswer
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from parallax.domain.primary import Assignment, Stage
 from parallax.errors import ParallaxError
 from parallax.runtime.deadline import Deadline
@@ -48,7 +48,7 @@ class ServiceMetrics:
             registry=self.registry,
         )
 
-    def watch(self, service: OffsetService) -> None:
+    def watch(self, service: UseCases) -> None:
         """Add the gauges that are read from the service at each scrape."""
         self.registry.register(_Freshness(service))
         self.registry.register(_Primaries(service))
@@ -89,7 +89,7 @@ class ServiceMetrics:
 
 
 class _Freshness(Collector):
-    def __init__(self, service: OffsetService) -> None:
+    def __init__(self, service: UseCases) -> None:
         self._service = service
 
     def describe(self) -> list[GaugeMetricFamily]:
@@ -99,7 +99,7 @@ class _Freshness(Collector):
     def collect(self) -> list[GaugeMetricFamily]:
         freshness, store_up = families = self._families()
         try:
-            routes = self._service.routes(Deadline.after_ms(_SCRAPE_MS))
+            routes = self._service.mapping.routes(Deadline.after_ms(_SCRAPE_MS))
         except ParallaxError:
             store_up.add_metric([], 0)
             return families
@@ -125,7 +125,7 @@ class _Freshness(Collector):
 
 
 class _Primaries(Collector):
-    def __init__(self, service: OffsetService) -> None:
+    def __init__(self, service: UseCases) -> None:
         self._service = service
 
     def describe(self) -> list[GaugeMetricFamily]:

@@ -48,17 +48,6 @@ class Places:
             )
         return others[0]
 
-    def require_distinct(self, origin: ClusterName, destination: ClusterName) -> None:
-        """Refuse a move from a cluster to itself.
-
-        Raises:
-            InvalidNameError: it is one.
-        """
-        if origin == destination:
-            raise InvalidNameError(
-                f"from and to are the same cluster, {origin}: nothing has to be translated"
-            )
-
     def route(self, text: str) -> Route:
         """The configured route written ``a->b``.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition, lag_of
 from offsetsvc.clusters import Clusters, ClusterView
+from offsetsvc.names import Places
 from parallax.config.config import Config
 from parallax.domain.commits import ObservedCommit
 from parallax.domain.ids import (
@@ -134,13 +135,13 @@ class GroupPositions:
             }
             self._groups.save_progress(group, topic, progress, moved_at_ms=now_ms)
 
-    def show(self, group: GroupName, clusters: Sequence[ClusterName]) -> list[ClusterPositions]:
-        """The group's positions on each cluster.
+    def show(self, group: GroupName) -> list[ClusterPositions]:
+        """The group's positions on every aggregate cluster.
 
         Raises:
             UnknownGroupError: no cluster and no table knows the group, and every cluster was asked.
         """
-        shown = [self._on(group, cluster) for cluster in clusters]
+        shown = [self._on(group, cluster) for cluster in Places(self._config).aggregate_clusters()]
         known = any(item.positions for item in shown) or group in set(self._groups.groups())
         if not known and all(item.failure is None for item in shown):
             raise UnknownGroupError(f"group {group!r} has never committed, and no table knows it")

@@ -1,15 +1,20 @@
-"""One failover request while it is answered: what its partitions share, read side by side, and their questions."""
+"""A failover request: what its partitions share is read first, side by side, then each partition is answered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 
-from offsetsvc.answers import Basis, Commit, TimestampPolicy
+from offsetsvc.answers import Basis, Commit, FailoverAnswer, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.index.lineage_memory import LineageMemory
+from offsetsvc.index.tails import Tails
+from offsetsvc.parallel import Concurrently
+from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.commits import Commits
-from offsetsvc.resume.partition import ClusterState, Question
+from offsetsvc.resume.partition import ClusterState, Question, answer_partition
 from offsetsvc.resume.skips import Limits
 from parallax.config.config import Config
 from parallax.domain.ids import (
@@ -27,9 +32,17 @@ from parallax.domain.lineages import TopicLineages
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress
 from parallax.domain.resume import LogRange
-from parallax.errors import ClusterUnavailableError, UnknownPartitionError, UnknownTopicError
+from parallax.errors import (
+    ClusterUnavailableError,
+    InvalidNameError,
+    InvalidOffsetError,
+    LimitError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader
+from parallax.runtime.deadline import Deadline
 
 _NAMED_TOPICS = 20
 """Topics named in an error: enough to find a typo."""
@@ -55,8 +68,117 @@ class FailoverRequest:
     by_timestamp: TimestampPolicy | None = None
 
 
-class Asking:
-    """One request while it is answered: `of_clusters`, `wanted`, `of_topics`, `questions`, in this order."""
+class Failover:
+    """Answers failover requests. Stateless but for what `Clusters` remembers of failures."""
+
+    def __init__(
+        self,
+        config: Config,
+        index: MappingIndexReader,
+        tails: Tails,
+        groups: GroupStore,
+        clusters: Clusters,
+        executor: Executor,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._index = index
+        self._tails = tails
+        self._groups = groups
+        self._clusters = clusters
+        self._executor = executor
+        self._now_ms = now_ms
+        self._lineages = LineageMemory()
+
+    def answers(
+        self, request: FailoverRequest, deadline: Deadline, *, record_move: bool = False
+    ) -> list[FailoverAnswer]:
+        """Where each partition resumes, by topic and partition.
+
+        Args:
+            request: the group and its move.
+            deadline: the answers must be there by then.
+            record_move: remember each answer as the group's progress at the destination.
+
+        Raises:
+            InvalidNameError: origin and destination are the same cluster.
+            UnknownTopicError: neither cluster nor the index knows a topic that was named.
+            UnknownPartitionError: neither cluster nor the index knows the partition that was named.
+            UnknownGroupError: nobody knows the group, and the caller brought no position.
+            InvalidOffsetError: a position is negative.
+            LimitError: more partitions than `service.max_partitions_per_call`.
+            ClusterUnavailableError: the clusters are away and the index can't answer in their place.
+            DeadlineError: the deadline passed first.
+        """
+        _check(request)
+        call = _Call(self._config, self._index, self._groups, self._clusters, request, self._lineages)
+        together = Concurrently(self._executor, deadline)
+        # What one partition needs is mostly remembered: threads would cost more than they save.
+        run = together.run if request.only is None else together.run_here
+        run(call.first_reads(), "asking the clusters for their topics and the group's offsets")
+        partitions = call.partitions()
+        limit = self._config.service.max_partitions_per_call
+        if len(partitions) > limit:
+            raise LimitError(
+                f"{len(partitions)} partitions in one call; the limit is {limit} "
+                "(service.max_partitions_per_call): name topics to split the call"
+            )
+        questions = call.questions(partitions, call.read_shared(partitions, run))
+        deadline.check("reading the index")
+        tails = self._tails.read([view for question in questions for view in question.views])
+        now_ms = self._now_ms()
+        answers = together.map(
+            lambda question: answer_partition(self._index, tails, question, now_ms),
+            questions,
+            "reading the index",
+        )
+        if request.by_timestamp is not None:
+            margin_ms = request.by_timestamp.margin_ms
+            times = Times(
+                call.origin,
+                call.destination,
+                margin_ms=self._config.service.by_timestamp_margin_ms if margin_ms is None else margin_ms,
+                timestamp_ms=request.by_timestamp.timestamp_ms,
+            )
+            answers = together.map(times.instead_of_log_start, answers, "reading record timestamps")
+        if record_move:
+            self._record(request.group, answers)
+        return answers
+
+    def _record(self, group: GroupName, answers: Sequence[FailoverAnswer]) -> None:
+        moved_at_ms = self._now_ms()
+        by_topic: dict[TopicName, dict[int, Progress]] = {}
+        for answer in answers:
+            side = answer.destination
+            progress = Progress(side.cluster, side.topic_id, answer.resume_offset, answer.progress)
+            by_topic.setdefault(answer.topic_partition.topic, {})[answer.topic_partition.partition] = progress
+        for topic, progress_of in by_topic.items():
+            self._groups.save_progress(group, topic, progress_of, moved_at_ms=moved_at_ms)
+
+
+def _check(request: FailoverRequest) -> None:
+    if request.origin == request.destination:
+        raise InvalidNameError(
+            f"from and to are the same cluster, {request.origin}: nothing has to be translated"
+        )
+    for partition, offset in request.positions.items():
+        if offset < 0:
+            raise InvalidOffsetError(
+                f"next offset {offset} of {partition} is negative; leave it out to use the group's commit"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the partitions of a call share: log ranges by cluster, and by topic the index and the last move."""
+
+    logs: Mapping[ClusterName, Mapping[TopicPartition, LogRange]]
+    indexed: Mapping[TopicName, Mapping[Route, RouteTopic]]
+    progress: Mapping[TopicName, Mapping[int, Progress]]
+
+
+class _Call:
+    """One request while it is answered."""
 
     def __init__(
         self,
@@ -77,82 +199,89 @@ class Asking:
         self._routes_in = config.routes_into(region_of(request.origin))
         self._routes_out = config.routes_into(region_of(request.destination))
         self._commits = Commits(request.group, self.origin, request.destination, groups, request.positions)
-        self._indexed: dict[TopicName, Mapping[Route, RouteTopic]] = {}
-        self._progress: dict[TopicName, Mapping[int, Progress]] = {}
-        self._logs: dict[ClusterName, Mapping[TopicPartition, LogRange]] = {}
 
-    def of_clusters(self) -> list[Callable[[], object]]:
-        """Reads that depend on nothing else; the views and `Commits` remember them."""
+    def first_reads(self) -> list[Callable[[], object]]:
+        """What everything begins with, to be read side by side; the views and `Commits` remember it."""
         reads: list[Callable[[], object]] = [self.origin.topics, self.destination.topics]
         only = self._request.only
         if only is None or only not in self._request.positions:
             reads.append(self._commits.read)
         return reads
 
-    def wanted(self) -> dict[TopicName, list[TopicPartition]]:
+    def partitions(self) -> list[TopicPartition]:
         """The partitions to answer: the one named, or all of every topic concerned."""
         only = self._request.only
         if only is not None:
             self._commits.require_position(only)
             self._require_partition(only)
-            return {only.topic: [only]}
-        topics = list(self._request.topics)
-        if topics:
-            self._commits.partitions()
-        else:
-            topics = sorted({item.topic for item in self._commits.partitions()})
-        wanted = {}
-        for topic in topics:
-            named = [item.partition + 1 for item in self._request.positions if item.topic == topic]
-            count = max([self._partition_count(topic), *named])
-            for item in self._request.positions:
-                if item.topic == topic:
-                    self._require_partition(item)
-            wanted[topic] = [TopicPartition(topic, partition) for partition in range(count)]
-        return wanted
+            return [only]
+        committed = self._commits.partitions()
+        topics = self._request.topics or sorted({item.topic for item in committed})
+        partitions = []
+        for topic in dict.fromkeys(topics):
+            own = [item for item in self._request.positions if item.topic == topic]
+            count = max([self._partition_count(topic), *(item.partition + 1 for item in own)])
+            for item in own:
+                self._require_partition(item)
+            partitions += [TopicPartition(topic, partition) for partition in range(count)]
+        return partitions
 
-    def of_topics(self, wanted: Mapping[TopicName, Sequence[TopicPartition]]) -> list[Callable[[], object]]:
-        """Reads about the partitions that are wanted."""
-        partitions = [item for items in wanted.values() for item in items]
-        reads: list[Callable[[], object]] = []
-        for view in (self.origin, self.destination):
-
-            def read_logs(view: ClusterView = view) -> None:
-                self._logs[view.cluster] = view.log_ranges(partitions)
-
-            reads.append(read_logs)
+    def read_shared(
+        self,
+        partitions: Sequence[TopicPartition],
+        run: Callable[[Iterable[Callable[[], object]], str], None],
+    ) -> _Shared:
+        """What the partitions share; ``run`` reads it."""
+        logs: dict[ClusterName, Mapping[TopicPartition, LogRange]] = {}
+        indexed: dict[TopicName, Mapping[Route, RouteTopic]] = {}
+        progress: dict[TopicName, Mapping[int, Progress]] = {}
         routes = tuple(dict.fromkeys([*self._routes_in, *self._routes_out]))
-        for topic in wanted:
 
-            def read_index(topic: TopicName = topic) -> None:
-                self._indexed[topic] = self._index.route_topics(routes, topic)
+        def read_logs(view: ClusterView) -> None:
+            logs[view.cluster] = view.log_ranges(partitions)
 
-            def read_progress(topic: TopicName = topic) -> None:
-                self._progress[topic] = self._groups.progress(self._request.group, topic)
+        def read_index(topic: TopicName) -> None:
+            indexed[topic] = self._index.route_topics(routes, topic)
 
-            reads += [read_index, read_progress]
-        return reads
+        def read_progress(topic: TopicName) -> None:
+            progress[topic] = self._groups.progress(self._request.group, topic)
 
-    def questions(self, wanted: Mapping[TopicName, Sequence[TopicPartition]]) -> list[Question]:
+        reads = [partial(read_logs, view) for view in (self.origin, self.destination)]
+        for topic in dict.fromkeys(item.topic for item in partitions):
+            reads += [partial(read_index, topic), partial(read_progress, topic)]
+        run(reads, "reading log ranges and lineages")
+        return _Shared(logs, indexed, progress)
+
+    def questions(self, partitions: Sequence[TopicPartition], shared: _Shared) -> list[Question]:
         """One question for each partition."""
+        lineages = {
+            topic: (
+                self._lineages(self.origin, self._routes_in, topic, indexed),
+                self._lineages(self.destination, self._routes_out, topic, indexed),
+            )
+            for topic, indexed in shared.indexed.items()
+        }
         questions = []
-        for topic, partitions in wanted.items():
-            sides = [
-                (view, self._lineages(view, routes, topic))
-                for view, routes in (
-                    (self.origin, self._routes_in),
-                    (self.destination, self._routes_out),
+        for partition in partitions:
+            origin, destination = (
+                _state(view, of_topic, partition, shared.logs[view.cluster].get(partition))
+                for view, of_topic in zip(
+                    (self.origin, self.destination), lineages[partition.topic], strict=True
                 )
-            ]
-            for partition in partitions:
-                origin, destination = (self._state(view, lineages, partition) for view, lineages in sides)
-                progress = self._progress[topic].get(partition.partition)
-                questions.append(self._question(partition, origin, destination, progress))
+            )
+            progress = shared.progress[partition.topic].get(partition.partition)
+            questions.append(self._question(partition, origin, destination, progress))
         return questions
 
-    def _lineages(self, view: ClusterView, routes: Sequence[Route], topic: TopicName) -> TopicLineages:
-        found = {route: self._indexed[topic][route] for route in routes}
-        return self._lineage_memory.that_count(view.cluster, topic, found, view.topic_id(topic))
+    def _lineages(
+        self,
+        view: ClusterView,
+        routes: Sequence[Route],
+        topic: TopicName,
+        indexed: Mapping[Route, RouteTopic],
+    ) -> TopicLineages:
+        of_routes = {route: indexed[route] for route in routes}
+        return self._lineage_memory.that_count(view.cluster, topic, of_routes, view.topic_id(topic))
 
     def _question(
         self,
@@ -180,34 +309,7 @@ class Asking:
             starts_at_end=self._config.sync.no_commit == "latest",
             stale_after_ms=self._config.service.stale_after_ms,
             limits=Limits(self._config.service.max_skip_ranges, self._config.service.max_rows),
-            notes=frozenset(self._notes(partition, origin, destination, commit)),
-        )
-
-    def _notes(
-        self, partition: TopicPartition, origin: ClusterState, destination: ClusterState, commit: Commit
-    ) -> Iterable[Outcome]:
-        if not origin.reachable or not destination.reachable:
-            yield Outcome.UNREACHABLE
-        counts = {state.partitions for state in (origin, destination)} - {None}
-        if len(counts) > 1:
-            yield Outcome.PARTITION_MISMATCH
-        if any(partition.partition in state.lineages.void_partitions for state in (origin, destination)):
-            yield Outcome.LINEAGE_CHANGED
-        if commit.basis is Basis.POLICY:
-            yield Outcome.NO_COMMIT
-
-    def _state(self, view: ClusterView, lineages: TopicLineages, partition: TopicPartition) -> ClusterState:
-        info = view.topics().get(partition.topic)
-        log = self._logs[view.cluster].get(partition)
-        # A partition without a leader is away, though its cluster is not: its log is not to be taken for empty.
-        leaderless = log is None and info is not None and partition.partition < info.partitions
-        return ClusterState(
-            cluster=view.cluster,
-            lineages=lineages,
-            reachable=view.reachable and not leaderless,
-            topic_id=lineages.topic_id or TopicId(""),
-            partitions=None if info is None else info.partitions,
-            log=log,
+            notes=frozenset(_notes(partition, origin, destination, commit)),
         )
 
     def _require_partition(self, partition: TopicPartition) -> None:
@@ -243,3 +345,33 @@ class Asking:
             f"nor to the index; topics there: {listed}{more}"
         )
         return "; ".join([unknown, *away])
+
+
+def _notes(
+    partition: TopicPartition, origin: ClusterState, destination: ClusterState, commit: Commit
+) -> Iterable[Outcome]:
+    if not origin.reachable or not destination.reachable:
+        yield Outcome.UNREACHABLE
+    counts = {state.partitions for state in (origin, destination)} - {None}
+    if len(counts) > 1:
+        yield Outcome.PARTITION_MISMATCH
+    if any(partition.partition in state.lineages.void_partitions for state in (origin, destination)):
+        yield Outcome.LINEAGE_CHANGED
+    if commit.basis is Basis.POLICY:
+        yield Outcome.NO_COMMIT
+
+
+def _state(
+    view: ClusterView, lineages: TopicLineages, partition: TopicPartition, log: LogRange | None
+) -> ClusterState:
+    info = view.topics().get(partition.topic)
+    # A partition without a leader is away, though its cluster is not: its log is not to be taken for empty.
+    leaderless = log is None and info is not None and partition.partition < info.partitions
+    return ClusterState(
+        cluster=view.cluster,
+        lineages=lineages,
+        reachable=view.reachable and not leaderless,
+        topic_id=lineages.topic_id or TopicId(""),
+        partitions=None if info is None else info.partitions,
+        log=log,
+    )

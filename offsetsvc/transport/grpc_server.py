@@ -17,7 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from offsetsvc.transport.handlers import Handlers
 from parallax.client.status import CODE_KEY, status_of
 from parallax.client.targets import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
@@ -41,7 +41,7 @@ _log = structlog.get_logger(__name__)
 
 
 class GrpcServer:
-    """A server for one `OffsetService`.
+    """A server for one `UseCases`.
 
     Args:
         service: the use cases.
@@ -52,7 +52,7 @@ class GrpcServer:
 
     def __init__(
         self,
-        service: OffsetService,
+        service: UseCases,
         metrics: ServiceMetrics,
         *,
         address: str,
@@ -226,7 +226,7 @@ class _Errors:
         self._context.abort(status, details[:_LONGEST_DETAILS])
 
 
-def _watch_health(service: OffsetService, servicer: Any, stopping: threading.Event) -> None:
+def _watch_health(service: UseCases, servicer: Any, stopping: threading.Event) -> None:
     """Keep the health of each dependency current. Without its aggregate cluster the service still answers."""
     serving, not_serving = (
         health_pb2.HealthCheckResponse.SERVING,

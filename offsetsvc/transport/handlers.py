@@ -9,7 +9,7 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.names import group_named
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from offsetsvc.transport import messages
 from parallax.client.messages import progress_from_pb
 from parallax.client.primary_messages import change_from_pb, primaries_to_pb, primary_to_pb
@@ -27,7 +27,7 @@ class Handlers:
         metrics: counts the outcomes of answers.
     """
 
-    def __init__(self, service: OffsetService, metrics: ServiceMetrics) -> None:
+    def __init__(self, service: UseCases, metrics: ServiceMetrics) -> None:
         self._service = service
         self._metrics = metrics
 
@@ -38,7 +38,7 @@ class Handlers:
         partition = messages.partition_from(request.topic, request.partition)
         origin, destination = self._move(request)
         own = {partition: TargetOffset(request.next_offset)} if request.HasField("next_offset") else {}
-        answers = self._service.failover_offsets(
+        answers = self._service.failover.answers(
             FailoverRequest(
                 group_named(request.group),
                 origin,
@@ -58,7 +58,7 @@ class Handlers:
         """Every partition's resume offset."""
         origin, destination = self._move(request)
         positions = [messages.position_from_pb(item) for item in request.positions]
-        answers = self._service.failover_offsets(
+        answers = self._service.failover.answers(
             FailoverRequest(
                 group_named(request.group),
                 origin,
@@ -85,13 +85,13 @@ class Handlers:
             TargetOffset(request.start),
             self._cluster(getattr(request, "from"), "from") if request.HasField("from") else None,
         )
-        for page in self._service.watch_skips(move, deadline, wait):
+        for page in self._service.skips.updates(move, deadline, wait):
             yield messages.page_to_pb(page)
 
     def TranslateOffset(self, request: pb.TranslateOffsetRequest, _: Deadline) -> pb.TranslateOffsetResponse:
         """One offset on the other side of a route."""
         source, target = request.source_next_offset, request.target_next_offset
-        translation = self._service.translate_offset(
+        translation = self._service.mapping.translate(
             self._service.places.route(request.route),
             messages.partition_from(request.topic, request.partition),
             source_next=SourceOffset(source) if request.HasField("source_next_offset") else None,
@@ -103,15 +103,15 @@ class Handlers:
         """The source record of a target record."""
         partition = messages.partition_from(request.topic, request.partition)
         cluster = self._cluster(request.at, "at")
-        return messages.origin_to_pb(self._service.lookup_origin(cluster, partition, request.record_offset))
+        return messages.origin_to_pb(self._service.mapping.origin(cluster, partition, request.record_offset))
 
     def ListRoutes(self, _: pb.ListRoutesRequest, deadline: Deadline) -> pb.ListRoutesResponse:
         """Every route with the topics that it has copied."""
-        return messages.routes_to_pb(self._service.routes(deadline))
+        return messages.routes_to_pb(self._service.mapping.routes(deadline))
 
     def ListRuns(self, request: pb.ListRunsRequest, _: Deadline) -> pb.ListRunsResponse:
         """Runs and watermarks of a partition."""
-        page = self._service.runs(
+        page = self._service.mapping.runs(
             self._service.places.route(request.route),
             messages.partition_from(request.topic, request.partition),
             TargetOffset(request.start),
@@ -123,19 +123,19 @@ class Handlers:
         """The newest row of each lineage of a partition."""
         partition = messages.partition_from(request.topic, request.partition)
         route = self._service.places.route(request.route)
-        return messages.watermarks_to_pb(self._service.watermarks(route, partition))
+        return messages.watermarks_to_pb(self._service.mapping.watermarks(route, partition))
 
     def GetGroupPositions(
         self, request: pb.GetGroupPositionsRequest, _: Deadline
     ) -> pb.GetGroupPositionsResponse:
         """Where the group is on every aggregate cluster."""
         group = group_named(request.group)
-        return messages.positions_to_pb(group, self._service.group_positions(group))
+        return messages.positions_to_pb(group, self._service.positions.show(group))
 
     def ReportPositions(self, request: pb.ReportPositionsRequest, _: Deadline) -> pb.ReportPositionsResponse:
         """Remember positions and moves."""
         cluster = self._cluster(request.at, "at")
-        self._service.report(
+        self._service.positions.report(
             group_named(request.group),
             cluster,
             [messages.position_from_pb(item) for item in request.positions],

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from offsetsvc.lookups import MOST_ROWS
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from offsetsvc.transport.handlers import Handlers
 from offsetsvc.transport.rest_problems import ProblemApp, problems
 from parallax.client.json import schema_of, to_json
@@ -102,7 +102,7 @@ class PrimaryBody(BaseModel):
     dry_run: bool = False
 
 
-def create_app(service: OffsetService, metrics: ServiceMetrics) -> FastAPI:
+def create_app(service: UseCases, metrics: ServiceMetrics) -> FastAPI:
     """The application over one service."""
     app = ProblemApp(title="Parallax offset service", version="1", description=_DESCRIPTION)
     shell = _Shell(service, metrics)
@@ -116,7 +116,7 @@ def create_app(service: OffsetService, metrics: ServiceMetrics) -> FastAPI:
 class _Shell:
     """What the routes share."""
 
-    def __init__(self, service: OffsetService, metrics: ServiceMetrics) -> None:
+    def __init__(self, service: UseCases, metrics: ServiceMetrics) -> None:
         self.handlers = Handlers(service, metrics)
         self._config = service.config
         self._metrics = metrics
@@ -306,7 +306,7 @@ def _primaries(shell: _Shell) -> APIRouter:
     return router
 
 
-def _operation(service: OffsetService, metrics: ServiceMetrics) -> APIRouter:
+def _operation(service: UseCases, metrics: ServiceMetrics) -> APIRouter:
     router = APIRouter(tags=["operation"])
 
     @router.get("/livez")

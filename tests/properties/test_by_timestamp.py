@@ -73,7 +73,7 @@ class Timeline:
         request = world.request("a", "b", self.next_offset)
         with world.service() as service:
             asked = replace(request, by_timestamp=TimestampPolicy(margin_ms))
-            return service.failover_offsets(asked, Deadline.after_ms(30_000))[0]
+            return service.failover.answers(asked, Deadline.after_ms(30_000))[0]
 
     def lost(self, resume_offset: int) -> set[Record]:
         """Records below the resume offset that the group has not consumed."""

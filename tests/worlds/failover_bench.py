@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from offsetsvc.resume.request import FailoverRequest
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from offsetsvc.transport.messages import group_to_pb, move_from_pb, policy_from_pb
 from parallax.client.client import OffsetClient
 from parallax.client.primary_messages import primaries_to_pb, primary_to_pb
@@ -48,7 +48,7 @@ _BUDGET_MS = 10_000
 class DirectClient:
     """An `OffsetClient` without a wire; a test may make any call fail, or answer from older commits."""
 
-    service: OffsetService
+    service: UseCases
     origin_commits: dict[TopicPartition, GroupCommit] | None = None
     failing: dict[str, ParallaxError] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
@@ -82,7 +82,7 @@ class DirectClient:
             topics=tuple(TopicName(topic) for topic in topics),
             by_timestamp=policy_from_pb(pb.GetGroupFailoverOffsetsRequest(by_timestamp=by_timestamp)),
         )
-        return group_to_pb(self.service.failover_offsets(request, Deadline.after_ms(_BUDGET_MS)))
+        return group_to_pb(self.service.failover.answers(request, Deadline.after_ms(_BUDGET_MS)))
 
     def report_positions(
         self, group: str, *, at: pb.Place, moves: Sequence[pb.PartitionMove]
@@ -90,7 +90,7 @@ class DirectClient:
         self._begin("report_positions")
         cluster = ClusterName(at.cluster)
         made = [move_from_pb(item, cluster) for item in moves]
-        self.service.report(GroupName(group), cluster, [], made)
+        self.service.positions.report(GroupName(group), cluster, [], made)
         return pb.ReportPositionsResponse()
 
     def get_primary(self, group: str) -> primaries_pb2.Primary:

@@ -11,7 +11,7 @@ import grpc
 import httpx
 
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
 from offsetsvc.transport.rest_server import RestServer
@@ -24,7 +24,7 @@ class Served:
     """A service with its servers."""
 
     world: World
-    service: OffsetService
+    service: UseCases
     metrics: ServiceMetrics
     grpc: GrpcServer
     rest: RestServer

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offsetsvc.resume.request import FailoverRequest
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (
@@ -364,9 +364,9 @@ class World:
 
     # --- what is asked of it -------------------------------------------------------------------------------
 
-    def service(self, **options: Any) -> OffsetService:
+    def service(self, **options: Any) -> UseCases:
         """An offset service of the first region over this world."""
-        return OffsetService(
+        return UseCases(
             self.config,
             self.regions[0],
             SparseIndex(self.index) if options.pop("sparse", False) else self.index,

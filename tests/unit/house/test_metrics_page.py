@@ -33,7 +33,7 @@ def families() -> Iterator[Metric]:
     yield from LeaseStatus(ProgressBoard([]), Claims([])).collect()
     yield from SyncBoard(1_000).collect()
     metrics = ServiceMetrics()
-    service: Any = SimpleNamespace(routes=away, primaries=SimpleNamespace(all=away))
+    service: Any = SimpleNamespace(mapping=SimpleNamespace(routes=away), primaries=SimpleNamespace(all=away))
     metrics.watch(service)
     yield from metrics.registry.collect()
 

@@ -122,7 +122,7 @@ def bench() -> Iterator[Callable[..., Bench]]:
             ) -> Mapping[TopicPartition, ResumeAnswer]:
                 asked.append(pair)
                 request = FailoverRequest(group, *pair, topics=tuple(topics))
-                answers = service.failover_offsets(request, Deadline.after_ms(10_000))
+                answers = service.failover.answers(request, Deadline.after_ms(10_000))
                 return answers_from_pb(group_to_pb(answers))
 
             writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
@@ -331,7 +331,7 @@ class TestReports:
         it.writer("a").away = True
         with it.world.service() as service:
             request = FailoverRequest(GROUP, ClusterName("aggregate-a"), ClusterName("aggregate-b"))
-            (answer,) = service.failover_offsets(request, Deadline.after_ms(10_000))
+            (answer,) = service.failover.answers(request, Deadline.after_ms(10_000))
         assert answer.origin.next_offset == 15
 
     def test_a_member_that_went_silent_counts_no_more(self, bench: Callable[..., Bench]) -> None:
@@ -949,7 +949,7 @@ def move(it: Bench, origin: str, target: str) -> None:
         request = FailoverRequest(
             GROUP, ClusterName(f"aggregate-{origin}"), ClusterName(f"aggregate-{target}")
         )
-        (found,) = service.failover_offsets(request, Deadline.after_ms(10_000), record_move=True)
+        (found,) = service.failover.answers(request, Deadline.after_ms(10_000), record_move=True)
     (answer,) = answers_from_pb(group_to_pb([found])).values()
     it.writer(target).commits.setdefault(GROUP, {})[P0] = answer.commit()
 

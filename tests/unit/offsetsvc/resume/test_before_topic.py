@@ -10,7 +10,7 @@ from offsetsvc.answers import FailoverAnswer
 from offsetsvc.positions import ReportedMove
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
-from offsetsvc.service import OffsetService
+from offsetsvc.service import UseCases
 from parallax.domain.ids import TargetOffset, TopicId, TopicPartition, aggregate_cluster
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress
@@ -39,8 +39,8 @@ def _appears(world: World) -> None:
     world.watermarks()
 
 
-def _answer(service: OffsetService, request: FailoverRequest, *, record_move: bool = False) -> FailoverAnswer:
-    (found,) = service.failover_offsets(request, Deadline.after_ms(5_000), record_move=record_move)
+def _answer(service: UseCases, request: FailoverRequest, *, record_move: bool = False) -> FailoverAnswer:
+    (found,) = service.failover.answers(request, Deadline.after_ms(5_000), record_move=record_move)
     return found
 
 
@@ -56,10 +56,10 @@ def test_what_was_consumed_before_is_known_on_the_way_back(world: World, told: s
         there = _answer(service, world.request("a", "b"), record_move=told == "recorded")
         assert (there.destination.topic_id, there.resume_offset) == ("", 0)
         if told == "before":
-            service.report(GROUP, DESTINATION, [], [_move(there)])
+            service.positions.report(GROUP, DESTINATION, [], [_move(there)])
         _appears(world)
         if told == "after":
-            service.report(GROUP, DESTINATION, [], [_move(there)])
+            service.positions.report(GROUP, DESTINATION, [], [_move(there)])
 
         back = _answer(service, world.request("b", "a", next_offset=0))
         further = _answer(service, world.request("b", "a", next_offset=8))
@@ -74,11 +74,11 @@ def test_what_is_to_be_skipped_becomes_known_when_the_topic_has_come(world: Worl
         request = WatchRequest(
             ITEM, DESTINATION, there.destination.topic_id, there.progress, there.resume_offset, ORIGIN
         )
-        pages = service.watch_skips(request, Deadline.after_ms(5_000), lambda _: False)
+        pages = service.skips.updates(request, Deadline.after_ms(5_000), lambda _: False)
         assert next(pages).complete_to == 0
         _appears(world)
         skipped = [(item.start, item.end) for page in pages for item in page.skip_ranges]
-        late = list(service.watch_skips(request, Deadline.after_ms(5_000), lambda _: False))
+        late = list(service.skips.updates(request, Deadline.after_ms(5_000), lambda _: False))
 
     assert skipped == [(0, 6)]
     assert late[-1].complete_to is None
@@ -90,11 +90,11 @@ def test_a_move_to_no_topic_that_starts_further_is_refused(world: World) -> None
         _appears(world)
         further = replace(move, progress=replace(move.progress, resume_offset=TargetOffset(3)))
         with pytest.raises(UnknownTopicError, match="created anew"):
-            service.report(GROUP, DESTINATION, [], [further])
+            service.positions.report(GROUP, DESTINATION, [], [further])
 
 
 def test_a_move_to_a_topic_that_is_gone_is_refused(world: World) -> None:
     with world.service() as service:
         move = replace(_move(_answer(service, world.request("a", "b"))), topic_id=TopicId("former"))
         with pytest.raises(UnknownTopicError, match="has no topic 'trips'"):
-            service.report(GROUP, DESTINATION, [], [move])
+            service.positions.report(GROUP, DESTINATION, [], [move])

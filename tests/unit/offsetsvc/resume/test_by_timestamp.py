@@ -39,7 +39,7 @@ def ask(
 ) -> FailoverAnswer:
     request = replace(world.request("a", "b", next_offset), by_timestamp=policy)
     with world.service() as service:
-        return service.failover_offsets(request, Deadline.after_ms(30_000))[0]
+        return service.failover.answers(request, Deadline.after_ms(30_000))[0]
 
 
 def test_nobody_gets_it_unasked(world: World) -> None:

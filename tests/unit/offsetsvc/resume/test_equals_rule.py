@@ -150,7 +150,7 @@ def _catch_up(world: World) -> None:
 def _ask(world: World, origin: str, target: str, commit: int, *, record_move: bool = False) -> FailoverAnswer:
     with world.service(sparse=True) as service:
         request = world.request(origin, target, commit)
-        return service.failover_offsets(request, Deadline.after_ms(60_000), record_move=record_move)[0]
+        return service.failover.answers(request, Deadline.after_ms(60_000), record_move=record_move)[0]
 
 
 def _by_all_rows(world: World, origin: str, target: str, commit: int) -> tuple[int, list[tuple[int, int]]]:

@@ -57,7 +57,7 @@ def world() -> World:
 
 def ask(world: World, next_offset: int | None = None, **options: Any) -> FailoverAnswer:
     with world.service() as service:
-        return service.failover_offsets(world.request("a", "b", next_offset), _deadline(), **options)[0]
+        return service.failover.answers(world.request("a", "b", next_offset), _deadline(), **options)[0]
 
 
 def _deadline() -> Deadline:
@@ -301,7 +301,7 @@ def test_an_origin_away_where_the_group_had_no_commit_leaves_the_policy() -> Non
 
     with world.service() as service:
         request = replace(world.request("a", "b"), topics=(TOPIC,))
-        (answer,) = service.failover_offsets(request, _deadline())
+        (answer,) = service.failover.answers(request, _deadline())
 
     assert (answer.resume_offset, answer.origin.basis) == (10, Basis.POLICY)
 
@@ -339,7 +339,7 @@ def test_nothing_is_said_of_a_partition_without_a_leader_that_the_index_does_not
 
     problem = "aggregate-b: no leader for fresh-0; and the index knows nothing of fresh-0"
     with world.service() as service, pytest.raises(ClusterUnavailableError, match=problem):
-        service.failover_offsets(
+        service.failover.answers(
             FailoverRequest(GROUP, A, B, {item: TargetOffset(0)}, only=item), _deadline()
         )
 
@@ -365,7 +365,7 @@ def test_a_destination_away_that_the_index_does_not_know_is_an_error() -> None:
     item = TopicPartition(TopicName("fresh"), 0)
 
     with world.service() as service, pytest.raises(ClusterUnavailableError, match="knows nothing of fresh-0"):
-        service.failover_offsets(
+        service.failover.answers(
             FailoverRequest(GROUP, A, B, {item: TargetOffset(0)}, only=item), _deadline()
         )
 
@@ -374,7 +374,7 @@ def test_after_a_failure_a_cluster_is_left_alone_for_a_moment(world: World) -> N
     world.cluster("b").away = True
     with world.service() as service:
         for _ in range(5):
-            service.failover_offsets(world.request("a", "b", 3), _deadline())
+            service.failover.answers(world.request("a", "b", 3), _deadline())
 
     assert world.cluster("b").asked == 1
 
@@ -384,7 +384,7 @@ def test_different_partition_counts_are_a_mismatch(world: World) -> None:
 
     answer = ask(world, 12)
     with world.service() as service:
-        beyond = service.failover_offsets(world.request("a", "b", 4, partition=1), _deadline())[0]
+        beyond = service.failover.answers(world.request("a", "b", 4, partition=1), _deadline())[0]
 
     assert (answer.outcome, answer.resume_offset) == (Outcome.PARTITION_MISMATCH, 12)
     assert (beyond.outcome, beyond.resume_offset) == (Outcome.PARTITION_MISMATCH, 0)
@@ -395,18 +395,18 @@ def test_unknown_names_are_errors_that_say_what_is_known(world: World) -> None:
     world.commit("a", 1)
     with world.service() as service:
         with pytest.raises(UnknownGroupError, match="'nobody'"):
-            service.failover_offsets(FailoverRequest(GroupName("nobody"), A, B, only=P0), _deadline())
+            service.failover.answers(FailoverRequest(GroupName("nobody"), A, B, only=P0), _deadline())
         with pytest.raises(UnknownPartitionError, match="it has 1"):
-            service.failover_offsets(world.request("a", "b", 0, partition=7), _deadline())
+            service.failover.answers(world.request("a", "b", 0, partition=7), _deadline())
         item = TopicPartition(TopicName("tripz"), 0)
         with pytest.raises(UnknownTopicError, match="topics there: trips"):
-            service.failover_offsets(FailoverRequest(GROUP, A, B, only=item), _deadline())
+            service.failover.answers(FailoverRequest(GROUP, A, B, only=item), _deadline())
         with pytest.raises(UnknownTopicError, match="'tripz'"):
-            service.failover_offsets(FailoverRequest(GROUP, A, B, topics=(TopicName("tripz"),)), _deadline())
+            service.failover.answers(FailoverRequest(GROUP, A, B, topics=(TopicName("tripz"),)), _deadline())
         with pytest.raises(InvalidOffsetError, match="negative"):
-            service.failover_offsets(world.request("a", "b", -1), _deadline())
+            service.failover.answers(world.request("a", "b", -1), _deadline())
         with pytest.raises(InvalidNameError, match="same cluster"):
-            service.failover_offsets(world.request("a", "a", 1), _deadline())
+            service.failover.answers(world.request("a", "a", 1), _deadline())
 
 
 def test_more_partitions_than_the_limit_are_refused() -> None:
@@ -414,12 +414,12 @@ def test_more_partitions_than_the_limit_are_refused() -> None:
     world.commit("a", 0)
 
     with world.service() as service, pytest.raises(LimitError, match="max_partitions_per_call"):
-        service.failover_offsets(FailoverRequest(GROUP, A, B), _deadline())
+        service.failover.answers(FailoverRequest(GROUP, A, B), _deadline())
 
 
 def test_a_deadline_that_has_passed_is_an_error(world: World) -> None:
     with world.service() as service, pytest.raises(DeadlineError):
-        service.failover_offsets(world.request("a", "b", 1), Deadline.after_ms(0))
+        service.failover.answers(world.request("a", "b", 1), Deadline.after_ms(0))
 
 
 def test_a_store_that_is_away_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,7 +442,7 @@ def test_a_group_is_answered_on_every_partition_of_its_topics() -> None:
     world.commit("a", 6, partition=2)
 
     with world.service() as service:
-        answers = service.failover_offsets(FailoverRequest(GROUP, A, B), _deadline())
+        answers = service.failover.answers(FailoverRequest(GROUP, A, B), _deadline())
 
     assert [(item.topic_partition.partition, item.resume_offset, item.outcome) for item in answers] == [
         (0, 4, Outcome.OK),
@@ -461,7 +461,7 @@ def test_a_group_call_reads_the_lineages_of_a_topic_once_whatever_the_partitions
     monkeypatch.setattr(world.index, "lineages", lambda *key: (read.append(key), lineages(*key))[1])
 
     with world.service() as service:
-        answers = service.failover_offsets(FailoverRequest(GROUP, A, B), _deadline())
+        answers = service.failover.answers(FailoverRequest(GROUP, A, B), _deadline())
 
     assert len(answers) == 20
     assert len(read) == 4  # two routes into each cluster
@@ -513,9 +513,9 @@ def test_positions_are_shown_with_what_was_published(world: World) -> None:
         [PublishedOffset(GROUP, P0, progress, A, TargetOffset(6), Outcome.OK, NOW_MS)]
     )
     with world.service() as service:
-        here, there = service.group_positions(GROUP)
+        here, there = service.positions.show(GROUP)
         with pytest.raises(UnknownGroupError):
-            service.group_positions(GroupName("nobody"))
+            service.positions.show(GroupName("nobody"))
 
     assert [(item.next_offset, item.basis) for item in here.positions] == [(7, Basis.COMMITTED)]
     assert [(item.next_offset, item.published_offset) for item in there.positions] == [(None, 6)]
@@ -536,7 +536,7 @@ def _raise_store_away(*_: object) -> None:
 def _move(world: World, origin: str, target: str, commit: int) -> FailoverAnswer:
     with world.service() as service:
         request = world.request(origin, target, commit)
-        return service.failover_offsets(request, _deadline(), record_move=True)[0]
+        return service.failover.answers(request, _deadline(), record_move=True)[0]
 
 
 def _observed(world: World, next_offset: int, *, topic: str = TOPIC) -> ObservedCommit:
