@@ -10,9 +10,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from parallax.client.answer import ResumeAnswer
 from parallax.domain.outcome import Outcome
 from parallax.failover.facts import MoveKind
-from parallax.failover.plan import Ending, MovePlan, PartitionPlan, Result
+from parallax.failover.plan import Ending, MovePlan, Result
 from parallax.failover.rollback import RollbackPlan
 
 _STYLES = ((Outcome.EARLIEST_FALLBACK, "bold red"), (Outcome.STALE, "yellow"), (Outcome.OK, "green"))
@@ -44,7 +45,7 @@ def plan_values(plan: MovePlan, *, accept_gaps: bool) -> dict[str, Any]:
     }
 
 
-def _partition_values(item: PartitionPlan) -> dict[str, Any]:
+def _partition_values(item: ResumeAnswer) -> dict[str, Any]:
     return {
         "topic": item.topic_partition.topic,
         "partition": item.topic_partition.partition,
@@ -52,14 +53,18 @@ def _partition_values(item: PartitionPlan) -> dict[str, Any]:
         "basis": item.basis,
         "resume_offset": item.resume_offset,
         "outcome": item.outcome.name,
-        "skip_ranges": item.skip_ranges,
-        "skip_records": item.skip_records,
+        "skip_ranges": len(item.skips),
+        "skip_records": _skip_records(item),
         "pending_records": item.pending_records,
         "redelivery_records": item.redelivery_records,
         "redelivery_at_most_offsets": item.redelivery_at_most_offsets,
         "freshness_ms": item.freshness_ms,
         "settled": item.settled,
     }
+
+
+def _skip_records(item: ResumeAnswer) -> int:
+    return sum(skip.count for skip in item.skips)
 
 
 def result_values(result: Result, *, accept_gaps: bool) -> dict[str, Any]:
@@ -105,8 +110,8 @@ def show_plan(plan: MovePlan, out: Console, *, accept_gaps: bool) -> None:
             _known(item.origin_next_offset),
             str(item.resume_offset),
             _outcome(item.outcome),
-            str(item.skip_ranges),
-            str(item.skip_records),
+            str(len(item.skips)),
+            str(_skip_records(item)),
             str(item.pending_records),
             _known(item.redelivery_records),
             _known(item.freshness_ms),

@@ -11,42 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from parallax.client.answer import ResumeAnswer
-from parallax.domain.ids import TopicPartition
 from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.failover.facts import Move, MoveFacts, MoveKind
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlan:
-    """One partition of a planned move.
-
-    Attributes:
-        origin_next_offset: None: the group never committed there.
-        resume_offset: where it goes on at the target.
-        skip_ranges, skip_records: consumed records above it; a FailoverConsumer passes them over.
-        pending_records: consumed, and not at the target yet.
-        redelivery_records: what a plain client reads again; None: can't be known.
-        redelivery_at_most_offsets: then, the most of what the target holds now.
-        settled: waiting gives no better answer.
-        gaps: what would never be delivered, one sentence each.
-        unknown: what can't be known, one sentence each.
-    """
-
-    topic_partition: TopicPartition
-    origin_next_offset: int | None
-    basis: str
-    resume_offset: int
-    outcome: Outcome
-    skip_ranges: int
-    skip_records: int
-    pending_records: int
-    redelivery_records: int | None
-    freshness_ms: int | None
-    settled: bool
-    gaps: tuple[str, ...]
-    unknown: tuple[str, ...]
-    redelivery_at_most_offsets: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +21,9 @@ class MovePlan:
     """A group's move as foreseen.
 
     Attributes:
+        partitions: where each goes on, and what FailoverConsumers skip and plain clients read again.
+        gaps: what would never be delivered, one sentence each.
+        unknown: what can't be known, one sentence each.
         obstacles: what forbids to carry it out, one sentence each with what to do; gaps come on top.
         waits_for: what carrying it out will wait for.
         remnants: members that the target still lists although the group is recorded elsewhere: a cluster that was away
@@ -63,23 +33,15 @@ class MovePlan:
     """
 
     move: Move
-    partitions: tuple[PartitionPlan, ...]
     fencing_number: int
     obstacles: tuple[str, ...]
-    waits_for: tuple[str, ...]
+    partitions: tuple[ResumeAnswer, ...] = ()
+    gaps: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
     remnants: int = 0
     arrived: bool = False
     publisher_only: bool = False
-
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        """Of all partitions."""
-        return tuple(gap for item in self.partitions for gap in item.gaps)
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Of all partitions."""
-        return tuple(text for item in self.partitions for text in item.unknown)
 
     @property
     def outcome(self) -> Outcome:
@@ -105,11 +67,6 @@ class MovePlan:
         known = [age for age in ages if age is not None]
         return max(known) if known and len(known) == len(ages) else None
 
-    @property
-    def settled(self) -> bool:
-        """Whether waiting gives no better answer for any partition."""
-        return all(item.settled for item in self.partitions)
-
     def refusals(self, *, accept_gaps: bool) -> tuple[str, ...]:
         """What forbids to carry it out."""
         gaps = () if accept_gaps else tuple(f"{gap} (accept it with --accept-gaps)" for gap in self.gaps)
@@ -123,7 +80,9 @@ def make_plan(facts: MoveFacts) -> MovePlan:
         return _publisher_plan(facts.move, assignment)
     return MovePlan(
         move=facts.move,
-        partitions=tuple(_partition(facts, item) for item in facts.partitions),
+        partitions=facts.partitions,
+        gaps=tuple(gap for item in facts.partitions for gap in _gaps(facts, item)),
+        unknown=tuple(text for item in facts.partitions for text in _unknown(facts, item)),
         fencing_number=0 if assignment is None else assignment.decision.fencing_number,
         obstacles=tuple(_obstacles(facts)),
         waits_for=tuple(_waits(facts)),
@@ -138,10 +97,8 @@ def _publisher_plan(move: Move, assignment: Assignment) -> MovePlan:
     dual = assignment.dual_active
     return MovePlan(
         move=move,
-        partitions=(),
         fencing_number=assignment.decision.fencing_number,
         obstacles=(_dual(move),) if dual and move.kind is MoveKind.PLANNED else (),
-        waits_for=(),
         arrived=assignment.decision.primary == move.region and not dual,
         publisher_only=True,
     )
@@ -157,25 +114,6 @@ def outdated(move: Move, number: int, decided: int) -> str:
 
 def _dual(move: Move) -> str:
     return f"group {move.group} is DUAL_ACTIVE: settle where it is primary first (parallax primary --set)"
-
-
-def _partition(facts: MoveFacts, item: ResumeAnswer) -> PartitionPlan:
-    return PartitionPlan(
-        topic_partition=item.topic_partition,
-        origin_next_offset=item.origin_next_offset,
-        basis=item.basis,
-        resume_offset=item.resume_offset,
-        outcome=item.outcome,
-        skip_ranges=len(item.skips),
-        skip_records=sum(skip.end - skip.start for skip in item.skips),
-        pending_records=item.pending_records,
-        redelivery_records=item.redelivery_records,
-        freshness_ms=item.freshness_ms,
-        settled=item.settled,
-        gaps=tuple(_gaps(facts, item)),
-        unknown=tuple(_unknown(facts, item)),
-        redelivery_at_most_offsets=item.redelivery_at_most_offsets,
-    )
 
 
 def _gaps(facts: MoveFacts, item: ResumeAnswer) -> Iterable[str]:

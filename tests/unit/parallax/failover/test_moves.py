@@ -63,7 +63,7 @@ class TestPlan:
 
         (item,) = plan.partitions
         assert (item.origin_next_offset, item.basis, item.resume_offset) == (15, "committed", 5)
-        assert (item.skip_ranges, item.skip_records, item.redelivery_records) == (1, 10, 10)
+        assert ([skip.count for skip in item.skips], item.redelivery_records) == ([10], 10)
         assert (item.pending_records, item.settled, item.freshness_ms) == (0, True, 0)
         assert plan.refusals(accept_gaps=False) == ()
         assert (plan.outcome, plan.redelivery_records, plan.unknown) == (Outcome.OK, 10, ())
@@ -76,7 +76,7 @@ class TestPlan:
         plan = make_plan(bench.outside.facts(a_move("a", "b")))
 
         assert plan.pending_records == 5
-        assert not plan.settled
+        assert not plan.partitions[0].settled
         assert any("5 consumed record(s) have reached aggregate-b" in text for text in plan.waits_for)
 
     def test_a_trimmed_target_is_a_gap_that_must_be_accepted(self, bench: Bench) -> None:
