@@ -19,7 +19,6 @@ from rich.markup import escape
 from parallax.cli.offset_tables import console
 from parallax.cli.options import ConfigOption, JsonOption
 from parallax.cli.signals import stopping
-from parallax.cli.verify import verify_within
 from parallax.config.config import Config, load
 from parallax.domain.ids import GroupName, RegionName, aggregate_cluster
 from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
@@ -34,7 +33,7 @@ from parallax.failover.waiting import Tell
 from parallax.runtime.logs import configure_logging
 from parallax.wiring import open_client
 
-_PROOF_WAIT_S = 15.0
+_PROOF_WAIT_MS = 15_000
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -212,7 +211,10 @@ def run_drill(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> 
 
     def prove() -> str:
         with open_verifier(config) as verifier:
-            return verify_within(verifier, plan.group, 2, Consumers.FAILOVER, _PROOF_WAIT_S).verdict.value
+            verdict = verifier.verify(
+                plan.group, moves=2, consumers=Consumers.FAILOVER, wait_ms=_PROOF_WAIT_MS
+            )
+            return verdict.verdict.value
 
     canary = KafkaCanary(
         config, plan, services=lambda: open_client(config, first=plan.origin), pause=outside.time.pause

@@ -19,8 +19,6 @@ from parallax.domain.consumption import ConsumptionKind, SourceRange
 from parallax.domain.ids import GroupName
 from parallax.failover.opening import open_verifier
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, SourceVerdict, Verdict
-from parallax.failover.verify.verify import Verifier
-from parallax.runtime.deadline import Deadline
 from parallax.runtime.logs import configure_logging
 
 EXIT_CODES = {Verdict.ONCE: 0, Verdict.TWICE: 3, Verdict.NEVER: 4, Verdict.UNKNOWN: 5}
@@ -36,7 +34,6 @@ _STYLES = {
     Verdict.NEVER: "bold red",
     Verdict.UNKNOWN: "yellow",
 }
-_POLL_S = 0.5
 _MOST_RANGES = 10
 """Printed of one kind; JSON has all."""
 
@@ -60,7 +57,7 @@ def verify(
     """
     configure_logging(json=as_json or None)
     with open_verifier(load(config)) as verifier:
-        found = verify_within(verifier, GroupName(group), moves, consumers, wait_s)
+        found = verifier.verify(GroupName(group), moves=moves, consumers=consumers, wait_ms=wait_s * 1_000)
     if as_json:
         sys.stdout.write(json.dumps(verdict_values(found), indent=2) + "\n")
     else:
@@ -68,18 +65,6 @@ def verify(
     code = EXIT_CODES[found.verdict]
     if code:
         raise typer.Exit(code)
-
-
-def verify_within(
-    verifier: Verifier, group: GroupName, moves: int, consumers: Consumers, wait_s: float
-) -> GroupVerdict:
-    """The verdict, once the index has what the group has consumed, or the time is up."""
-    deadline = Deadline.after_ms(wait_s * 1_000)
-    while True:
-        found = verifier.verify(group, moves=moves, consumers=consumers)
-        if not found.behind or deadline.passed:
-            return found
-        verifier.pause(_POLL_S)
 
 
 # --- for scripts ---------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Mover:
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if not plan.arrived and not plan.publisher_only and not refusals:
                 self._outside.time.go_on()
-                moving = self._moving(facts, newest, plan.fencing_number)
+                moving = self._moving(facts, newest)
                 moving.fence()
                 self._ahead[move.group] = (plan, moving)
         except StoppedError:
@@ -84,7 +84,7 @@ class Mover:
             waiting = Waiting(self._outside.time, self._outside.clusters, self._outside.services, move, tell)
             waiting.for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
             if moving is None:
-                moving = self._moving(facts, newest, plan.fencing_number)
+                moving = self._moving(facts, newest)
             return moving.run(tell)
         except StoppedError:
             return self._untouched(move, plan, "the command was stopped")
@@ -122,10 +122,6 @@ class Mover:
             return Result(move, Ending.REFUSED, plan, problem=problem)
         return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
-    def _moving(self, facts: MoveFacts, newest: MoveRecord | None, fencing_number: int) -> Moving:
-        record = self._open_record(facts, newest)
-        return Moving(self._outside, self._limits, record, facts, fencing_number)
-
     def _publish_from(self, move: Move, fencing_number: int) -> int:
         """An active/active group consumes everywhere already: only who publishes its results changes."""
         assignment = self._outside.services.assignment(move.group)
@@ -142,18 +138,18 @@ class Mover:
         begun = _interrupted(move, newest)
         return self._outside.facts(move, topics=frozenset() if begun is None else begun.assigned)
 
-    def _open_record(self, facts: MoveFacts, newest: MoveRecord | None) -> MoveRecord:
-        """The record of this move, taken up again if it was interrupted: its snapshot is that of the beginning."""
-        move, begun = facts.move, _interrupted(facts.move, newest)
-        if begun is not None:
-            # Members at the target may have been waited for since it was read.
-            if self._outside.journal.newest(move.group) != begun:
-                raise AbandonedError(
-                    "another command has gone on with this move meanwhile; run this one again"
-                )
-            return self._outside.journal.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
-        snapshot = self._outside.snapshot(move, facts.assignment)
-        return self._outside.journal.begin(move, snapshot, newest, facts.assigned)
+    def _moving(self, facts: MoveFacts, newest: MoveRecord | None) -> Moving:
+        """The move, taken up again if it was interrupted: its snapshot is that of the beginning."""
+        move, begun, journal = facts.move, _interrupted(facts.move, newest), self._outside.journal
+        if begun is None:
+            snapshot = self._outside.snapshot(move, facts.assignment)
+            record = journal.begin(move, snapshot, newest, facts.assigned)
+        # Members at the target may have been waited for since it was read.
+        elif journal.newest(move.group) != begun:
+            raise AbandonedError("another command has gone on with this move meanwhile; run this one again")
+        else:
+            record = journal.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
+        return Moving(self._outside, self._limits, record, facts)
 
     def _arrived(self, plan: MovePlan, newest: MoveRecord | None) -> Result:
         """There already, unless the journal knows a later decision than the services, whose store was away."""

@@ -72,6 +72,11 @@ class MoveFacts:
     problem: str = ""
     now_ms: int = field(default=0, compare=False)
 
+    @property
+    def fencing_number(self) -> int:
+        """That holds; 0 if nothing was decided."""
+        return 0 if self.assignment is None else self.assignment.decision.fencing_number
+
 
 def origin_positions(partitions: Iterable[ResumeAnswer]) -> dict[TopicPartition, TargetOffset]:
     """What the answers were computed from, where that is a position."""

@@ -83,7 +83,7 @@ def make_plan(facts: MoveFacts) -> MovePlan:
         partitions=facts.partitions,
         gaps=tuple(gap for item in facts.partitions for gap in _gaps(facts, item)),
         unknown=tuple(text for item in facts.partitions for text in _unknown(facts, item)),
-        fencing_number=0 if assignment is None else assignment.decision.fencing_number,
+        fencing_number=facts.fencing_number,
         obstacles=tuple(_obstacles(facts)),
         waits_for=tuple(_waits(facts)),
         remnants=_remnants(facts),

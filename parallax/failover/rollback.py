@@ -19,7 +19,7 @@ from parallax.errors import (
     UnknownTopicError,
 )
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.journal import Commits, MoveRecord, Step, mark_of
+from parallax.failover.journal import Commits, MoveRecord, Step, mark_of, stands
 from parallax.failover.outside import Outside
 
 _log = structlog.get_logger(__name__)
@@ -230,10 +230,6 @@ def _gone_on(record: MoveRecord, present: Commits) -> list[TopicPartition]:
     return sorted(
         item
         for item, mark in record.written.items()
-        if not ((found := present.get(item)) is not None and mark_of(found) == mark)
-        and not (item in before and _same(found, before[item]))
+        if not ((commit := present.get(item)) is not None and mark_of(commit) == mark)
+        and not (item in before and stands(commit, before[item]))
     )
-
-
-def _same(found: GroupCommit | None, wanted: GroupCommit) -> bool:
-    return found is not None and (found.next_offset, found.metadata) == (wanted.next_offset, wanted.metadata)

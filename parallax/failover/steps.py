@@ -40,29 +40,20 @@ class Moving:
         outside: all that it touches.
         limits: how long it waits, and what it may cross.
         record: what it has done so far.
-        planned: what the plan was made of: about a group that has stood still since nobody is asked again.
-        fencing_number: that held when the move was planned; it is off if somebody has decided since.
+        planned: what the plan was made of: about a group that has stood still since nobody is asked again, and the
+            move is off if somebody has decided about it since.
     """
 
-    def __init__(
-        self,
-        outside: Outside,
-        limits: MoveLimits,
-        record: MoveRecord,
-        planned: MoveFacts,
-        fencing_number: int,
-    ) -> None:
+    def __init__(self, outside: Outside, limits: MoveLimits, record: MoveRecord, planned: MoveFacts) -> None:
         self._outside = outside
         self._limits = limits
         self._record = record
         self._move = record.move
-        self._tell: Tell = lambda _words: None
-        self._waiting = self._waits()
+        self._waiting = Waiting(outside.time, outside.clusters, outside.services, record.move)
         self._begun_at_s = outside.time.clock()
         self._fenced_at_s: float | None = None
         self._fenced_as: Assignment | None = None
         self._planned = planned
-        self._planned_at = fencing_number
         self._reason = f"failover {record.operation_id}"
 
     @property
@@ -79,12 +70,11 @@ class Moving:
         Raises:
             ParallaxError, StoppedError: it ends here; `record` says how far it has come.
         """
-        self._tell = tell
-        self._waiting = self._waits()
+        self._waiting.tell = tell
         try:
             fenced_at_s = self.fence() if self._fenced_at_s is None else self._fenced_at_s
             self._outside.time.go_on()
-            arrived: tuple[ResumeAnswer, ...] = ()
+            left: Commits = {}
             if self._move.kind is MoveKind.PLANNED:
                 before = self._record.snapshot.commits.get(self._move.origin)
                 left = self._waiting.for_members_to_leave(
@@ -94,9 +84,7 @@ class Moving:
                     left, self._limits.catch_up_ms, self._record.assigned
                 )
             else:
-                left = {}
-                handover_s = self._limits.handover_ms / 1_000
-                self._waiting.for_reports(fenced_at_s + handover_s)
+                self._waiting.for_reports(fenced_at_s + self._limits.handover_ms / 1_000)
                 arrived = self._plan_unless_reported()
             self._outside.time.go_on()
             plan = self._write(arrived, left)
@@ -111,8 +99,8 @@ class Moving:
 
     def fence(self) -> float:
         """Record that the group moves; since when, on the command's clock."""
-        self._tell("fencing")
-        self._fenced_as = self._outside.services.fence(self._move, self._reason, self._planned_at)
+        self._waiting.tell("fencing")
+        self._fenced_as = self._outside.services.fence(self._move, self._reason, self._planned.fencing_number)
         self._keep(step=Step.FENCED, fencing_number=self._fenced_as.decision.fencing_number)
         self._fenced_at_s = self._outside.time.clock()
         return self._fenced_at_s
@@ -162,7 +150,7 @@ class Moving:
 
     def _write(self, arrived: tuple[ResumeAnswer, ...], left: Commits) -> MovePlan:
         """Write the final offsets: ``arrived``, if there are any and the group has not gone on since it ``left``."""
-        self._tell("writing offsets")
+        self._waiting.tell("writing offsets")
         why = ""
         for attempt in range(_WRITE_ATTEMPTS):
             if attempt:
@@ -250,7 +238,7 @@ class Moving:
         return wanted
 
     def _switch(self) -> None:
-        self._tell("switching")
+        self._waiting.tell("switching")
         number = self._outside.services.settle(self._move, self._reason, self._record.fencing_number)
         self._keep(step=Step.DONE, fencing_number=number)
 
@@ -274,10 +262,6 @@ class Moving:
             _log.warning(
                 "note_lost", group=self._move.group, problem=problem, why=f"[{second.code}] {second}"
             )
-
-    def _waits(self) -> Waiting:
-        outside = self._outside
-        return Waiting(outside.time, outside.clusters, outside.services, self._move, self._tell)
 
     def _keep(self, **changes: object) -> None:
         self._record = self._outside.journal.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name

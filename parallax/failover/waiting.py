@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from parallax.client.answer import ResumeAnswer
 from parallax.domain.ids import TopicName, TopicPartition
@@ -25,10 +26,11 @@ class AbandonedError(Exception):
     """The move can't go on, and nothing has come of it yet."""
 
 
+@dataclass
 class Waiting:
     """Waits for the two sides of one move.
 
-    Args:
+    Attributes:
         time: of the command.
         clusters: where the group is to leave, and to arrive.
         services: tell what has arrived.
@@ -36,14 +38,11 @@ class Waiting:
         tell: hears what is waited for.
     """
 
-    def __init__(
-        self, time: Timekeeper, clusters: AggregateClusters, services: OffsetServices, move: Move, tell: Tell
-    ) -> None:
-        self._time = time
-        self._clusters = clusters
-        self._services = services
-        self._move = move
-        self._tell = tell
+    time: Timekeeper
+    clusters: AggregateClusters
+    services: OffsetServices
+    move: Move
+    tell: Tell = lambda _words: None
 
     def for_reports(self, until_s: float) -> None:
         """Let FailoverConsumers hear of the fence and report what they have delivered.
@@ -51,10 +50,10 @@ class Waiting:
         Args:
             until_s: until when, on the command's clock.
         """
-        remaining_s = until_s - self._time.clock()
+        remaining_s = until_s - self.time.clock()
         if remaining_s > 0:
-            self._tell("waiting for consumers to report")
-            self._time.pause(remaining_s)
+            self.tell("waiting for consumers to report")
+            self.time.pause(remaining_s)
 
     def for_remnants_to_leave(self, listed: int, within_ms: float) -> None:
         """Wait until the target lists no member any more; before the fence, so that nobody stands still meanwhile.
@@ -65,20 +64,20 @@ class Waiting:
         Raises:
             AbandonedError: it took longer.
         """
-        group, target = self._move.group, self._move.target
-        deadline = self._time.deadline(within_ms)
+        group, target = self.move.group, self.move.target
+        deadline = self.time.deadline(within_ms)
         members: int | None = listed
         if listed:
-            self._clusters.dismiss_own(group, target)
+            self.clusters.dismiss_own(group, target)
         while members:
             if deadline.passed:
                 raise AbandonedError(
                     f"{target} still lists {members} member(s) of group {group}: if they are at work there, stop "
                     "them; else wait until their sessions have ended; then run the command again"
                 )
-            self._tell("waiting for former members to have left the target")
-            self._time.pause(POLL_S)
-            members = self._clusters.members(group, target)
+            self.tell("waiting for former members to have left the target")
+            self.time.pause(POLL_S)
+            members = self.clusters.members(group, target)
         if members is None:
             raise AbandonedError(f"{target} stopped answering: run the command again")
 
@@ -95,28 +94,28 @@ class Waiting:
         Raises:
             AbandonedError: it took longer.
         """
-        origin = self._move.origin
-        deadline = self._time.deadline(within_ms)
+        origin = self.move.origin
+        deadline = self.time.deadline(within_ms)
         seen_at_s, before = seen
         while True:
-            members = self._clusters.members(self._move.group, origin)
+            members = self.clusters.members(self.move.group, origin)
             # In this order: a transaction that ends between the two is seen by the latter.
-            unsettled = None if members else self._clusters.unsettled(self._move.group, origin)
-            commits = self._clusters.commits(self._move.group, origin)
+            unsettled = None if members else self.clusters.unsettled(self.move.group, origin)
+            commits = self.clusters.commits(self.move.group, origin)
             if commits is None or commits != before or unsettled:
-                seen_at_s, before = self._time.clock(), commits
-            elif members == 0 and unsettled is not None and self._time.clock() - seen_at_s >= _STILL_S:
+                seen_at_s, before = self.time.clock(), commits
+            elif members == 0 and unsettled is not None and self.time.clock() - seen_at_s >= _STILL_S:
                 return commits
             if deadline.passed:
                 raise AbandonedError(self.still_there(members, unsettled or ()))
-            self._tell(
+            self.tell(
                 "waiting for the group to leave" if members else "waiting for its commits to stand still"
             )
-            self._time.pause(POLL_S)
+            self.time.pause(POLL_S)
 
     def still_there(self, members: int | None, unsettled: Collection[TopicPartition] = ()) -> str:
         """Who or what keeps the group from having left, and what to do about it."""
-        group, origin = self._move.group, self._move.origin
+        group, origin = self.move.group, self.move.origin
         if members is None:
             return f"{origin} stopped answering; with --disaster the move goes by what was last seen of it"
         if members:
@@ -148,20 +147,20 @@ class Waiting:
         Raises:
             AbandonedError: it took longer.
         """
-        deadline = self._time.deadline(within_ms)
+        deadline = self.time.deadline(within_ms)
         while True:
-            answers = self._services.answers(self._move, topics=topics)
+            answers = self.services.answers(self.move, topics=topics)
             waiting = {str(item.topic_partition) for item in answers if not item.settled}
             waiting.update(behind(answers, commits))
             if not waiting:
                 return answers
             if deadline.passed:
                 raise AbandonedError(
-                    f"{', '.join(sorted(waiting)[:5])}: {self._move.target} does not have all that was consumed, or "
+                    f"{', '.join(sorted(waiting)[:5])}: {self.move.target} does not have all that was consumed, or "
                     "the index does not tell: look whether replication runs (parallax routes)"
                 )
-            self._tell("waiting for consumed records to arrive")
-            self._time.pause(POLL_S)
+            self.tell("waiting for consumed records to arrive")
+            self.time.pause(POLL_S)
 
 
 def behind(facts: Iterable[ResumeAnswer], commits: Commits) -> list[str]:

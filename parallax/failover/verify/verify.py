@@ -34,6 +34,8 @@ from parallax.ports.clusters import TopicInfo
 from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
 
+_POLL_S = 0.5
+
 
 def last_moves(
     records: Sequence[MoveRecord], group: GroupName, count: int
@@ -107,7 +109,12 @@ class Verifier:
     routes_into: Callable[[RegionName], Sequence[Route]]
 
     def verify(
-        self, group: GroupName, *, moves: int = 1, consumers: Consumers = Consumers.AUTO
+        self,
+        group: GroupName,
+        *,
+        moves: int = 1,
+        consumers: Consumers = Consumers.AUTO,
+        wait_ms: float = 0,
     ) -> GroupVerdict:
         """What the group consumed over its last moves.
 
@@ -115,11 +122,20 @@ class Verifier:
             group: the group.
             moves: how many of its moves, at most.
             consumers: what its members are.
+            wait_ms: how long to wait for an index that lags behind the group.
 
         Raises:
             NotFoundError: no move of the group is recorded.
             StoreUnavailableError: the store did not answer in time.
         """
+        deadline = self.time.deadline(wait_ms)
+        while True:
+            verdict = self._verdict(group, moves, consumers)
+            if not verdict.behind or deadline.passed:
+                return verdict
+            self.time.pause(_POLL_S)
+
+    def _verdict(self, group: GroupName, moves: int, consumers: Consumers) -> GroupVerdict:
         records, notes = last_moves(self.journal.records(group), group, moves)
         clusters = [records[0].move.origin, *(record.move.target for record in records)]
         now = {cluster: self._look(group, cluster) for cluster in dict.fromkeys(clusters)}
@@ -132,10 +148,6 @@ class Verifier:
         return GroupVerdict(
             group, tuple(records), consumers, tuple(map(work.partition, partitions)), tuple(notes)
         )
-
-    def pause(self, seconds: float) -> None:
-        """Wait before asking again."""
-        self.time.pause(seconds)
 
     def _look(self, group: GroupName, cluster: ClusterName) -> _Now:
         commits = self.clusters.commits(group, cluster)

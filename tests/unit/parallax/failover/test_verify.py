@@ -191,7 +191,7 @@ def test_an_index_that_lags_leaves_it_open(bench: Bench) -> None:
         bench.world.watermarks()
 
     bench.while_waiting = arrive
-    waited = command.verify_within(verifier(bench), GROUP, 1, Consumers.FAILOVER, 60)
+    waited = verifier(bench).verify(GROUP, consumers=Consumers.FAILOVER, wait_ms=60_000)
     assert waited.verdict is Verdict.ONCE
 
 
