@@ -9,8 +9,7 @@ from typing import TypeVar
 from parallax.domain.ids import SourceOffset
 from replicator.copying.offset_ranges import OffsetRanges
 from replicator.copying.ports import RecordBlock, SourceEvent
-from replicator.format.header import Batch, BatchPlace, split
-from replicator.format.records import opened, packed
+from replicator.format.batch import Batch, BatchPlace, opened, packed, split
 
 Of = TypeVar("Of")
 

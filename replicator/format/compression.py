@@ -5,15 +5,11 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from enum import IntEnum
 
 import lz4.frame
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-
-from replicator.format.columns import Numbers, bytes_at
-from replicator.format.header import Compression
 
 LARGEST_RECORDS_BYTES = 512 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -26,10 +22,20 @@ _LZ4_MOST_RATIO = 256
 """More can't come out of a byte."""
 _LZ4_FLAGS_AT, _LZ4_SAYS_SIZE, _LZ4_SIZE = 4, 0x08, slice(6, 14)
 """Where a frame may claim a size; room would be made for all of that at once."""
-_LZ4_USUAL_HEAD = np.frombuffer(b"\x04\x22\x4d\x18\x60\x40\x82", np.uint8)
-"""As the JVM's clients and librdkafka write it: independent blocks of up to 64 KiB, no checksums, no size."""
-_LZ4_STORED_AT, _LZ4_END_BYTES, _LZ4_IS_STORED = 11, 4, 0x80000000
-"""Behind that the size of the first block, with a bit that says that it is not compressed; a size of zero ends the frame."""
+
+
+class Compression(IntEnum):
+    """How the records of a batch are compressed."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+COMPRESSIONS = tuple(Compression)
+"""By their number in the attributes."""
 
 
 class BadCompressionError(ValueError):
@@ -65,56 +71,6 @@ def decompressed(
         raise BadCompressionError(f"it is not {how.name.lower()}: {error}") from error
     if len(result) > limit:
         raise BadCompressionError(f"more than {limit} bytes come out of it")
-    return result
-
-
-def decompressed_each(
-    buffer: memoryview, begins: Numbers, ends: Numbers, compressions: Sequence[Compression]
-) -> list[bytes | memoryview]:
-    """What `decompressed` makes of the records of each of some small batches.
-
-    Args:
-        buffer: has them all.
-        begins: where the records of each begin in it.
-        ends: where they end.
-        compressions: of each.
-
-    Raises:
-        BadCompressionError: those of some batch are out of the ordinary, or damaged: `decompressed` decides.
-    """
-    places = zip(begins.tolist(), ends.tolist(), strict=True)
-    if not min(compressions) is Compression.LZ4 is max(compressions):
-        return [
-            decompressed(buffer[begin:end], how)
-            for (begin, end), how in zip(places, compressions, strict=True)
-        ]
-    result: list[bytes | memoryview] = []
-    context, unpack = lz4.frame.create_decompression_context(), lz4.frame.decompress_chunk
-    for (begin, end), is_stored in zip(places, _stored_lz4(buffer, begins, ends).tolist(), strict=True):
-        if is_stored:
-            result.append(buffer[begin + _LZ4_STORED_AT : end - _LZ4_END_BYTES])
-            continue
-        frame = buffer[begin:end]
-        try:
-            content, read_bytes, is_whole = (b"", 0, False) if _says_size(frame) else unpack(context, frame)
-        except (RuntimeError, MemoryError) as error:
-            raise BadCompressionError(f"it is not lz4: {error}") from error
-        if not is_whole or read_bytes != end - begin:
-            raise BadCompressionError("an unusual lz4 frame")
-        result.append(content)
-    return result
-
-
-def _stored_lz4(buffer: memoryview, begins: Numbers, ends: Numbers) -> npt.NDArray[np.bool_]:
-    """Which of the frames hold one block that is not compressed, as those of single records often do."""
-    data = np.frombuffer(buffer, np.uint8)
-    sizes = ends - begins
-    result = sizes > _LZ4_STORED_AT + _LZ4_END_BYTES
-    head = bytes_at(data, np.where(result, begins, 0), _LZ4_STORED_AT)
-    block_sizes = head[:, len(_LZ4_USUAL_HEAD) :].copy().view("<u4")[:, 0]
-    result &= (head[:, : len(_LZ4_USUAL_HEAD)] == _LZ4_USUAL_HEAD).all(axis=1)
-    result &= block_sizes == (sizes - _LZ4_STORED_AT - _LZ4_END_BYTES) | _LZ4_IS_STORED
-    result &= ~bytes_at(data, np.where(result, ends - _LZ4_END_BYTES, 0), _LZ4_END_BYTES).any(axis=1)
     return result
 
 
@@ -156,14 +112,15 @@ def _gunzipped(data: memoryview, limit: int) -> bytes:
     return result
 
 
-def _says_size(frame: memoryview) -> int:
+def lz4_has_size(frame: memoryview) -> int:
+    """Whether an LZ4 frame claims a size (a number other than 0)."""
     return len(frame) > _LZ4_FLAGS_AT and frame[_LZ4_FLAGS_AT] & _LZ4_SAYS_SIZE
 
 
 def _unpacked_lz4(data: memoryview, limit: int) -> bytes:
     # Not by pyarrow, whose streams cost more to open than a small batch to read.
     most = len(data) * _LZ4_MOST_RATIO
-    if _says_size(data):
+    if lz4_has_size(data):
         most = max(most, int.from_bytes(data[_LZ4_SIZE], "little"))
     if most <= limit:
         result: bytes = lz4.frame.decompress(data)

@@ -1,6 +1,6 @@
 """Records of many small batches, rewritten side by side for one large batch.
 
-`replicator.format.records` says plainly what comes of a record; it costs some microseconds of each. Here only the
+`replicator.format.batch` says plainly what comes of a record; it costs some microseconds of each. Here only the
 search for where each record begins goes from one to the next, everything else is done with all of them at once.
 Whatever is out of the ordinary, damage above all, is left to the plain way (`Unusual`).
 """
@@ -18,10 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator.copying.offset_ranges import OffsetRanges
-from replicator.format.columns import Bytes, Numbers
-from replicator.format.header import LOG_APPEND_TIME
-from replicator.format.records import SMALLEST_RECORD_BYTES, varint
-from replicator.format.small_batches import Headers
+from replicator.format.batch import LOG_APPEND_TIME, SMALLEST_RECORD_BYTES, varint
+from replicator.format.small_batches import Bytes, Headers, Numbers
 
 _PLAIN_BYTES = 8
 """Of a varint: longer ones are left to the plain way, shorter ones never overflow 64 bits, whatever is added here."""

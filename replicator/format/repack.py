@@ -1,22 +1,175 @@
-"""Makes one batch of the records of several: of those that can't pass whole, and of small ones that follow one another."""
+"""What becomes of fetched batches: they pass whole, are opened, or are dropped; one is made of the records of several.
+
+Several are those that can't pass whole, and small ones that follow one another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from typing import Protocol
 
 from parallax.domain.ids import UNKNOWN_EPOCH
 from replicator.copying.offset_ranges import OffsetRanges
+from replicator.format.batch import (
+    COMPRESSION,
+    CONTROL,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Batch,
+    BatchPlace,
+    CorruptBatchError,
+    encoded_record,
+    finished,
+    records_of,
+    split,
+    varint,
+)
 from replicator.format.block import BatchBlock, whole
-from replicator.format.compression import BadCompressionError, decompressed, decompressed_each
-from replicator.format.header import COMPRESSION, Batch, BatchPlace, Compression, CorruptBatchError, split
+from replicator.format.compression import BadCompressionError, Compression, decompressed
 from replicator.format.merge import Merged, Unusual, merged
-from replicator.format.passage import AbortedRanges, Passage, choose, is_small
-from replicator.format.records import encoded_record, finished, records_of
-from replicator.format.small_batches import FULL_BYTES, SmallBatches, headers_of, parted
+from replicator.format.small_batches import (
+    FULL_BYTES,
+    WHOLE_FROM_BYTES,
+    SmallBatches,
+    decompressed_each,
+    headers_of,
+    parted,
+)
 
 FEW_RECORDS = 64
 """Fewer are faster one by one than side by side."""
+_ABORT = 0
+_IN_TRANSACTION = TRANSACTIONAL | CONTROL
+
+
+class ReadPosition(Protocol):
+    """How far a partition has been read.
+
+    Attributes:
+        position: the next offset.
+        epoch: of the record before it.
+    """
+
+    position: int
+    epoch: int
+
+
+def passed(
+    records: bytes | bytearray | memoryview,
+    at: ReadPosition,
+    place: BatchPlace,
+    aborted: AbortedRanges,
+    *,
+    whole_from_records: int,
+) -> Iterator[BatchBlock]:
+    """The blocks that come of a record set, in order.
+
+    Args:
+        records: the record set.
+        at: what was asked for; moves along.
+        place: where it came from.
+        aborted: its aborted transactions.
+        whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
+
+    Raises:
+        CorruptBatchError: a batch is damaged; what stands before it was handed out.
+    """
+    gathered, damage = Repacker(place), None
+    try:
+        for found in parted(records, place, at_offset=at.position, below_records=whole_from_records):
+            if isinstance(found, SmallBatches):
+                yield from gathered.blocks()
+                yield from gathered.side_by_side(found)
+            else:
+                hidden = aborted.hides(found, place)
+                passage = Passage.DROPPED if hidden else choose(found, at.position)
+                if passage is Passage.WHOLE and not is_small(found, whole_from_records):
+                    yield from gathered.blocks()
+                    yield whole(found, place)
+                elif passage is not Passage.DROPPED:
+                    if not gathered.takes(found):
+                        yield from gathered.blocks()
+                    gathered.add(found, at.position, passage)
+            at.position, at.epoch = found.next_offset, found.leader_epoch
+    except CorruptBatchError as error:
+        damage = error
+    yield from gathered.blocks()
+    if damage is not None:
+        raise damage
+
+
+class Passage(Enum):
+    """What becomes of a batch."""
+
+    WHOLE = "whole"
+    OPENED = "opened"
+    """Its records pass one by one: some are missing or not wanted, or their timestamps are the broker's."""
+    DROPPED = "dropped"
+    """A control batch, or one without records: the position moves beyond it."""
+
+
+class AbortedRanges:
+    """The aborted transactions of one fetch response; its batches must be asked about in order.
+
+    Args:
+        transactions: (producer id, first offset of the aborted transaction), as the response has them.
+    """
+
+    def __init__(self, transactions: Iterable[tuple[int, int]] = ()) -> None:
+        self._coming = sorted(((first, producer) for producer, first in transactions), reverse=True)
+        self._aborted: set[int] = set()
+
+    def hides(self, batch: Batch, place: BatchPlace) -> bool:
+        """Whether the batch belongs to an aborted transaction.
+
+        Raises:
+            CorruptBatchError: a control batch that does not say what it is.
+        """
+        if not batch.attributes & _IN_TRANSACTION:
+            return False
+        while self._coming and self._coming[-1][0] < batch.next_offset:
+            self._aborted.add(self._coming.pop()[1])
+        if batch.is_control:
+            if batch.producer_id in self._aborted and _control_type(batch, place) == _ABORT:
+                self._aborted.discard(batch.producer_id)
+            return False
+        return batch.is_transactional and batch.producer_id in self._aborted
+
+
+def choose(batch: Batch, position: int) -> Passage:
+    """What becomes of a batch that no aborted transaction hides, when everything below ``position`` is done.
+
+    A broker takes a batch only if every one of its offsets holds a record (KIP-98), and none with LogAppendTime
+    from a producer.
+    """
+    attributes, count = batch.attributes, batch.count
+    if attributes & CONTROL or count == 0:
+        return Passage.DROPPED
+    if batch.base_offset < position or batch.last_offset_delta + 1 != count or attributes & LOG_APPEND_TIME:
+        return Passage.OPENED
+    return Passage.WHOLE
+
+
+def is_small(batch: Batch, whole_from_records: int) -> bool:
+    """Whether a batch that may pass whole costs less when it becomes part of a larger one."""
+    return batch.count < whole_from_records and len(batch.raw) < WHOLE_FROM_BYTES
+
+
+def _control_type(batch: Batch, place: BatchPlace) -> int:
+    """Of the control record: 0 abort, 1 commit (its key is a version and the type, 16 bits each)."""
+    try:
+        data = batch.records
+        _, at = varint(data, 0)
+        _, at = varint(data, at + 1)
+        _, at = varint(data, at)
+        length, at = varint(data, at)
+        key = bytes(data[at : at + 4])
+    except (IndexError, ValueError) as error:
+        raise place.corrupt(batch.base_offset, f"a control record that can't be read: {error}") from error
+    if length < len(key) or len(key) < 4:  # noqa: PLR2004 - two 16-bit numbers
+        raise place.corrupt(batch.base_offset, "a control record without a type")
+    return int.from_bytes(key[2:], "big", signed=True)
 
 
 class Repacker:
@@ -150,59 +303,3 @@ class Repacker:
             except (ValueError, IndexError) as error:
                 raise self._place.corrupt(batch.base_offset, str(error)) from error
         return None if base is None else Merged(bytes(out), offsets, base, largest, newest)
-
-
-class ReadPosition(Protocol):
-    """How far a partition has been read.
-
-    Attributes:
-        position: the next offset.
-        epoch: of the record before it.
-    """
-
-    position: int
-    epoch: int
-
-
-def passed(
-    records: bytes | bytearray | memoryview,
-    at: ReadPosition,
-    place: BatchPlace,
-    aborted: AbortedRanges,
-    *,
-    whole_from_records: int,
-) -> Iterator[BatchBlock]:
-    """The blocks that come of a record set, in order.
-
-    Args:
-        records: the record set.
-        at: what was asked for; moves along.
-        place: where it came from.
-        aborted: its aborted transactions.
-        whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
-
-    Raises:
-        CorruptBatchError: a batch is damaged; what stands before it was handed out.
-    """
-    gathered, damage = Repacker(place), None
-    try:
-        for found in parted(records, place, at_offset=at.position, below_records=whole_from_records):
-            if isinstance(found, SmallBatches):
-                yield from gathered.blocks()
-                yield from gathered.side_by_side(found)
-            else:
-                hidden = aborted.hides(found, place)
-                passage = Passage.DROPPED if hidden else choose(found, at.position)
-                if passage is Passage.WHOLE and not is_small(found, whole_from_records):
-                    yield from gathered.blocks()
-                    yield whole(found, place)
-                elif passage is not Passage.DROPPED:
-                    if not gathered.takes(found):
-                        yield from gathered.blocks()
-                    gathered.add(found, at.position, passage)
-            at.position, at.epoch = found.next_offset, found.leader_epoch
-    except CorruptBatchError as error:
-        damage = error
-    yield from gathered.blocks()
-    if damage is not None:
-        raise damage

@@ -1,6 +1,6 @@
 """Many small batches that follow one another, taken apart and checked side by side.
 
-`replicator.format.header` says plainly what a batch must be; with all that becomes of a batch later on it costs some
+`replicator.format.batch` says plainly what a batch must be; with all that becomes of a batch later on it costs some
 microseconds of each. Here only the search for where each batch begins, and its checksum, go from one to the next.
 Whatever is out of the ordinary, damage above all, is left to the plain way.
 """
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import crc32c
+import lz4.frame
 import numpy as np
 import numpy.typing as npt
 
-from replicator.format.columns import Numbers, bytes_at
-from replicator.format.header import (
+from replicator.format.batch import (
     ATTRIBUTES_AT,
     COMPRESSION,
-    COMPRESSIONS,
     CONTROL,
     HEADER_BYTES,
     LENGTH_END,
@@ -28,11 +27,23 @@ from replicator.format.header import (
     TRANSACTIONAL,
     Batch,
     BatchPlace,
-    Compression,
     split,
 )
-from replicator.format.passage import WHOLE_FROM_BYTES
+from replicator.format.compression import (
+    COMPRESSIONS,
+    BadCompressionError,
+    Compression,
+    decompressed,
+    lz4_has_size,
+)
 
+Numbers = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+"""Columns: an entry for each of many batches, frames or records."""
+
+WHOLE_FROM_BYTES = 64 * 1024
+"""To compress as much anew costs more than a batch of its own, however few its records are
+(docs/decisions/0007-copy-paths.md)."""
 FULL_BYTES = 256 * 1024
 """So much becomes one batch, as read; a larger one gains nothing."""
 LEAST_BATCHES = 16
@@ -55,13 +66,17 @@ HEADER = np.dtype(
         ("count", ">i4"),
     ]
 )
-"""A batch's header; `replicator.format.header` says what it means."""
+"""A batch's header; `replicator.format.batch` says what it means."""
 Headers = npt.NDArray[np.void]
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
 _LARGE_OFFSET = 2**62
 """Sums of smaller ones have no more than 63 bits."""
+_LZ4_USUAL_HEAD = np.frombuffer(b"\x04\x22\x4d\x18\x60\x40\x82", np.uint8)
+"""As the JVM's clients and librdkafka write it: independent blocks of up to 64 KiB, no checksums, no size."""
+_LZ4_STORED_AT, _LZ4_END_BYTES, _LZ4_IS_STORED = 11, 4, 0x80000000
+"""Behind that the size of the first block, with a bit that says that it is not compressed; a size of zero ends the frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +223,62 @@ def _ordinary(headers: Headers, expected: int, below_records: int) -> npt.NDArra
     if len(compressed):
         result &= (codes == 0) | (codes == compressed[0])
     return result
+
+
+# --- their records -----------------------------------------------------------------------------------------------
+
+
+def decompressed_each(
+    buffer: memoryview, begins: Numbers, ends: Numbers, compressions: Sequence[Compression]
+) -> list[bytes | memoryview]:
+    """What `decompressed` makes of the records of each of some small batches.
+
+    Args:
+        buffer: has them all.
+        begins: where the records of each begin in it.
+        ends: where they end.
+        compressions: of each.
+
+    Raises:
+        BadCompressionError: those of some batch are out of the ordinary, or damaged: `decompressed` decides.
+    """
+    places = zip(begins.tolist(), ends.tolist(), strict=True)
+    if not min(compressions) is Compression.LZ4 is max(compressions):
+        return [
+            decompressed(buffer[begin:end], how)
+            for (begin, end), how in zip(places, compressions, strict=True)
+        ]
+    result: list[bytes | memoryview] = []
+    context, unpack = lz4.frame.create_decompression_context(), lz4.frame.decompress_chunk
+    for (begin, end), is_stored in zip(places, _stored_lz4(buffer, begins, ends).tolist(), strict=True):
+        if is_stored:
+            result.append(buffer[begin + _LZ4_STORED_AT : end - _LZ4_END_BYTES])
+            continue
+        frame = buffer[begin:end]
+        try:
+            content, read_bytes, is_whole = (b"", 0, False) if lz4_has_size(frame) else unpack(context, frame)
+        except (RuntimeError, MemoryError) as error:
+            raise BadCompressionError(f"it is not lz4: {error}") from error
+        if not is_whole or read_bytes != end - begin:
+            raise BadCompressionError("an unusual lz4 frame")
+        result.append(content)
+    return result
+
+
+def _stored_lz4(buffer: memoryview, begins: Numbers, ends: Numbers) -> npt.NDArray[np.bool_]:
+    """Which of the frames hold one block that is not compressed, as those of single records often do."""
+    data = np.frombuffer(buffer, np.uint8)
+    sizes = ends - begins
+    result = sizes > _LZ4_STORED_AT + _LZ4_END_BYTES
+    head = bytes_at(data, np.where(result, begins, 0), _LZ4_STORED_AT)
+    block_sizes = head[:, len(_LZ4_USUAL_HEAD) :].copy().view("<u4")[:, 0]
+    result &= (head[:, : len(_LZ4_USUAL_HEAD)] == _LZ4_USUAL_HEAD).all(axis=1)
+    result &= block_sizes == (sizes - _LZ4_STORED_AT - _LZ4_END_BYTES) | _LZ4_IS_STORED
+    result &= ~bytes_at(data, np.where(result, ends - _LZ4_END_BYTES, 0), _LZ4_END_BYTES).any(axis=1)
+    return result
+
+
+def bytes_at(data: Bytes, places: Numbers, size: int) -> Bytes:
+    """So many bytes from each of these places on."""
+    found: Bytes = np.lib.stride_tricks.sliding_window_view(data, size)[places]
+    return found

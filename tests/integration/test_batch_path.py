@@ -15,7 +15,8 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName
 from parallax.errors import FencedError
-from replicator.format.header import HEADER_BYTES, Compression
+from replicator.format.batch import HEADER_BYTES
+from replicator.format.compression import Compression
 from replicator.kafka.transactions.coordinator import Coordinator, has_newest_transactions
 from replicator.lease import Lease, transactional_id
 from tests.support import Stack, poll_until

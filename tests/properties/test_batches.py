@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicator.format.compression import BadCompressionError, compressed, decompressed
-from replicator.format.header import Batch, Compression, CorruptBatchError, split
-from replicator.format.passage import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose, is_small
-from replicator.format.records import opened, packed
-from replicator.format.repack import Repacker
-from replicator.format.rewrite import SEQUENCES, ProducerState, rewritten
+from replicator.format.batch import Batch, CorruptBatchError, opened, packed, rewritten, split
+from replicator.format.compression import BadCompressionError, Compression, compressed, decompressed
+from replicator.format.repack import AbortedRanges, Passage, Repacker, choose, is_small
+from replicator.format.small_batches import WHOLE_FROM_BYTES
+from replicator.kafka.transactions.coordinator import SEQUENCES, ProducerState
 from tests.worlds.batches_made import CODECS, PLACE, Made, altered, control, made, read
 
 TIMES = st.integers(0, 2**42)

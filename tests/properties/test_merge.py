@@ -13,13 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from replicator.format.compression import BadCompressionError, compressed, decompressed, decompressed_each
-from replicator.format.header import Batch, Compression, CorruptBatchError, split
+from replicator.format.batch import Batch, CorruptBatchError, encoded, finished, split
+from replicator.format.compression import BadCompressionError, Compression, compressed, decompressed
 from replicator.format.merge import Merged, Unusual, merged
-from replicator.format.passage import Passage
-from replicator.format.records import encoded, finished
-from replicator.format.repack import FEW_RECORDS, Repacker
-from replicator.format.small_batches import headers_of
+from replicator.format.repack import FEW_RECORDS, Passage, Repacker
+from replicator.format.small_batches import decompressed_each, headers_of
 from tests.worlds.batches_made import PLACE, Made, altered, made, read
 
 LARGEST = 2**63 - 1

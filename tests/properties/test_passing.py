@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replicator.format.batch import Batch, CorruptBatchError, opened, split
 from replicator.format.block import BatchBlock, slimmed
-from replicator.format.compression import decompressed
-from replicator.format.header import Batch, Compression, CorruptBatchError, split
-from replicator.format.passage import WHOLE_FROM_BYTES, AbortedRanges, Passage, choose
-from replicator.format.records import opened
-from replicator.format.repack import passed
-from replicator.format.small_batches import FULL_BYTES, LEAST_BATCHES, SmallBatches, parted
+from replicator.format.compression import Compression, decompressed
+from replicator.format.repack import AbortedRanges, Passage, choose, passed
+from replicator.format.small_batches import FULL_BYTES, LEAST_BATCHES, WHOLE_FROM_BYTES, SmallBatches, parted
 from tests.worlds.batches_made import PLACE, Made, altered, control, made, read
 
 BELOW_RECORDS = 6

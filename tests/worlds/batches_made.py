@@ -10,7 +10,7 @@ import crc32c
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from replicator.format.header import BatchPlace
+from replicator.format.batch import BatchPlace
 
 PLACE = BatchPlace(ClusterName("regional-a"), TopicPartition(TopicName("orders"), 3))
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

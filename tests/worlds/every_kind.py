@@ -15,7 +15,7 @@ from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from replicator.format.header import Batch, BatchPlace, split
+from replicator.format.batch import Batch, BatchPlace, split
 from replicator.kafka.batch.exchange import Fetch
 from tests.support import poll_until
 from tests.worlds.shard_harness import PATIENCE_S, Harness, create

@@ -14,8 +14,8 @@ from random import Random
 
 import crc32c
 
-from replicator.format.header import ATTRIBUTES_AT, CRC_AT, Compression
-from replicator.format.records import Record, body, encoded, packed
+from replicator.format.batch import ATTRIBUTES_AT, CRC_AT, Record, body, encoded, packed
+from replicator.format.compression import Compression
 
 _DAY_MS = 86_400_000
 FIRST_TIMESTAMP_MS = (int(time.time() * 1_000) // _DAY_MS - 1) * _DAY_MS

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.bench.data.batches import FIRST_TIMESTAMP_MS
-from replicator.format.header import HEADER_BYTES, LENGTH_END
+from replicator.format.batch import HEADER_BYTES, LENGTH_END
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _TRANSACTIONAL = 0x10

@@ -18,7 +18,7 @@ from lab.bench.rows.backlog import Backlog, first_guess
 from lab.bench.rows.copied_figures import CopyFigures, figures
 from lab.bench.rows.watch import CopyWatch, WarmRules, Window
 from lab.bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
-from replicator.format.header import Compression
+from replicator.format.compression import Compression
 
 JSON_128K = "170 B JSON, lz4, 128 KiB batches"
 """The first data set: MirrorMaker 2's speed on it tells whether the machine was busy."""

@@ -14,11 +14,11 @@ from parallax.domain.ids import TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError
 from parallax.runtime.deadline import Deadline
 from replicator.copying.offset_ranges import OffsetRanges
+from replicator.format.batch import rewritten
 from replicator.format.block import BatchBlock
-from replicator.format.rewrite import ProducerState, rewritten
 from replicator.kafka.batch.exchange import Produce
 from replicator.kafka.batch.refusals import Refusal, is_for_good, translated
-from replicator.kafka.transactions.coordinator import CONCURRENT_TRANSACTIONS, Coordinator
+from replicator.kafka.transactions.coordinator import CONCURRENT_TRANSACTIONS, Coordinator, ProducerState
 
 MOST_REQUESTS = 5
 """In flight to one broker: Kafka keeps the order of a producer's batches only so far."""

@@ -25,10 +25,9 @@ from replicator.copying.ports import (
     TopicChanged,
     Trouble,
 )
+from replicator.format.batch import BatchPlace, CorruptBatchError
 from replicator.format.block import BatchBlock, slimmed
-from replicator.format.header import BatchPlace, CorruptBatchError
-from replicator.format.passage import AbortedRanges
-from replicator.format.repack import passed
+from replicator.format.repack import AbortedRanges, passed
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition
 from replicator.kafka.batch.fetches import Ahead, Fetches
 

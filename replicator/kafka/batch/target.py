@@ -15,14 +15,13 @@ from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RecordBlock, RecordRefusedError
+from replicator.format.batch import Record, body, packed
 from replicator.format.block import BatchBlock
-from replicator.format.header import Compression
-from replicator.format.records import Record, body, packed
-from replicator.format.rewrite import ProducerState
+from replicator.format.compression import Compression
 from replicator.kafka.batch.refusals import TOO_LARGE
 from replicator.kafka.batch.sender import Sender
 from replicator.kafka.transactions import messages
-from replicator.kafka.transactions.coordinator import Coordinator
+from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 
 _LEADERS_WITHIN_MS = 1_000
 """A topic that was just created has leaders by then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.errors import for_code
@@ -12,7 +13,6 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.domain.ids import TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.runtime.deadline import Deadline
-from replicator.format.rewrite import ProducerState
 from replicator.kafka.transactions import messages
 
 _NONE = 0
@@ -30,6 +30,33 @@ transaction state transition ... while it already a pending state PREPARE_EPOCH_
 _UNEXPECTED_FOR_MS = 2_000
 _SHORT_WAIT_MS, _LONG_WAIT_MS = 2, 50
 _TRANSACTION_VERSION = 2
+SEQUENCES = 2**31
+"""Sequence numbers wrap here."""
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """A transactional producer as the target knows it.
+
+    Attributes:
+        producer_id, epoch: as the coordinator gave them; either may change with every transaction.
+    """
+
+    producer_id: int
+    epoch: int
+    _sequences: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def take(self, item: TopicPartition, count: int) -> int:
+        """The sequence number of the next batch of the partition, which has ``count`` records."""
+        sequence = self._sequences.get(item, 0)
+        self._sequences[item] = (sequence + count) % SEQUENCES
+        return sequence
+
+    def renewed(self, producer_id: int, epoch: int) -> None:
+        """Take the id and epoch of a coordinator's answer; under new ones every sequence begins at 0."""
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self.producer_id, self.epoch = producer_id, epoch
+            self._sequences.clear()
 
 
 class Coordinator:

@@ -8,8 +8,8 @@ import pytest
 from lab.bench.data.batches import FIRST_TIMESTAMP_MS, Shape, json_value, mean_batch, prepare
 from lab.bench.data.loading import produce_errors, produce_request
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from replicator.format.header import BatchPlace, Compression, split
-from replicator.format.records import opened
+from replicator.format.batch import BatchPlace, opened, split
+from replicator.format.compression import Compression
 
 PLACE = BatchPlace(ClusterName("aggregate-a"), TopicPartition(TopicName("trips"), 0))
 

@@ -14,13 +14,13 @@ import pytest
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
 from replicator.copying.ports import ReadFrom
+from replicator.format.batch import BatchPlace, Record, body, packed, split
 from replicator.format.block import BatchBlock, whole
-from replicator.format.header import BatchPlace, Compression, split
-from replicator.format.records import Record, body, packed
-from replicator.format.rewrite import ProducerState
+from replicator.format.compression import Compression
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition, Produce
 from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES, Sender
 from replicator.kafka.batch.source import REST_MS, BatchSource
+from replicator.kafka.transactions.coordinator import ProducerState
 
 TOPIC_ID = uuid.UUID(int=7)
 CONCURRENT_TRANSACTIONS = 51

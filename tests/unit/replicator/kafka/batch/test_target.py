@@ -12,9 +12,9 @@ from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from replicator.copying.ports import RecordRefusedError
-from replicator.format.rewrite import ProducerState
 from replicator.kafka.batch.refusals import TOO_LARGE, Refusal
 from replicator.kafka.batch.target import BatchTarget
+from replicator.kafka.transactions.coordinator import ProducerState
 
 ITEM = TopicPartition(TopicName("trips"), 0)
 

@@ -12,9 +12,8 @@ import pytest
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
-from replicator.format.rewrite import ProducerState
 from replicator.kafka.transactions import coordinator
-from replicator.kafka.transactions.coordinator import Coordinator
+from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 
 DONE, UNEXPECTED, INVALID_STATE, FENCED = 0, -1, 48, 90
 
