@@ -20,8 +20,8 @@ from replicator.format.compression import (
     COMPRESSIONS,
     BadCompressionError,
     Compression,
-    compressed,
-    decompressed,
+    compress,
+    decompress,
 )
 
 HEADER_BYTES = 61
@@ -233,14 +233,14 @@ class Record:
     body: bytes
 
 
-def opened(batch: Batch, place: BatchPlace) -> list[Record]:
+def read_records(batch: Batch, place: BatchPlace) -> list[Record]:
     """The records of a batch, in order. Of a LogAppendTime batch each bears the broker's time.
 
     Raises:
         CorruptBatchError: they are not what the header says.
     """
     try:
-        return list(records_of(batch, decompressed(batch.records, batch.compression)))
+        return list(records_of(batch, decompress(batch.records, batch.compression)))
     except (BadCompressionError, ValueError, IndexError) as error:
         raise place.corrupt(batch.base_offset, str(error)) from error
 
@@ -255,12 +255,12 @@ def records_of(batch: Batch, data: bytes | memoryview) -> Iterator[Record]:
     stamp = batch.max_timestamp if batch.is_log_append_time else None
     at, last_delta = 0, -1
     for _ in range(batch.count):
-        length, at = varint(data, at)
+        length, at = read_varint(data, at)
         end = at + length
         if length < SMALLEST_RECORD_BYTES or end > len(data):
             raise ValueError(f"a record of {length} bytes does not fit")
-        timestamp_delta, begin = varint(data, at + 1)
-        offset_delta, begin = varint(data, begin)
+        timestamp_delta, begin = read_varint(data, at + 1)
+        offset_delta, begin = read_varint(data, begin)
         if not last_delta < offset_delta <= batch.last_offset_delta or begin > end:
             raise ValueError(f"a record with offset delta {offset_delta} after one with {last_delta}")
         timestamp = batch.base_timestamp + timestamp_delta if stamp is None else stamp
@@ -275,20 +275,20 @@ def records_of(batch: Batch, data: bytes | memoryview) -> Iterator[Record]:
 # --- making a batch -------------------------------------------------------------------------------------------------
 
 
-def packed(records: Sequence[Record], compression: Compression) -> bytes:
-    """A batch of these records, one after the other, without a producer (`rewritten` adds it)."""
+def make_batch(records: Sequence[Record], compression: Compression) -> bytes:
+    """A batch of these records, one after the other, without a producer (`rewrite_batch` adds it)."""
     base, newest = records[0].timestamp, max(record.timestamp for record in records)
-    data = b"".join(encoded_record(record, index, base) for index, record in enumerate(records))
-    return finished(data, len(records), base, newest, compression)
+    data = b"".join(encode_record(record, index, base) for index, record in enumerate(records))
+    return finish_batch(data, len(records), base, newest, compression)
 
 
-def encoded_record(record: Record, index: int, base_timestamp: int) -> bytes:
+def encode_record(record: Record, index: int, base_timestamp: int) -> bytes:
     """The record as number ``index`` of a batch."""
-    head = b"\x00" + encoded(record.timestamp - base_timestamp) + encoded(index)
-    return encoded(len(head) + len(record.body)) + head + record.body
+    head = b"\x00" + encode_varint(record.timestamp - base_timestamp) + encode_varint(index)
+    return encode_varint(len(head) + len(record.body)) + head + record.body
 
 
-def finished(
+def finish_batch(
     data: bytes | memoryview,
     count: int,
     base_timestamp: int,
@@ -307,7 +307,7 @@ def finished(
         compression: of the batch.
         quickly: rather in less time than in fewer bytes.
     """
-    batch = bytearray(HEADER_BYTES) + compressed(data, compression, quickly=quickly)
+    batch = bytearray(HEADER_BYTES) + compress(data, compression, quickly=quickly)
     _HEADER.pack_into(
         batch,
         0,
@@ -329,19 +329,21 @@ def finished(
     return bytes(batch)
 
 
-def body(key: bytes | None, value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]] = ()) -> bytes:
+def record_body(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]] = ()
+) -> bytes:
     """A record's body."""
-    parts = [_bytes(key), _bytes(value), encoded(len(headers))]
+    parts = [_bytes(key), _bytes(value), encode_varint(len(headers))]
     for name, content in headers:
         parts += [_bytes(name), _bytes(content)]
     return b"".join(parts)
 
 
 def _bytes(value: bytes | None) -> bytes:
-    return encoded(-1) if value is None else encoded(len(value)) + value
+    return encode_varint(-1) if value is None else encode_varint(len(value)) + value
 
 
-def rewritten(
+def rewrite_batch(
     raw: bytes | bytearray | memoryview, producer_id: int, epoch: int, sequence: int
 ) -> tuple[bytearray, memoryview]:
     """The batch as this producer's own, ready for a Produce request: a new header, and the records where they are.
@@ -364,7 +366,7 @@ def rewritten(
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 
-def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """The zigzag number at ``at``, and where it ends.
 
     Raises:
@@ -385,7 +387,7 @@ def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def encoded(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """The number in zigzag encoding; its 64 lowest bits, with which readers calculate."""
     value = ((number << 1) ^ -(number >> 63 & 1)) & (2**64 - 1)
     if value < 0x80:  # noqa: PLR2004 - one byte is enough

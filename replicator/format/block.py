@@ -9,7 +9,7 @@ from typing import TypeVar
 from parallax.domain.ids import SourceOffset
 from replicator.copying.offset_ranges import OffsetRanges
 from replicator.copying.ports import RecordBlock, SourceEvent
-from replicator.format.batch import Batch, BatchPlace, opened, packed, split
+from replicator.format.batch import Batch, BatchPlace, make_batch, read_records, split
 
 Of = TypeVar("Of")
 
@@ -49,13 +49,13 @@ class BatchBlock(RecordBlock):
         if (begin, end) == (0, len(self.offsets)):
             return self
         (batch,) = split(self.raw, self.place)
-        inside = opened(batch, self.place)[begin:end]
+        inside = read_records(batch, self.place)[begin:end]
         offsets = self.offsets[begin:end]
         if not inside:
             return BatchBlock(
                 self.topic_partition, self.leader_epoch, (), (), 0, self.newest_timestamp_ms, self.place
             )
-        raw = packed(inside, batch.compression)
+        raw = make_batch(inside, batch.compression)
         return BatchBlock(
             self.topic_partition,
             self.leader_epoch,
@@ -76,7 +76,7 @@ class BatchBlock(RecordBlock):
             yield from self.part(begin, end).within(largest_bytes)
 
 
-def slimmed(
+def detach_from_answer(
     turns: Sequence[Sequence[tuple[Of, SourceEvent]]], answer_bytes: int
 ) -> Sequence[Sequence[tuple[Of, SourceEvent]]]:
     """The events of one answer, each with what it is of; batches that are less than half of the answer are copied.
@@ -92,7 +92,7 @@ def slimmed(
     ]
 
 
-def whole(batch: Batch, place: BatchPlace) -> BatchBlock:
+def whole_block(batch: Batch, place: BatchPlace) -> BatchBlock:
     """A batch that passes as it is."""
     return BatchBlock(
         place.topic_partition,

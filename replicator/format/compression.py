@@ -42,9 +42,7 @@ class BadCompressionError(ValueError):
     """The bytes are not what the batch's attributes say, or more than allowed come out of them."""
 
 
-def decompressed(
-    data: memoryview, how: Compression, limit: int = LARGEST_RECORDS_BYTES
-) -> bytes | memoryview:
+def decompress(data: memoryview, how: Compression, limit: int = LARGEST_RECORDS_BYTES) -> bytes | memoryview:
     """The records of a batch.
 
     Args:
@@ -74,7 +72,7 @@ def decompressed(
     return result
 
 
-def compressed(data: bytes | memoryview, how: Compression, *, quickly: bool = False) -> bytes | memoryview:
+def compress(data: bytes | memoryview, how: Compression, *, quickly: bool = False) -> bytes | memoryview:
     """The records as every Kafka client reads them; ``quickly``: rather in less time than in fewer bytes."""
     match how:
         case Compression.NONE:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replicator.copying.offset_ranges import OffsetRanges
-from replicator.format.batch import LOG_APPEND_TIME, SMALLEST_RECORD_BYTES, varint
+from replicator.format.batch import LOG_APPEND_TIME, SMALLEST_RECORD_BYTES, read_varint
 from replicator.format.small_batches import Bytes, Headers, Numbers
 
 _PLAIN_BYTES = 8
@@ -56,7 +56,7 @@ class Merged:
     newest_timestamp: int
 
 
-def merged(
+def merge_batches(
     headers: Headers, contents: Sequence[bytes | memoryview], positions: Sequence[int] | None = None
 ) -> Merged | None:
     """The records of the batches, of each those from its position on; None if that leaves none.
@@ -151,7 +151,7 @@ def _begins(data: bytes, count: int, total: int) -> Numbers:
 def _far(data: bytes, at: int) -> int:
     """From a large record to the next."""
     try:
-        length, begin = varint(data, at)
+        length, begin = read_varint(data, at)
     except ValueError:
         raise Unusual from None
     if length < SMALLEST_RECORD_BYTES:

@@ -19,22 +19,22 @@ from replicator.format.batch import (
     Batch,
     BatchPlace,
     CorruptBatchError,
-    encoded_record,
-    finished,
+    encode_record,
+    finish_batch,
+    read_varint,
     records_of,
     split,
-    varint,
 )
-from replicator.format.block import BatchBlock, whole
-from replicator.format.compression import BadCompressionError, Compression, decompressed
-from replicator.format.merge import Merged, Unusual, merged
+from replicator.format.block import BatchBlock, whole_block
+from replicator.format.compression import BadCompressionError, Compression, decompress
+from replicator.format.merge import Merged, Unusual, merge_batches
 from replicator.format.small_batches import (
     FULL_BYTES,
     WHOLE_FROM_BYTES,
     SmallBatches,
-    decompressed_each,
+    batches_of,
+    decompress_each,
     headers_of,
-    parted,
 )
 
 FEW_RECORDS = 64
@@ -55,7 +55,7 @@ class ReadPosition(Protocol):
     epoch: int
 
 
-def passed(
+def blocks_of(
     records: bytes | bytearray | memoryview,
     at: ReadPosition,
     place: BatchPlace,
@@ -77,16 +77,16 @@ def passed(
     """
     gathered, damage = Repacker(place), None
     try:
-        for found in parted(records, place, at_offset=at.position, below_records=whole_from_records):
+        for found in batches_of(records, place, at_offset=at.position, below_records=whole_from_records):
             if isinstance(found, SmallBatches):
                 yield from gathered.blocks()
                 yield from gathered.side_by_side(found)
             else:
                 hidden = aborted.hides(found, place)
-                passage = Passage.DROPPED if hidden else choose(found, at.position)
+                passage = Passage.DROPPED if hidden else passage_of(found, at.position)
                 if passage is Passage.WHOLE and not is_small(found, whole_from_records):
                     yield from gathered.blocks()
-                    yield whole(found, place)
+                    yield whole_block(found, place)
                 elif passage is not Passage.DROPPED:
                     if not gathered.takes(found):
                         yield from gathered.blocks()
@@ -137,7 +137,7 @@ class AbortedRanges:
         return batch.is_transactional and batch.producer_id in self._aborted
 
 
-def choose(batch: Batch, position: int) -> Passage:
+def passage_of(batch: Batch, position: int) -> Passage:
     """What becomes of a batch that no aborted transaction hides, when everything below ``position`` is done.
 
     A broker takes a batch only if every one of its offsets holds a record (KIP-98), and none with LogAppendTime
@@ -160,10 +160,10 @@ def _control_type(batch: Batch, place: BatchPlace) -> int:
     """Of the control record: 0 abort, 1 commit (its key is a version and the type, 16 bits each)."""
     try:
         data = batch.records
-        _, at = varint(data, 0)
-        _, at = varint(data, at + 1)
-        _, at = varint(data, at)
-        length, at = varint(data, at)
+        _, at = read_varint(data, 0)
+        _, at = read_varint(data, at + 1)
+        _, at = read_varint(data, at)
+        length, at = read_varint(data, at)
         key = bytes(data[at : at + 4])
     except (IndexError, ValueError) as error:
         raise place.corrupt(batch.base_offset, f"a control record that can't be read: {error}") from error
@@ -218,7 +218,7 @@ class Repacker:
         if not batches:
             return
         if len(batches) == 1 and self._alone_whole:
-            yield whole(batches[0][0], self._place)
+            yield whole_block(batches[0][0], self._place)
             return
         contents = self._contents(batches)
         try:
@@ -226,7 +226,7 @@ class Repacker:
             together = (
                 self._one_by_one(batches, contents)
                 if few
-                else merged(
+                else merge_batches(
                     headers_of(batch for batch, _ in batches), contents, [position for _, position in batches]
                 )
             )
@@ -243,19 +243,19 @@ class Repacker:
         """
         compressions = small.compressions
         try:
-            contents = decompressed_each(small.raw, small.begins, small.ends, compressions)
-            together = merged(small.headers, contents)
+            contents = decompress_each(small.raw, small.begins, small.ends, compressions)
+            together = merge_batches(small.headers, contents)
         except (Unusual, BadCompressionError):
             position = small.base_offset
             for batch in split(small.raw, self._place, at_offset=position):
-                self.add(batch, position, choose(batch, position))
+                self.add(batch, position, passage_of(batch, position))
             yield from self.blocks()
             return
         if together is not None:
             yield self._finished(together, max(compressions), small.leader_epoch)
 
     def _finished(self, together: Merged, compression: Compression, epoch: int) -> BatchBlock:
-        raw = finished(
+        raw = finish_batch(
             together.data,
             len(together.offsets),
             together.base_timestamp,
@@ -277,7 +277,7 @@ class Repacker:
         result = []
         for batch, _ in batches:
             try:
-                result.append(decompressed(batch.records, batch.compression))
+                result.append(decompress(batch.records, batch.compression))
             except BadCompressionError as error:
                 raise self._place.corrupt(batch.base_offset, str(error)) from error
         return result
@@ -285,7 +285,7 @@ class Repacker:
     def _one_by_one(
         self, batches: Sequence[tuple[Batch, int]], contents: Sequence[bytes | memoryview]
     ) -> Merged | None:
-        """What `merged` gives, plainly, and however many records there are."""
+        """What `merge_batches` gives, plainly, and however many records there are."""
         out, offsets = bytearray(), OffsetRanges()
         base: int | None = None
         newest = largest = 0
@@ -298,7 +298,7 @@ class Repacker:
                     if base is None:
                         base = largest = newest
                     largest = max(largest, newest)
-                    out += encoded_record(record, len(offsets), base)
+                    out += encode_record(record, len(offsets), base)
                     offsets.extend(range(record.offset, record.offset + 1))
             except (ValueError, IndexError) as error:
                 raise self._place.corrupt(batch.base_offset, str(error)) from error

@@ -33,7 +33,7 @@ from replicator.format.compression import (
     COMPRESSIONS,
     BadCompressionError,
     Compression,
-    decompressed,
+    decompress,
     lz4_has_size,
 )
 
@@ -123,7 +123,7 @@ def headers_of(batches: Iterable[Batch]) -> Headers:
     return np.frombuffer(b"".join([batch.raw[:HEADER_BYTES] for batch in batches]), HEADER)
 
 
-def parted(
+def batches_of(
     buffer: bytes | bytearray | memoryview, place: BatchPlace, *, at_offset: int, below_records: int
 ) -> Iterator[Batch | SmallBatches]:
     """The batches of a fetched buffer, as `split` has them, in order; many small ones in a row as `SmallBatches`.
@@ -228,10 +228,10 @@ def _ordinary(headers: Headers, expected: int, below_records: int) -> npt.NDArra
 # --- their records -----------------------------------------------------------------------------------------------
 
 
-def decompressed_each(
+def decompress_each(
     buffer: memoryview, begins: Numbers, ends: Numbers, compressions: Sequence[Compression]
 ) -> list[bytes | memoryview]:
-    """What `decompressed` makes of the records of each of some small batches.
+    """What `decompress` makes of the records of each of some small batches.
 
     Args:
         buffer: has them all.
@@ -240,13 +240,12 @@ def decompressed_each(
         compressions: of each.
 
     Raises:
-        BadCompressionError: those of some batch are out of the ordinary, or damaged: `decompressed` decides.
+        BadCompressionError: those of some batch are out of the ordinary, or damaged: `decompress` decides.
     """
     places = zip(begins.tolist(), ends.tolist(), strict=True)
     if not min(compressions) is Compression.LZ4 is max(compressions):
         return [
-            decompressed(buffer[begin:end], how)
-            for (begin, end), how in zip(places, compressions, strict=True)
+            decompress(buffer[begin:end], how) for (begin, end), how in zip(places, compressions, strict=True)
         ]
     result: list[bytes | memoryview] = []
     context, unpack = lz4.frame.create_decompression_context(), lz4.frame.decompress_chunk

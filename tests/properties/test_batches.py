@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicator.format.batch import Batch, CorruptBatchError, opened, packed, rewritten, split
-from replicator.format.compression import BadCompressionError, Compression, compressed, decompressed
-from replicator.format.repack import AbortedRanges, Passage, Repacker, choose, is_small
+from replicator.format.batch import Batch, CorruptBatchError, make_batch, read_records, rewrite_batch, split
+from replicator.format.compression import BadCompressionError, Compression, compress, decompress
+from replicator.format.repack import AbortedRanges, Passage, Repacker, is_small, passage_of
 from replicator.format.small_batches import WHOLE_FROM_BYTES
 from replicator.kafka.transactions.coordinator import SEQUENCES, ProducerState
 from tests.worlds.batches_made import CODECS, PLACE, Made, altered, control, made, read
@@ -47,7 +47,7 @@ def test_a_rewritten_batch_differs_in_nothing_but_its_producer_and_place(
 ) -> None:
     before = made(records, codec=codec)
     raw = altered(before, h21=only(before).attributes | 0x40)
-    result = b"".join(rewritten(raw, producer_id, epoch, sequence))
+    result = b"".join(rewrite_batch(raw, producer_id, epoch, sequence))
     assert read(result) == [record._replace(offset=index) for index, record in enumerate(records)]
     after = only(result)
     assert (after.producer_id, after.producer_epoch, after.base_sequence) == (producer_id, epoch, sequence)
@@ -80,11 +80,11 @@ def test_a_buffer_splits_into_its_whole_batches(
 @given(record_lists(holes=True), CODEC)
 def test_an_opened_batch_holds_what_another_reader_finds(records: list[Made], codec: str) -> None:
     batch = only(made(records, codec=codec))
-    inside = opened(batch, PLACE)
+    inside = read_records(batch, PLACE)
     assert [(record.offset, record.timestamp) for record in inside] == [
         (record.offset, record.timestamp) for record in records
     ]
-    again = read(packed(inside, batch.compression))
+    again = read(make_batch(inside, batch.compression))
     assert again == [record._replace(offset=index) for index, record in enumerate(records)]
 
 
@@ -132,8 +132,8 @@ def test_the_brokers_time_is_on_every_record(records: list[Made], codec: str) ->
     raw = made(records, codec=codec)
     raw = altered(raw, h21=only(raw).attributes | 0x08, q35=1_234_567)
     batch = only(raw)
-    assert choose(batch, 0) is Passage.OPENED
-    again = packed(opened(batch, PLACE), batch.compression)
+    assert passage_of(batch, 0) is Passage.OPENED
+    again = make_batch(read_records(batch, PLACE), batch.compression)
     assert {record.timestamp for record in read(again)} == {1_234_567}
     gathered = Repacker(PLACE)
     gathered.add(batch, 0, Passage.OPENED)
@@ -145,14 +145,14 @@ def test_the_brokers_time_is_on_every_record(records: list[Made], codec: str) ->
 @given(st.binary(max_size=300), st.integers(0, 1_000), st.sampled_from(list(Compression)))
 def test_compression_comes_back(piece: bytes, times: int, how: Compression) -> None:
     data = piece * times
-    assert bytes(decompressed(memoryview(compressed(data, how)), how)) == data
+    assert bytes(decompress(memoryview(compress(data, how)), how)) == data
 
 
 @pytest.mark.parametrize("how", [item for item in Compression if item is not Compression.NONE])
 def test_a_small_batch_can_not_demand_all_memory(how: Compression) -> None:
-    bomb = compressed(bytes(8 * 1024 * 1024), how)
+    bomb = compress(bytes(8 * 1024 * 1024), how)
     with pytest.raises(BadCompressionError, match="more than 1000 bytes"):
-        decompressed(memoryview(bomb), how, 1_000)
+        decompress(memoryview(bomb), how, 1_000)
 
 
 @given(record_lists(holes=True), CODEC, st.data())
@@ -195,7 +195,7 @@ def test_a_hostile_batch_with_a_fitting_checksum_opens_or_is_refused(
         return
     gathered.add(batch, 0, Passage.OPENED)
     try:
-        inside = opened(batch, PLACE)
+        inside = read_records(batch, PLACE)
     except CorruptBatchError:
         with pytest.raises(CorruptBatchError):
             list(gathered.blocks())
@@ -251,11 +251,11 @@ def test_batches_that_go_back_are_refused() -> None:
 def test_what_passes_whole() -> None:
     records = [Made(10 + index, 1, None, b"v", ()) for index in range(3)]
     whole = only(made(records))
-    assert choose(whole, 10) is Passage.WHOLE
-    assert choose(whole, 11) is Passage.OPENED
-    assert choose(only(made(records, last_offset=14)), 10) is Passage.OPENED
-    assert choose(only(control(10, 1, commit=True)), 10) is Passage.DROPPED
-    assert choose(only(altered(made(records), i57=0)), 10) is Passage.DROPPED
+    assert passage_of(whole, 10) is Passage.WHOLE
+    assert passage_of(whole, 11) is Passage.OPENED
+    assert passage_of(only(made(records, last_offset=14)), 10) is Passage.OPENED
+    assert passage_of(only(control(10, 1, commit=True)), 10) is Passage.DROPPED
+    assert passage_of(only(altered(made(records), i57=0)), 10) is Passage.DROPPED
 
 
 def test_a_batch_of_few_records_is_small_unless_they_are_large() -> None:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from replicator.format.batch import Batch, CorruptBatchError, encoded, finished, split
-from replicator.format.compression import BadCompressionError, Compression, compressed, decompressed
-from replicator.format.merge import Merged, Unusual, merged
+from replicator.format.batch import Batch, CorruptBatchError, encode_varint, finish_batch, split
+from replicator.format.compression import BadCompressionError, Compression, compress, decompress
+from replicator.format.merge import Merged, Unusual, merge_batches
 from replicator.format.repack import FEW_RECORDS, Passage, Repacker
-from replicator.format.small_batches import decompressed_each, headers_of
+from replicator.format.small_batches import decompress_each, headers_of
 from tests.worlds.batches_made import PLACE, Made, altered, made, read
 
 LARGEST = 2**63 - 1
@@ -40,7 +40,7 @@ def only(raw: bytes) -> Batch:
 
 
 def contents(batches: Gathered) -> list[bytes | memoryview]:
-    return [decompressed(batch.records, batch.compression) for batch, _ in batches]
+    return [decompress(batch.records, batch.compression) for batch, _ in batches]
 
 
 def plain(batches: Gathered, inside: Sequence[bytes | memoryview]) -> Merged | None:
@@ -48,7 +48,9 @@ def plain(batches: Gathered, inside: Sequence[bytes | memoryview]) -> Merged | N
 
 
 def side_by_side(batches: Gathered, inside: Sequence[bytes | memoryview]) -> Merged | None:
-    return merged(headers_of(batch for batch, _ in batches), inside, [position for _, position in batches])
+    return merge_batches(
+        headers_of(batch for batch, _ in batches), inside, [position for _, position in batches]
+    )
 
 
 def same(one: Merged | None, other: Merged | None) -> bool:
@@ -193,9 +195,9 @@ def test_damage_in_one_of_many_batches_names_its_offset() -> None:
 def _raw(base_timestamp: int, max_timestamp: int, deltas: Sequence[int], first_offset: int) -> bytes:
     out = bytearray()
     for index, delta in enumerate(deltas):
-        inner = b"\x00" + encoded(delta) + encoded(index) + b"\x01\x02v\x00"
-        out += encoded(len(inner)) + inner
-    raw = finished(bytes(out), len(deltas), base_timestamp, max_timestamp, Compression.NONE)
+        inner = b"\x00" + encode_varint(delta) + encode_varint(index) + b"\x01\x02v\x00"
+        out += encode_varint(len(inner)) + inner
+    raw = finish_batch(bytes(out), len(deltas), base_timestamp, max_timestamp, Compression.NONE)
     return altered(raw, q0=first_offset)
 
 
@@ -237,8 +239,8 @@ def test_a_timestamp_of_more_than_64_bits_is_refused(copies: int) -> None:
 def test_lz4_is_written_as_kafkas_readers_take_it() -> None:
     data = Random(1).randbytes(70_000) + bytes(100_000)
     for quickly in (False, True):
-        frame = bytes(compressed(data, Compression.LZ4, quickly=quickly))
-        assert bytes(decompressed(memoryview(frame), Compression.LZ4)) == data
+        frame = bytes(compress(data, Compression.LZ4, quickly=quickly))
+        assert bytes(decompress(memoryview(frame), Compression.LZ4)) == data
         facts = lz4.frame.get_frame_info(frame)
         assert facts["block_size_id"] == lz4.frame.BLOCKSIZE_MAX64KB
     assert not any(
@@ -258,7 +260,7 @@ def test_decompressed_side_by_side_they_are_what_each_is_alone(
 ) -> None:
     hows = [one or how for how, _, _ in parts]
     frames = [
-        bytearray(compressed(piece * times, how)) for how, (_, piece, times) in zip(hows, parts, strict=True)
+        bytearray(compress(piece * times, how)) for how, (_, piece, times) in zip(hows, parts, strict=True)
     ]
     for _ in range(data.draw(st.integers(0, 2))):
         frame = frames[data.draw(st.integers(0, len(frames) - 1))]
@@ -268,19 +270,19 @@ def test_decompressed_side_by_side_they_are_what_each_is_alone(
     ends = list(accumulate(map(len, frames), initial=61))
     whole = memoryview(bytes(61) + b"".join(frames))
     try:
-        found = decompressed_each(whole, np.array(ends[:-1]), np.array(ends[1:]), hows)
+        found = decompress_each(whole, np.array(ends[:-1]), np.array(ends[1:]), hows)
     except BadCompressionError:
         return
-    alone = [decompressed(memoryview(frame), how) for frame, how in zip(frames, hows, strict=True)]
+    alone = [decompress(memoryview(frame), how) for frame, how in zip(frames, hows, strict=True)]
     assert [bytes(item) for item in found] == [bytes(item) for item in alone]
 
 
 @pytest.mark.parametrize("content", [b"", b"x", Random(1).randbytes(300), b"tripe" * 60, bytes(70_000)])
 def test_an_ordinary_lz4_frame_is_read_side_by_side(content: bytes) -> None:
-    frame = compressed(content, Compression.LZ4)
+    frame = compress(content, Compression.LZ4)
     whole = memoryview(bytes(20) + frame)
     place = np.array([20]), np.array([len(whole)])
-    assert [bytes(item) for item in decompressed_each(whole, *place, [Compression.LZ4])] == [content]
+    assert [bytes(item) for item in decompress_each(whole, *place, [Compression.LZ4])] == [content]
 
 
 @pytest.mark.parametrize("claimed", [0, 5, 2**20, 2**62])
@@ -289,7 +291,7 @@ def test_the_size_that_an_lz4_frame_claims_is_not_believed(claimed: int) -> None
     frame = bytearray(lz4.frame.compress(data, store_size=True))
     frame[6:14] = struct.pack("<Q", claimed)
     try:
-        found = decompressed(memoryview(frame), Compression.LZ4)
+        found = decompress(memoryview(frame), Compression.LZ4)
     except BadCompressionError:
         return
     assert bytes(found) == data
@@ -297,6 +299,6 @@ def test_the_size_that_an_lz4_frame_claims_is_not_believed(claimed: int) -> None
 
 @pytest.mark.parametrize("size", range(20))
 def test_an_lz4_frame_that_ends_too_early_is_refused(size: int) -> None:
-    frame = bytes(compressed(b"record" * 3, Compression.LZ4))
+    frame = bytes(compress(b"record" * 3, Compression.LZ4))
     with pytest.raises(BadCompressionError):
-        decompressed(memoryview(frame[: min(size, len(frame) - 1)]), Compression.LZ4)
+        decompress(memoryview(frame[: min(size, len(frame) - 1)]), Compression.LZ4)

@@ -12,11 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicator.format.batch import Batch, CorruptBatchError, opened, split
-from replicator.format.block import BatchBlock, slimmed
-from replicator.format.compression import Compression, decompressed
-from replicator.format.repack import AbortedRanges, Passage, choose, passed
-from replicator.format.small_batches import FULL_BYTES, LEAST_BATCHES, WHOLE_FROM_BYTES, SmallBatches, parted
+from replicator.format.batch import Batch, CorruptBatchError, read_records, split
+from replicator.format.block import BatchBlock, detach_from_answer
+from replicator.format.compression import Compression, decompress
+from replicator.format.repack import AbortedRanges, Passage, blocks_of, passage_of
+from replicator.format.small_batches import (
+    FULL_BYTES,
+    LEAST_BATCHES,
+    WHOLE_FROM_BYTES,
+    SmallBatches,
+    batches_of,
+)
 from tests.worlds.batches_made import PLACE, Made, altered, control, made, read
 
 BELOW_RECORDS = 6
@@ -122,8 +128,8 @@ def plainly(raw: bytes, position: int, aborted: list[tuple[int, int]]) -> Iterat
     """Offset and timestamp of every record that passes."""
     hiding = AbortedRanges(aborted)
     for batch in split(raw, PLACE, at_offset=position):
-        if not hiding.hides(batch, PLACE) and choose(batch, position) is not Passage.DROPPED:
-            inside = opened(batch, PLACE)
+        if not hiding.hides(batch, PLACE) and passage_of(batch, position) is not Passage.DROPPED:
+            inside = read_records(batch, PLACE)
             yield from ((item.offset, item.timestamp) for item in inside if item.offset >= position)
         position = batch.next_offset
 
@@ -144,7 +150,7 @@ def test_every_record_passes_as_if_its_batch_were_alone(log: Log, data: st.DataO
             raws[one], raws[other] = raws[other], raws[one]
             whole = bytearray(b"".join(raws))
     blocks, damage = collected(
-        passed(whole, At(position), PLACE, AbortedRanges(aborted), whole_from_records=BELOW_RECORDS)
+        blocks_of(whole, At(position), PLACE, AbortedRanges(aborted), whole_from_records=BELOW_RECORDS)
     )
     seen = [(record.offset, record.timestamp) for record in outcome(blocks)]
     assert (seen, damage) == collected(plainly(bytes(whole), position, aborted))
@@ -156,7 +162,7 @@ def test_parted_has_the_batches_that_split_has(log: Log, data: st.DataObject) ->
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(whole) - 1))
         whole[at] = data.draw(st.integers(0, 255))
-    parts, damage = collected(parted(whole, PLACE, at_offset=0, below_records=BELOW_RECORDS))
+    parts, damage = collected(batches_of(whole, PLACE, at_offset=0, below_records=BELOW_RECORDS))
     found: list[Batch] = []
     for item in parts:
         if isinstance(item, SmallBatches):
@@ -172,8 +178,8 @@ def test_parted_has_the_batches_that_split_has(log: Log, data: st.DataObject) ->
 
 
 def kinds(raws: list[bytes], *, at_offset: int = 0) -> list[int]:
-    """How many batches each item has that `parted` hands out."""
-    found = parted(b"".join(raws), PLACE, at_offset=at_offset, below_records=BELOW_RECORDS)
+    """How many batches each item has that `batches_of` hands out."""
+    found = batches_of(b"".join(raws), PLACE, at_offset=at_offset, below_records=BELOW_RECORDS)
     return [len(item.begins) if isinstance(item, SmallBatches) else 1 for item in found]
 
 
@@ -217,7 +223,7 @@ def test_damage_inside_a_stretch_names_its_offset(codec: str) -> None:
     hostile = bytearray(raws[31])
     hostile[61:65] = b"\xee\xee\xee\xee"
     raws[31] = altered(bytes(hostile))
-    blocks = passed(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
+    blocks = blocks_of(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
     with pytest.raises(CorruptBatchError, match="regional-a: orders-3: the batch at offset 31 is damaged"):
         list(blocks)
 
@@ -226,12 +232,12 @@ def test_damage_inside_a_stretch_names_its_offset(codec: str) -> None:
 def test_a_frame_that_claims_a_size_is_not_believed(claimed_bytes: int) -> None:
     raws = [tiny(offset) for offset in range(50)]
     (batch,) = split(raws[7], PLACE)
-    content = decompressed(batch.records, batch.compression)
+    content = decompress(batch.records, batch.compression)
     said = lz4.frame.compress_begin(lz4.frame.create_compression_context(), source_size=claimed_bytes)
     frame = said + lz4.frame.compress(content, store_size=False)[_LZ4_HEADER_BYTES:]
     raws[7] = altered(raws[7][:61] + frame, i8=61 + len(frame) - 12)
     blocks, damage = collected(
-        passed(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
+        blocks_of(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
     )
     if damage:
         assert "the batch at offset 7 is damaged" in damage
@@ -241,7 +247,7 @@ def test_a_frame_that_claims_a_size_is_not_believed(claimed_bytes: int) -> None:
 
 def test_a_stretch_keeps_its_compression() -> None:
     raws = [tiny(offset, codec="none" if offset % 2 else "zstd") for offset in range(40)]
-    (block,) = passed(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
+    (block,) = blocks_of(b"".join(raws), At(), PLACE, AbortedRanges(), whole_from_records=BELOW_RECORDS)
     (batch,) = split(block.raw, PLACE)
     assert batch.compression is Compression.ZSTD
     assert [record.offset for record in outcome([block])] == list(range(40))
@@ -250,16 +256,16 @@ def test_a_stretch_keeps_its_compression() -> None:
 def test_only_what_keeps_more_than_itself_is_copied() -> None:
     raws = [tiny(0, count=BELOW_RECORDS), *(tiny(offset) for offset in range(10, 40))]
     answer = bytearray(b"".join(raws) + bytes(10_000))
-    whole, made_here = passed(
+    whole, made_here = blocks_of(
         memoryview(answer)[: len(answer) - 10_000],
         At(),
         PLACE,
         AbortedRanges(),
         whole_from_records=BELOW_RECORDS,
     )
-    ((_, first), (_, second)) = slimmed([[(1, whole), (2, made_here)]], len(answer))[0]
+    ((_, first), (_, second)) = detach_from_answer([[(1, whole), (2, made_here)]], len(answer))[0]
     assert second is made_here
     assert isinstance(first, BatchBlock)
     assert bytes(first.raw) == raws[0]
     assert first.raw.obj is not answer
-    assert slimmed([[(1, whole)]], len(raws[0])) == [[(1, whole)]]
+    assert detach_from_answer([[(1, whole)]], len(raws[0])) == [[(1, whole)]]

@@ -14,7 +14,7 @@ from random import Random
 
 import crc32c
 
-from replicator.format.batch import ATTRIBUTES_AT, CRC_AT, Record, body, encoded, packed
+from replicator.format.batch import ATTRIBUTES_AT, CRC_AT, Record, encode_varint, make_batch, record_body
 from replicator.format.compression import Compression
 
 _DAY_MS = 86_400_000
@@ -58,7 +58,7 @@ class PreparedBatch:
     def __init__(self, records: Sequence[Record], record_bytes: int, compression: Compression) -> None:
         self.count = len(records)
         self.record_bytes = record_bytes
-        self._bytes = packed(records, compression)
+        self._bytes = make_batch(records, compression)
 
     @property
     def size_bytes(self) -> int:
@@ -84,10 +84,12 @@ def _prepare_one(shape: Shape, draw: Random) -> PreparedBatch:
     records: list[Record] = []
     size = 0
     while not shape.batch_records or len(records) < shape.batch_records:
-        content = body(f"rider-{draw.randrange(10**6):06}".encode(), json_value(draw, shape.value_bytes))
-        delta = encoded(len(records))
+        content = record_body(
+            f"rider-{draw.randrange(10**6):06}".encode(), json_value(draw, shape.value_bytes)
+        )
+        delta = encode_varint(len(records))
         inner = 1 + 2 * len(delta) + len(content)
-        outer = len(encoded(inner)) + inner
+        outer = len(encode_varint(inner)) + inner
         if records and size + outer > shape.batch_bytes:
             break
         records.append(Record(len(records), len(records), content))

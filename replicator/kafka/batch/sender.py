@@ -14,7 +14,7 @@ from parallax.domain.ids import TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError
 from parallax.runtime.deadline import Deadline
 from replicator.copying.offset_ranges import OffsetRanges
-from replicator.format.batch import rewritten
+from replicator.format.batch import rewrite_batch
 from replicator.format.block import BatchBlock
 from replicator.kafka.batch.exchange import Produce
 from replicator.kafka.batch.refusals import Refusal, is_for_good, translated
@@ -195,7 +195,7 @@ class Sender:
             block = lane.waiting.popleft()
             lane.on_their_way += 1
             sequence = self._producer.take(item, len(block.offsets))
-            pieces = rewritten(block.raw, self._producer.producer_id, self._producer.epoch, sequence)
+            pieces = rewrite_batch(block.raw, self._producer.producer_id, self._producer.epoch, sequence)
             batches[item] = (block, pieces)
         self._request(leader, batches)
         return True

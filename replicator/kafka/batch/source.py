@@ -26,8 +26,8 @@ from replicator.copying.ports import (
     Trouble,
 )
 from replicator.format.batch import BatchPlace, CorruptBatchError
-from replicator.format.block import BatchBlock, slimmed
-from replicator.format.repack import AbortedRanges, passed
+from replicator.format.block import BatchBlock, detach_from_answer
+from replicator.format.repack import AbortedRanges, blocks_of
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition
 from replicator.kafka.batch.fetches import Ahead, Fetches
 
@@ -249,7 +249,7 @@ class BatchSource:
                 self._arrived = []
                 self._take_in_partition(reading, part)
                 arrived.append(self._arrived)
-        kept = slimmed(arrived, answer.size_bytes)
+        kept = detach_from_answer(arrived, answer.size_bytes)
         # In turn, because a Produce request holds one batch of each partition.
         self._events.extend(event for turn in zip_longest(*kept) for event in turn if event is not None)
 
@@ -281,7 +281,7 @@ class BatchSource:
 
     def _batches(self, reading: _Reading, part: FetchedPartition) -> None:
         aborted = AbortedRanges(part.aborted)
-        for block in passed(
+        for block in blocks_of(
             part.records, reading, reading.place, aborted, whole_from_records=self._whole_from_records
         ):
             self._hand_out(reading, block)

@@ -15,7 +15,7 @@ from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RecordBlock, RecordRefusedError
-from replicator.format.batch import Record, body, packed
+from replicator.format.batch import Record, make_batch, record_body
 from replicator.format.block import BatchBlock
 from replicator.format.compression import Compression
 from replicator.kafka.batch.refusals import TOO_LARGE
@@ -93,10 +93,10 @@ class BatchTarget:
 
     def commit(self, entry: Entry) -> int:
         """Append the entry and commit."""
-        record = Record(0, max(0, entry.committed_at_ms), body(None, entry.SerializeToString()))
+        record = Record(0, max(0, entry.committed_at_ms), record_body(None, entry.SerializeToString()))
         # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.
         compression = Compression.LZ4 if len(entry.partitions) > 1 else Compression.NONE
-        raw = memoryview(packed([record], compression))
+        raw = memoryview(make_batch([record], compression))
         self.produce(BatchBlock(self._run_log, -1, range(1), (raw,), len(raw)))
         self._sender.flush("appending to the run log")
         self._refuse()

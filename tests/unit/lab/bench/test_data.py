@@ -8,7 +8,7 @@ import pytest
 from lab.bench.data.batches import FIRST_TIMESTAMP_MS, Shape, json_value, mean_batch, prepare
 from lab.bench.data.loading import produce_errors, produce_request
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from replicator.format.batch import BatchPlace, opened, split
+from replicator.format.batch import BatchPlace, read_records, split
 from replicator.format.compression import Compression
 
 PLACE = BatchPlace(ClusterName("aggregate-a"), TopicPartition(TopicName("trips"), 0))
@@ -31,7 +31,7 @@ def test_a_stamped_batch_is_right_and_every_record_tells_its_place(compression: 
             assert batch.compression is compression
             base = FIRST_TIMESTAMP_MS + first
             assert (batch.base_timestamp, batch.max_timestamp) == (base, base + prepared.count - 1)
-            records = opened(batch, PLACE)
+            records = read_records(batch, PLACE)
             assert [record.timestamp - base for record in records] == list(range(prepared.count))
 
 

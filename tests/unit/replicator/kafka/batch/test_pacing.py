@@ -14,8 +14,8 @@ import pytest
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
 from replicator.copying.ports import ReadFrom
-from replicator.format.batch import BatchPlace, Record, body, packed, split
-from replicator.format.block import BatchBlock, whole
+from replicator.format.batch import BatchPlace, Record, make_batch, record_body, split
+from replicator.format.block import BatchBlock, whole_block
 from replicator.format.compression import Compression
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition, Produce
 from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES, Sender
@@ -62,7 +62,7 @@ def item(partition: int) -> TopicPartition:
 
 
 def batch(size: int) -> bytes:
-    return packed([Record(0, 1_000, body(None, bytes(size)))], Compression.NONE)
+    return make_batch([Record(0, 1_000, record_body(None, bytes(size)))], Compression.NONE)
 
 
 def fetched(*records: bytes) -> Fetched:
@@ -127,7 +127,7 @@ def sender(loop: EventLoop, broker: Broker) -> Sender:
 def block(partition: int) -> BatchBlock:
     place = BatchPlace(ClusterName("regional-a"), item(partition))
     [found] = split(batch(SMALL_BYTES), place)
-    return whole(found, place)
+    return whole_block(found, place)
 
 
 def produced(request: Produce, code: int) -> Any:
@@ -234,7 +234,7 @@ def test_batches_that_come_again_are_cut_into_requests_of_bounded_size(loop: Eve
     place = BatchPlace(ClusterName("regional-a"), item(0))
     [large] = split(batch(LARGEST_REQUEST_BYTES * 2 // 3), place)
     for partition in range(4):
-        sending.add(whole(large, BatchPlace(place.cluster, item(partition))))
+        sending.add(whole_block(large, BatchPlace(place.cluster, item(partition))))
         sending.step()
     first, broker.requests = broker.requests, []
     for request, answered, _ in first:
