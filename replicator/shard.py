@@ -28,8 +28,7 @@ from replicator.kafka.connector import Connector, target_topic_creator
 from replicator.kafka.run_log import load_states, rows_of_lineage
 from replicator.kafka.survey import EnsureTargetTopic
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
-from replicator.mapping.feed import IndexFeed
-from replicator.mapping.thread import IndexThread
+from replicator.mapping.feed import IndexFeed, IndexThread
 
 log = structlog.get_logger(__name__)
 _REPORT_INTERVAL_MS = 1_000

@@ -15,7 +15,6 @@ from parallax.config.config import Replicator
 from parallax.domain.ids import SourceOffset, TopicPartition
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
-from replicator.copying.lineages import RunHistory, changes_for
 from replicator.copying.ports import (
     Clock,
     Damaged,
@@ -30,7 +29,7 @@ from replicator.copying.ports import (
     TargetWriter,
     TopicChanged,
 )
-from replicator.copying.reconcile import PartitionDecision, decide, read_from
+from replicator.copying.reconcile import PartitionDecision, RunHistory, changes_for, decide, read_from
 from replicator.copying.session_end import Counts, SessionError, Stop, TargetCut
 from replicator.copying.state import PartitionState
 from replicator.lease import Lease, PartitionProgress, PartitionStatus

@@ -1,4 +1,4 @@
-"""Carries committed run-log entries into the mapping index, beside the copy loop and never in its way.
+"""Carries committed run-log entries into the mapping index, in a thread beside the copy loop and never in its way.
 
 The queue between the two is bounded. When the index is away for longer than it holds, the queue is dropped, and
 the run log itself is read again from where the index ends: the index is always a prefix of the run log.
@@ -7,8 +7,9 @@ the run log itself is read again from where the index ends: the index is always 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
 from parallax.domain.runs import LostRange, Run
+from parallax.errors import ParallaxError
 from parallax.ports.index import MappingIndexWriter
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
 from replicator.copying.ports import Clock, RunLogReader
@@ -33,6 +35,9 @@ _ENTRIES_PER_TURN = 2_000
 _BYTES_PER_TURN = 4 * 1024 * 1024
 _LONGEST_BATCH_MS = 60_000
 """Rows committed within this minute may share a batch, which lies in one hour."""
+_LONGEST_PAUSE_MS = 5_000
+_LONGEST_STRETCH_MS = 1_500
+"""The budget makes a pause no longer: however many partitions there are, the index stays seconds behind, not minutes."""
 
 
 @dataclass(slots=True)
@@ -273,3 +278,85 @@ def _turns(entries: Iterable[LoggedEntry]) -> Iterator[list[LoggedEntry]]:
             turn, size_bytes = [], 0
     if turn:
         yield turn
+
+
+class IndexThread:
+    """Turns an `IndexFeed` over and over until it is closed, whatever error a turn ends with.
+
+    Args:
+        feed: what to turn.
+        earlier: finds the feeds of an earlier layout, which are turned first, until they are complete.
+        interval_ms: pause between turns.
+        max_rows_per_s: budget; see `index_pause_ms`.
+    """
+
+    def __init__(
+        self,
+        feed: IndexFeed,
+        *,
+        earlier: Callable[[], Sequence[IndexFeed]],
+        interval_ms: int,
+        max_rows_per_s: int,
+        name: str,
+    ) -> None:
+        self._feed = feed
+        self._find_earlier = earlier
+        self._earlier: list[IndexFeed] | None = None
+        self._interval_ms = interval_ms
+        self._max_rows_per_s = max_rows_per_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"index {name}", daemon=True)
+        self._thread.start()
+
+    def close(self, patience_ms: int) -> None:
+        """Write what is left, for as long as that takes but no longer than ``patience_ms``."""
+        self._stop.set()
+        self._thread.join(patience_ms / 1_000)
+
+    def _turn(self) -> int:
+        if self._earlier is None:
+            self._earlier = list(self._find_earlier())
+        while self._earlier:
+            written = self._earlier[0].turn()
+            if not self._earlier[0].complete:
+                return written
+            self._earlier.pop(0)
+        return self._feed.turn()
+
+    def _work(self) -> None:
+        pause_ms: float = self._interval_ms
+        problem = ""
+        while True:
+            last = self._stop.wait(pause_ms / 1_000)
+            began_s = time.monotonic()
+            try:
+                written = self._turn()
+            except Exception as error:
+                # The copy loop goes on, and so must its mapping.
+                if repr(error) != problem:
+                    defect = None if isinstance(error, ParallaxError) else error
+                    log.warning("index is away; replication goes on", problem=str(error), exc_info=defect)
+                problem = repr(error)
+                if last:
+                    return
+                pause_ms = min(max(pause_ms, 100) * 2, _LONGEST_PAUSE_MS)
+                continue
+            if problem:
+                log.info("index is back")
+            problem = ""
+            if last and self._feed.complete:
+                return
+            spent_ms = (time.monotonic() - began_s) * 1_000
+            pause_ms = index_pause_ms(written, spent_ms, self._interval_ms, self._max_rows_per_s)
+
+
+def index_pause_ms(written_rows: int, spent_ms: float, interval_ms: int, max_rows_per_s: int) -> float:
+    """The pause after a turn: the interval, stretched so that turn and pause together keep the budget.
+
+    Args:
+        written_rows: in the turn.
+        spent_ms: on it.
+        interval_ms: the shortest pause.
+        max_rows_per_s: the budget, which is exceeded rather than that the pause takes more than `_LONGEST_STRETCH_MS`.
+    """
+    return max(interval_ms, min(written_rows * 1_000 / max_rows_per_s - spent_ms, _LONGEST_STRETCH_MS))

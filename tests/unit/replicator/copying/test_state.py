@@ -8,12 +8,11 @@ from parallax.domain.ids import Lineage, Route, TopicId, TopicName, TopicPartiti
 from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
-from replicator.copying.lineages import begin, changes_for, lose
+from replicator.copying.ledger import OpenTransaction
 from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey
-from replicator.copying.reconcile import PartitionDecision, decide
+from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose
 from replicator.copying.session_end import TargetCut
 from replicator.copying.state import PartitionChange, PartitionState, encode, fold, lost_of, rows_of
-from replicator.copying.transaction import OpenTransaction
 from replicator.lease import PartitionStatus, shard_of, transactional_id
 
 ITEM = TopicPartition(TopicName("t"), 0)

@@ -19,8 +19,7 @@ from parallax.errors import ConfigError, StoreUnavailableError, UnknownTopicErro
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState, encode
 from replicator.mapping import feed as index_writer
-from replicator.mapping.feed import IndexFeed, IndexRows
-from replicator.mapping.thread import IndexThread, index_pause_ms
+from replicator.mapping.feed import IndexFeed, IndexRows, IndexThread, index_pause_ms
 from tests.memory.index import MemoryMappingIndex
 from tests.support import poll_until
 
