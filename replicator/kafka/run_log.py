@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import Settings, client_settings, list_offsets
+from parallax.adapters.kafka.librdkafka import EARLIEST, LATEST, Settings, client_settings, list_offsets
 from parallax.config.config import Config
 from parallax.domain.ids import (
     ClusterName,
@@ -29,8 +29,6 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RunLogReader
 from replicator.copying.state import PartitionState, fold, lineage_of, rows_of, topic_partition_of
 
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
 _FIRST_LOOK_OFFSETS = 3_000
 """Far enough back for a snapshot every 1,000 entries, each followed by its transaction marker."""
 
@@ -144,15 +142,15 @@ class KafkaRunLog:
 
     def end(self) -> int:
         """The high watermark."""
-        return self._offset(_LATEST)
+        return self._offset(LATEST)
 
     def stable_end(self) -> int:
         """The last stable offset."""
-        return self._offset(_LATEST, IsolationLevel.READ_COMMITTED)
+        return self._offset(LATEST, IsolationLevel.READ_COMMITTED)
 
     def start(self) -> int:
         """The first offset left."""
-        return self._offset(_EARLIEST)
+        return self._offset(EARLIEST)
 
     def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
         """Committed entries of ``[start, end)``."""

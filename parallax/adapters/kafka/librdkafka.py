@@ -18,6 +18,8 @@ from parallax.adapters.kafka.links import DOWN_TIMEOUT_S
 from parallax.config.config import Cluster
 
 Settings = dict[str, str | int | float | bool]
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
 _OUTDATED = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,

@@ -17,7 +17,7 @@ from replicator.copying.offset_ranges import OffsetRanges
 from replicator.format.batch import rewrite_batch
 from replicator.format.block import BatchBlock
 from replicator.kafka.batch.exchange import Produce
-from replicator.kafka.batch.refusals import Refusal, is_for_good, translated
+from replicator.kafka.refusals import Refusal, is_for_good, translated
 from replicator.kafka.transactions.coordinator import CONCURRENT_TRANSACTIONS, Coordinator, ProducerState
 
 MOST_REQUESTS = 5

@@ -18,8 +18,8 @@ from replicator.copying.ports import RecordBlock, RecordRefusedError
 from replicator.format.batch import Record, make_batch, record_body
 from replicator.format.block import BatchBlock
 from replicator.format.compression import Compression
-from replicator.kafka.batch.refusals import TOO_LARGE
 from replicator.kafka.batch.sender import Sender
+from replicator.kafka.refusals import TOO_LARGE
 from replicator.kafka.transactions import messages
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 
@@ -122,7 +122,11 @@ class BatchTarget:
                     if part.error_code == 0 and part.offset >= 0:
                         found[place] = TargetOffset(part.offset)
                     else:
-                        log.info("no end", partition=str(place), problem=for_code(part.error_code).__name__)
+                        log.info(
+                            "partition_end_unknown",
+                            partition=str(place),
+                            problem=for_code(part.error_code).__name__,
+                        )
                         self._connections.refresh()
         return found
 

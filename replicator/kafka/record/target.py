@@ -17,45 +17,19 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 
 from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import Settings, list_offsets
+from parallax.adapters.kafka.librdkafka import LATEST, Settings, list_offsets
 from parallax.domain.ids import ClusterName, TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RecordBlock, RecordRefusedError
+from replicator.kafka.refusals import advice, is_for_good
 from replicator.kafka.survey import FORGETFUL
 
 log = structlog.get_logger(__name__)
 
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library leaves it untyped
-_REFUSALS = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.INVALID_RECORD,
-        KafkaError.POLICY_VIOLATION,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    }
-)
-"""What the target says of a record for good: saying it again would not help."""
-_ADVICE = {
-    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the target's topic",
-    KafkaError.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the target's topic",
-    KafkaError.INVALID_TIMESTAMP: (
-        "widen message.timestamp.before.max.ms and message.timestamp.after.max.ms of the target's topic "
-        "(the record meant may be a later one of the same batch)"
-    ),
-    KafkaError.INVALID_RECORD: (
-        "the target's topic asks for more than the source's (a compacted topic refuses records without key): "
-        "change its settings, or exclude the topic (the record meant may be a later one of the same batch)"
-    ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow the replicator to write to the target's topic",
-}
 _LARGEST_MESSAGE_BYTES = 100_000_000
 LARGEST_BATCH_BYTES = 1_000_000
 _SMALLEST_BATCH_BYTES = 1_000
@@ -104,6 +78,8 @@ class KafkaTarget:
         FencedError: another owner initialised the id at the same moment.
     """
 
+    path = "record"
+
     def __init__(
         self,
         settings: Settings,
@@ -149,8 +125,6 @@ class KafkaTarget:
         self._call(
             "initialising the transactional id", self._producer.init_transactions, self._commit_timeout_s * 3
         )
-
-    path = "record"
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -198,12 +172,9 @@ class KafkaTarget:
                 raise ClusterUnavailableError(
                     f"{self._cluster}: batches have to become smaller: {error.str()}"
                 )
-            if error.code() in _REFUSALS:
-                advice = _ADVICE.get(error.code(), "see the target's topic settings")
-                index = len(self._acknowledged.get(item, ()))
-                raise RecordRefusedError(
-                    item, index, f"{self._cluster}: {error.str()} ({error.name()}): {advice}"
-                )
+            if is_for_good(error.code()):
+                reason = f"{self._cluster}: {error.str()} ({error.name()}): {advice(error.code())}"
+                raise RecordRefusedError(item, len(self._acknowledged.get(item, ())), reason)
             raise self._translated(KafkaException(error), f"writing to {item}")
         if remaining:
             raise ClusterUnavailableError(
@@ -232,7 +203,7 @@ class KafkaTarget:
         patient: bool = False,  # noqa: ARG002 - librdkafka looks for leaders by itself
     ) -> Mapping[TopicPartition, TargetOffset]:
         """High watermarks, asked now."""
-        request = {KafkaPartition(item.topic, item.partition): _LATEST for item in partitions}
+        request = {KafkaPartition(item.topic, item.partition): LATEST for item in partitions}
         if not request:
             return {}
         futures = list_offsets(
@@ -253,7 +224,7 @@ class KafkaTarget:
                 # topics being gone, it says that it found no entry.
                 if error.args[0].code() < 0 and error.args[0].code() != KafkaError._NOENT:  # noqa: SLF001 - librdkafka's own code
                     raise translated(error, self._cluster, f"reading the end of {place}") from error
-                log.info("no end", partition=str(place), problem=error.args[0].str())
+                log.info("partition_end_unknown", partition=str(place), problem=error.args[0].str())
         return found
 
     def close(self) -> None:

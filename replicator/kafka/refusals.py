@@ -1,4 +1,4 @@
-"""What the target answers when it does not take a batch: for good, for now, or because another owner has taken over."""
+"""What a target answers when it does not take records: for good, for now, or because another owner has taken over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADVICE = {
     43: "see the target's topic settings",
     44: "see the target's topic settings",
 }
-"""What the target says of a batch for good: saying it again would not help."""
+"""What the target says for good: saying it again would not help."""
 _FENCED = frozenset({47, 90})
 """Invalid producer epoch, producer fenced."""
 _NOT_ALLOWED = 53
@@ -47,12 +47,17 @@ class Refusal:
     @property
     def reason(self) -> str:
         """What the target said, and what to do."""
-        return f"{self.message} ({for_code(self.code).__name__}): {_ADVICE[self.code]}"
+        return f"{self.message} ({for_code(self.code).__name__}): {advice(self.code)}"
 
 
 def is_for_good(code: int) -> bool:
-    """Whether the target would refuse the same batch again."""
+    """Whether the target would refuse the same again."""
     return code in _ADVICE
+
+
+def advice(code: int) -> str:
+    """What to do about a refusal for good."""
+    return _ADVICE[code]
 
 
 def translated(code: int, text: str, transactional_id: str) -> ParallaxError:
