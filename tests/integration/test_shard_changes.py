@@ -11,9 +11,9 @@ from confluent_kafka.cimpl import NewPartitions
 
 from parallax.domain.runs import LostRange
 from parallax.errors import ConfigError, FencedError
+from replicator.kafka.foreign_records import ForeignRecordWatch
 from replicator.kafka.layout import LAYOUTS_TOPIC, ensure_layout, read_layout
 from replicator.kafka.run_log import KafkaRunLog
-from replicator.kafka.strangers import StrangerWatch
 from replicator.lease import shard_of
 from tests.support import Stack
 from tests.worlds.shard_harness import Harness, create, until
@@ -235,10 +235,10 @@ def test_records_that_someone_else_wrote_into_the_target_are_found(harness: Harn
     assert stranger.flush(30) == 0
     harness.produce(values("w", 5))
     harness.copy_now(config)
-    watch = StrangerWatch(config, harness.lease(config), interval_ms=100)
+    watch = ForeignRecordWatch(config, harness.lease(config), interval_ms=100)
     reader = KafkaRunLog(config, harness.route, 0)
     for _, entry in reader.read(reader.start(), reader.end()):
         watch.note(entry)
-    until(lambda: watch.found_records, "the strangers' records are found")
+    until(lambda: watch.records, "the foreign records are found")
     watch.close()
-    assert watch.found_records == 3
+    assert watch.records == 3

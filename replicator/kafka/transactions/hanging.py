@@ -1,4 +1,4 @@
-"""Transactions that a cluster has decided and never ended: which way each of their partitions must go.
+"""Ends what transactions of a shard's earlier owners were left hanging: decided by the cluster, and never ended.
 
 A coordinator that comes back with its whole cluster may take partitions whose leader is not elected yet for deleted
 ones, leave out their markers and call the transaction complete (KAFKA-20734, brokers 4.2 and 4.3; unclean leader
@@ -13,12 +13,205 @@ had decided: nobody has acted on it. Where one partition has its marker, the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from parallax.domain.ids import TargetOffset, TopicPartition
+import structlog
+from kafka.errors import for_code
+
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.librdkafka import client_settings
+from parallax.adapters.kafka.wire import Connections
+from parallax.config.config import Config
+from parallax.domain.ids import TargetOffset, TopicName, TopicPartition, aggregate_cluster
+from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionState, topic_partition_of
+from replicator.kafka.run_log import KafkaRunLog, load_states, read_partition, run_log_topic
+from replicator.kafka.transactions import messages
+from replicator.kafka.transactions.coordinator import Coordinator
+from replicator.lease import Lease, shard_of, transactional_id
+
+log = structlog.get_logger(__name__)
+
+_LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
+_TIMEOUT_MS = 10_000
+_NONE = 0
+_LEADER_AWAY = frozenset({3, 5, 6, 74, 76})
+"""Unknown partition, leader not available, not the leader, fenced or unknown epoch: another moment tells more."""
+
+
+def settle(config: Config, lease: Lease, paths: Sequence[str]) -> None:
+    """Fence the shard's owners, and end every transaction of theirs that the cluster believes to have ended.
+
+    To be called before the shard's run log is read: up to a transaction that hangs there it can't be.
+
+    Args:
+        config: all configuration.
+        lease: the shard.
+        paths: the copy paths, each with a transactional id of its own.
+
+    Raises:
+        ClusterUnavailableError: the target cluster did not answer in time.
+        FencedError: another owner has taken over meanwhile.
+    """
+    with _connections(config, lease) as (loop, connections):
+        candidates = _partitions(config, lease)
+        for path in paths:
+            coordinator = Coordinator(
+                loop,
+                connections,
+                transactional_id(lease.route, lease.layout, lease.shard, path),
+                config.replicator.transaction_timeout_ms,
+                newest=False,  # so that partitions can join a transaction without a record
+            )
+            producer = coordinator.initialise()
+            hanging = _open_transactions(connections, candidates, producer.producer_id)
+            if not hanging:
+                continue
+            fates = _Judge(config, lease, hanging).fates()
+            log.warning(
+                "hanging_transaction",
+                lease=str(lease),
+                path=path,
+                since={str(item): int(start) for item, start in sorted(hanging.items())},
+                committed=[str(item) for item in fates.commit],
+                aborted=[str(item) for item in fates.abort],
+            )
+            for items, committed in ((fates.commit, True), (fates.abort, False)):
+                if items:
+                    coordinator.add(items, producer)
+                    coordinator.end(producer, committed=committed)
+
+
+@contextmanager
+def _connections(config: Config, lease: Lease) -> Iterator[tuple[EventLoop, Connections]]:
+    cluster = aggregate_cluster(lease.route.target)
+    with ExitStack() as doors:
+        loop = EventLoop()
+        doors.callback(loop.close)
+        connections = Connections(
+            loop,
+            cluster,
+            config.cluster(cluster),
+            client_id=f"parallax-settle-{lease.route.source}",
+            largest_answer_bytes=_LARGEST_ANSWER_BYTES,
+            timeout_ms=_TIMEOUT_MS,
+        )
+        doors.callback(connections.close)
+        connections.connect()
+        yield loop, connections
+
+
+def _run_log_of(config: Config, lease: Lease) -> TopicPartition:
+    return TopicPartition(run_log_topic(config, lease.route.source), lease.shard)
+
+
+def _partitions(config: Config, lease: Lease) -> list[TopicPartition]:
+    """Every partition that the shard may have written to."""
+    cluster = aggregate_cluster(lease.route.target)
+    topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
+    copied = [
+        item
+        for info in topics.values()
+        if config.topics.chosen(info.topic)
+        for number in range(info.partitions)
+        if shard_of(item := TopicPartition(info.topic, number), lease.shard_count) == lease.shard
+    ]
+    return [_run_log_of(config, lease), *copied]
+
+
+def _open_transactions(
+    connections: Connections, items: Collection[TopicPartition], producer_id: int
+) -> dict[TopicPartition, TargetOffset]:
+    """Where the producer has a transaction open. Its coordinator knows of none: it was just initialised."""
+    missing = connections.learn_leaders(items, timeout_ms=_TIMEOUT_MS)
+    if missing:
+        raise ClusterUnavailableError(
+            f"{connections.cluster}: {', '.join(map(str, sorted(missing)[:5]))}: no leader"
+        )
+    found: dict[TopicPartition, TargetOffset] = {}
+    for leader, led in connections.by_leader(items).items():
+        answer = connections.ask(leader, messages.describe_producers(led), "asking for open transactions")
+        for topic in answer.topics:
+            for part in topic.partitions:
+                item = TopicPartition(TopicName(topic.name), part.partition_index)
+                start = _start_of(part, producer_id, item, connections)
+                if start is not None:
+                    found[item] = start
+    return found
+
+
+def _start_of(
+    part: Any, producer_id: int, item: TopicPartition, connections: Connections
+) -> TargetOffset | None:
+    if part.error_code in _LEADER_AWAY:
+        raise ClusterUnavailableError(
+            f"{connections.cluster}: {item}: open transactions: {for_code(part.error_code).__name__}"
+        )
+    if part.error_code != _NONE:
+        # Not allowed to look (Describe needs Read on the topic): copying goes on as without this precaution.
+        log.warning(
+            "open_transactions_unknown", partition=str(item), problem=for_code(part.error_code).__name__
+        )
+        return None
+    starts = [
+        producer.current_txn_start_offset
+        for producer in part.active_producers
+        if producer.producer_id == producer_id and producer.current_txn_start_offset >= 0
+    ]
+    return TargetOffset(min(starts)) if starts else None
+
+
+class _Judge:
+    """Reads what the decision needs."""
+
+    def __init__(self, config: Config, lease: Lease, hanging: Mapping[TopicPartition, TargetOffset]) -> None:
+        self._config = config
+        self._lease = lease
+        self._hanging = hanging
+        self._cluster = aggregate_cluster(lease.route.target)
+        self._settings = client_settings(config.cluster(self._cluster), client_id="parallax-settle")
+        self._run_log = _run_log_of(config, lease)
+
+    def fates(self) -> Fates:
+        """The fate of each partition."""
+        start = self._hanging.get(self._run_log)
+        if start is None:
+            reader = KafkaRunLog(self._config, self._lease.route, self._lease.shard)
+            return fates_by_state(self._hanging, load_states(reader, self._lease.layout)[0])
+        return fates_with_entry(self._hanging, self._run_log, self._entry_at(start), self._visible)
+
+    def _entry_at(self, offset: TargetOffset) -> Entry:
+        found = self._first_at(self._run_log, offset, committed=False)
+        if found is None or found[0] != offset:
+            raise ClusterUnavailableError(f"{self._cluster}: {self._run_log}: no entry at {offset}")
+        return Entry.FromString(found[1] or b"")
+
+    def _visible(self, item: TopicPartition, offset: TargetOffset) -> bool:
+        found = self._first_at(item, offset, committed=True)
+        return found is not None and found[0] == offset
+
+    def _first_at(
+        self, item: TopicPartition, offset: TargetOffset, *, committed: bool
+    ) -> tuple[int, bytes | None] | None:
+        span = (int(offset), int(offset) + 1)
+        records = read_partition(
+            self._settings,
+            self._cluster,
+            item.topic,
+            item.partition,
+            span,
+            timeout_ms=_TIMEOUT_MS,
+            committed=committed,
+        )
+        return next(((found, value) for found, _, value in records), None)
+
+
+# --- decisions -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
