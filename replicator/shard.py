@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import structlog
 
@@ -23,10 +23,8 @@ from replicator.copying.session_end import (
     TargetCut,
     TargetTailLostError,
 )
-from replicator.kafka.choice import connector_for
-from replicator.kafka.connector import Connector, target_topic_creator
+from replicator.kafka.connector import Connector, connector_for
 from replicator.kafka.run_log import load_states, rows_of_lineage
-from replicator.kafka.survey import EnsureTargetTopic
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
 from replicator.mapping.feed import IndexFeed, IndexThread
 
@@ -36,58 +34,14 @@ _INDEX_PATIENCE_MS = 5_000
 Report = Callable[[LeaseProgress], None]
 
 
-def feed_of(lease: Lease, connector: Connector, index: MappingIndexWriter) -> IndexFeed:
-    """What the shard itself commits."""
-    return IndexFeed(
-        index,
-        connector.run_log(lease),
-        route=lease.route,
-        layout=lease.layout,
-        shard=lease.shard,
-        clock=connector.clock,
-    )
-
-
-def earlier_feeds(lease: Lease, connector: Connector, index: MappingIndexWriter) -> Sequence[IndexFeed]:
-    """What the shards of the layout before may have left to be indexed; each falls to one shard of this layout."""
-    layout = connector.layout(lease)
-    feeds = []
-    for shard in range(0 if layout is None else layout.previous_shards):
-        if shard % lease.shard_count == lease.shard:
-            old = replace(lease, shard=shard, layout=lease.layout - 1)
-            feed = feed_of(old, connector, index)
-            feed.note_end(connector.run_log(old).end())
-            feeds.append(feed)
-    return feeds
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What outlives a session of the lease: nothing that the run log would have to know."""
-
-    counts: Counts = field(default_factory=Counts)
-    stops: dict[TopicPartition, Stop] = field(default_factory=dict)
-    stops_until_ms: float = float("inf")
-    """When (monotonic) they are forgotten and the partitions tried again: their cause may have been repaired."""
-    cuts: dict[TopicPartition, TargetCut] = field(default_factory=dict)
-    goal: Mapping[TopicPartition, SourceOffset] | None = None
-    known_to: int | None = None
-    """Up to here the run log's entries are those that were read or written by this lease."""
-    attempted: Entry | None = None
-    waiting_for: str = ""
-    partitions: tuple[PartitionProgress, ...] = ()
-
-
 def hold_lease(
     lease: Lease,
     config: Config,
     *,
     index: MappingIndexWriter | None,
     report: Report,
-    ensure_target_topic: EnsureTargetTopic | None = None,
     end_asked: Callable[[], bool] = lambda: False,
     overtime: Callable[[], bool] = lambda: False,
-    connector: Connector | None = None,
 ) -> LeaseResult:
     """Copy the lease's shard until its deadline, or until today's end if it is ``available_now``.
 
@@ -98,11 +52,9 @@ def hold_lease(
         config: all configuration.
         index: where the mapping goes; None keeps it in the run log alone.
         report: called about once a second, from this thread.
-        ensure_target_topic: makes target topics fit source topics; None uses `replicator.kafka.topics`.
         end_asked: asked between two transactions; true ends the lease early.
         overtime: asked before each session; true: whatever ended the one before, none begins any more, because it
             would fence the owner that may have followed.
-        connector: how to reach the clusters; None: by the configured copy path.
 
     Returns:
         What was done.
@@ -110,8 +62,7 @@ def hold_lease(
     Raises:
         FencedError: another owner or a newer layout has taken over; this one must not go on.
     """
-    if connector is None:
-        connector = connector_for(config, ensure_target_topic or target_topic_creator(config, lease))
+    connector = connector_for(config)
     feed: IndexFeed | None = None
     thread: IndexThread | None = None
     if index is not None:
@@ -148,35 +99,23 @@ def copy_until_over(
     Raises:
         FencedError: another owner or a newer layout has taken over.
     """
-    memory = _Memory()
-    holder = _Holder(
-        lease, config, connector, memory, feed, report, end_asked, overtime, retries or RetryPolicy()
-    )
+    holder = _Holder(lease, config, connector, feed, report, end_asked, overtime, retries or RetryPolicy())
     try:
         holder.run()
     finally:
         holder.close()
     holder.tell()
-    return LeaseResult(
-        lease=lease,
-        records=sum(memory.counts.records.values()),
-        size_bytes=memory.counts.size_bytes,
-        transactions=memory.counts.transactions,
-        aborts=memory.counts.aborts,
-        watermarks=memory.counts.watermarks,
-        stopped={str(item): found.reason for item, found in memory.stops.items()},
-    )
+    return holder.result()
 
 
 class _Holder:
-    """Opens sessions until the lease is over."""
+    """Opens sessions until the lease is over, and keeps what outlives them: nothing that the run log would have to know."""
 
     def __init__(
         self,
         lease: Lease,
         config: Config,
         connector: Connector,
-        memory: _Memory,
         feed: IndexFeed | None,
         report: Report,
         end_asked: Callable[[], bool],
@@ -187,14 +126,24 @@ class _Holder:
         self._config = config
         self._connector = connector
         self._clock = connector.clock
-        self._memory = memory
         self._feed = feed
         self._report = report
         self._end_asked = end_asked
         self._overtime = overtime
         self._retries = retries
-        self._strangers = connector.strangers(lease)
+        self._foreign_records = connector.foreign_records(lease)
         self._reported_at = -float("inf")
+        self._counts = Counts()
+        self._stops: dict[TopicPartition, Stop] = {}
+        self._stops_until_ms = float("inf")
+        """When (monotonic) they are forgotten and the partitions tried again: their cause may have been repaired."""
+        self._cuts: dict[TopicPartition, TargetCut] = {}
+        self._goal: Mapping[TopicPartition, SourceOffset] | None = None
+        self._known_to: int | None = None
+        """Up to here the run log's entries are those that were read or written by this lease."""
+        self._attempted: Entry | None = None
+        self._waiting_for = ""
+        self._partitions: tuple[PartitionProgress, ...] = ()
 
     def run(self) -> None:
         """Hold the lease.
@@ -204,49 +153,60 @@ class _Holder:
         """
         waits = self._retries.waits_ms()
         while not (self._over() or self._overtime()):
-            begun = self._memory.counts.transactions
+            begun = self._counts.transactions
             try:
                 if self._one_session():
                     return
             except PartitionRefusedError as error:
                 self._note_stop(error.stop)
-                log.warning("partition stops", lease=str(self._lease), reason=error.stop.reason)
+                log.warning("partition_refused", lease=str(self._lease), reason=error.stop.reason)
             except TargetTailLostError as error:
-                self._memory.cuts[error.cut.topic_partition] = error.cut
-                log.warning("target lost its tail", lease=str(self._lease), problem=str(error))
+                self._cuts[error.cut.topic_partition] = error.cut
+                log.warning("target_tail_lost", lease=str(self._lease), problem=str(error))
             except (SessionError, ClusterUnavailableError) as error:
-                self._memory.waiting_for = str(error)
-                log.warning(
-                    "session ends; the next begins from the run log", lease=str(self._lease), why=str(error)
-                )
+                self._waiting_for = str(error)
+                log.warning("session_ended", lease=str(self._lease), problem=str(error))
             else:
                 continue
-            self._memory.counts.aborts += 1
+            self._counts.aborts += 1
             self.tell()
-            if self._memory.counts.transactions > begun:
+            if self._counts.transactions > begun:
                 waits = self._retries.waits_ms()
             self._clock.sleep_ms(min(next(waits), max(0.0, self._left_ms())))
 
     def close(self) -> None:
         """Let go of what outlives sessions."""
-        if self._strangers is not None:
-            self._strangers.close()
+        if self._foreign_records is not None:
+            self._foreign_records.close()
+
+    def result(self) -> LeaseResult:
+        """What was done."""
+        counts = self._counts
+        return LeaseResult(
+            lease=self._lease,
+            records=sum(counts.records.values()),
+            size_bytes=counts.size_bytes,
+            transactions=counts.transactions,
+            aborts=counts.aborts,
+            watermarks=counts.watermarks,
+            stopped={str(item): stop.reason for item, stop in self._stops.items()},
+        )
 
     def tell(self, session: ShardSession | None = None) -> None:
         """Report now; without a session, with the partitions as last reported."""
         if session is not None:
-            self._memory.partitions = session.progress()
+            self._partitions = session.progress()
         self._reported_at = self._clock.monotonic_ms()
-        counts, feed = self._memory.counts, self._feed
+        counts, feed = self._counts, self._feed
         self._report(
             LeaseProgress(
                 lease=self._lease,
-                partitions=self._memory.partitions,
+                partitions=self._partitions,
                 transactions=counts.transactions,
                 aborts=counts.aborts,
                 index_lag_ms=0.0 if feed is None else feed.lag_ms(),
-                foreign_records=0 if self._strangers is None else self._strangers.found_records,
-                waiting_for=self._memory.waiting_for,
+                foreign_records=0 if self._foreign_records is None else self._foreign_records.records,
+                waiting_for=self._waiting_for,
             )
         )
 
@@ -258,7 +218,7 @@ class _Holder:
 
     def _one_session(self) -> bool:
         """Run one session; whether the lease is over with it."""
-        lease, memory, connector = self._lease, self._memory, self._connector
+        lease, connector = self._lease, self._connector
         run_log = connector.run_log(lease)
         doors: list[TargetWriter | SourceReader | Surveyor | RunLogReader] = [run_log]
         try:
@@ -273,12 +233,12 @@ class _Holder:
             if layout is not None and layout.layout > lease.layout:
                 raise FencedError(f"{lease}: layout {layout.layout} has taken over")
             states, end = load_states(run_log, lease.layout)
-            if memory.known_to is not None and end < memory.known_to:
+            if self._known_to is not None and end < self._known_to:
                 raise ClusterUnavailableError(
                     f"{lease}: the run log ends at {end}, and this lease knows its entries up to "
-                    f"{memory.known_to}: nothing is copied until they are back"
+                    f"{self._known_to}: nothing is copied until they are back"
                 )
-            memory.known_to = end
+            self._known_to = end
             if self._feed is not None:
                 self._feed.note_end(end)
             source = connector.source(lease)
@@ -294,14 +254,14 @@ class _Holder:
                 clock=self._clock,
                 states=states,
                 history=lambda item, lineage: rows_of_lineage(run_log, item, lineage),
-                stops=memory.stops.values(),
-                cuts=memory.cuts.values(),
-                goal=memory.goal,
-                counts=memory.counts,
+                stops=self._stops.values(),
+                cuts=self._cuts.values(),
+                goal=self._goal,
+                counts=self._counts,
                 committed=self._note,
                 stopped=self._note_stop,
             )
-            memory.waiting_for = ""
+            self._waiting_for = ""
             return self._run(session)
         finally:
             for door in reversed(doors):
@@ -311,15 +271,15 @@ class _Holder:
         try:
             while not self._over():
                 session.step()
-                self._memory.goal = session.goal
+                self._goal = session.goal
                 if self._clock.monotonic_ms() - self._reported_at >= _REPORT_INTERVAL_MS:
                     self.tell(session)
                 if session.finished():
                     break
-                if self._clock.monotonic_ms() >= self._memory.stops_until_ms:
+                if self._clock.monotonic_ms() >= self._stops_until_ms:
                     session.commit()
-                    self._memory.stops.clear()
-                    self._memory.stops_until_ms = float("inf")
+                    self._stops.clear()
+                    self._stops_until_ms = float("inf")
                     return False
             session.commit()
         except FencedError:
@@ -327,35 +287,58 @@ class _Holder:
             # have taken over. Whoever did writes its first entry at once.
             if session.open_for_ms < self._config.replicator.transaction_timeout_ms * 0.9:
                 raise
-            log.warning("transaction expired", lease=str(self._lease), open_for_ms=session.open_for_ms)
+            log.warning("transaction_expired", lease=str(self._lease), open_for_ms=session.open_for_ms)
             self._clock.sleep_ms(2 * self._config.replicator.watermark_interval_ms)
             return False
         finally:
-            self._memory.attempted = session.attempted
+            self._attempted = session.attempted
         self.tell(session)
         return True
 
     def _note(self, offset: int, entry: Entry) -> None:
-        self._memory.known_to = offset + 1
+        self._known_to = offset + 1
         if self._feed is not None:
             self._feed.offer(offset, entry)
-        if self._strangers is not None:
-            self._strangers.note(entry)
+        if self._foreign_records is not None:
+            self._foreign_records.note(entry)
 
     def _note_stop(self, stop: Stop) -> None:
-        self._memory.stops[stop.topic_partition] = stop
+        self._stops[stop.topic_partition] = stop
         again_at_ms = self._clock.monotonic_ms() + self._config.replicator.lease_epoch_s * 1_000
-        self._memory.stops_until_ms = min(self._memory.stops_until_ms, again_at_ms)
+        self._stops_until_ms = min(self._stops_until_ms, again_at_ms)
 
     def _others_wrote(self, run_log: RunLogReader) -> bool:
         """Whether the run log has entries that this lease neither read nor wrote; one of unknown outcome is its own."""
-        known_to = self._memory.known_to
-        if known_to is None:
+        known_to = self._known_to
+        if known_to is None or known_to >= (end := run_log.stable_end()):
             return False
-        end = run_log.stable_end()
-        found = (
-            [entry for _, entry in run_log.read(max(known_to, run_log.start()), end)]
-            if known_to < end
-            else []
-        )
-        return any(entry != self._memory.attempted for entry in found)
+        entries = list(run_log.read(max(known_to, run_log.start()), end))
+        return any(entry != self._attempted for _, entry in entries)
+
+
+# --- the index feeds -----------------------------------------------------------------------------------------------
+
+
+def feed_of(lease: Lease, connector: Connector, index: MappingIndexWriter) -> IndexFeed:
+    """What the shard itself commits."""
+    return IndexFeed(
+        index,
+        connector.run_log(lease),
+        route=lease.route,
+        layout=lease.layout,
+        shard=lease.shard,
+        clock=connector.clock,
+    )
+
+
+def earlier_feeds(lease: Lease, connector: Connector, index: MappingIndexWriter) -> Sequence[IndexFeed]:
+    """What the shards of the layout before may have left to be indexed; each falls to one shard of this layout."""
+    layout = connector.layout(lease)
+    feeds = []
+    for shard in range(0 if layout is None else layout.previous_shards):
+        if shard % lease.shard_count == lease.shard:
+            old = replace(lease, shard=shard, layout=lease.layout - 1)
+            feed = feed_of(old, connector, index)
+            feed.note_end(connector.run_log(old).end())
+            feeds.append(feed)
+    return feeds

@@ -254,11 +254,11 @@ def changes_for(
             if valid_to < state.target_floor:
                 beginning = cut_by_target(state, valid_to, history)
         if beginning is not None:
-            log.warning("lineage begins", partition=str(item), why=beginning.why)
+            log.warning("lineage_begun", partition=str(item), why=beginning.why)
             changes += begin(item, beginning, state, end)
         elif decision.lost_up_to is not None and state is not None:
             log.warning(
-                "records lost to retention",
+                "records_lost",
                 partition=str(item),
                 source_start=state.source_next,
                 source_end=decision.lost_up_to,

@@ -245,7 +245,7 @@ class ShardSession:
                 self._let_go(item)
             self._ask()
         else:
-            log.info("source", lease=str(self._lease), told=event.text)
+            log.info("source_trouble", lease=str(self._lease), problem=event.text)
 
     def _copy(self, block: RecordBlock) -> None:
         item = block.topic_partition
@@ -285,7 +285,7 @@ class ShardSession:
             self._let_go(item)
             self._stopped(stop)
             log.warning(
-                "partition stops", lease=str(self._lease), problem=event.problem.code, reason=stop.reason
+                "source_damaged", lease=str(self._lease), problem=event.problem.code, reason=stop.reason
             )
 
     def _let_go(self, item: TopicPartition) -> None:

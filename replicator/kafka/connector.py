@@ -1,28 +1,41 @@
-"""Opens the doors of the copy loop (`replicator.copying.ports`) onto real clusters."""
+"""Opens the doors of the copy loop (`replicator.copying.ports`) onto real clusters, for both copy paths."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import ExitStack
 from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 
 from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.librdkafka import client_settings
+from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Config
-from parallax.domain.ids import TopicName, aggregate_cluster, regional_cluster
+from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
+from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
+from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES
+from replicator.kafka.batch.source import BatchSource
+from replicator.kafka.batch.target import BatchTarget
+from replicator.kafka.foreign_records import ForeignRecordWatch
 from replicator.kafka.layout import PATHS, LayoutRecord, fence, read_layout
 from replicator.kafka.record.source import KafkaSource
 from replicator.kafka.record.target import KafkaTarget, batch_limit
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, run_log_topic
-from replicator.kafka.strangers import StrangerWatch
-from replicator.kafka.survey import EnsureTargetTopic, KafkaSurveyor, chosen
-from replicator.kafka.topics import TopicAdmin
-from replicator.kafka.topics import ensure_target_topic as create_or_grow
-from replicator.kafka.transactions.settling import settle
+from replicator.kafka.survey import EnsureTargetTopic, KafkaSurveyor
+from replicator.kafka.topics import TopicAdmin, ensure_target_topic
+from replicator.kafka.transactions.coordinator import Coordinator, has_newest_transactions
+from replicator.kafka.transactions.hanging import settle
 from replicator.lease import Lease, transactional_id
+
+FETCH_SHARE = 8
+"""One answer brings no more than this part of what may be fetched ahead."""
+
+LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
+"""A fetch answer holds at least one batch, however large."""
 
 _TOPIC_TIMEOUT_MS = 10_000
 
@@ -52,16 +65,20 @@ class Connector(Protocol):
     def layout(self, lease: Lease) -> LayoutRecord | None:
         """The route's layout, as the target has it now."""
 
-    def strangers(self, lease: Lease) -> StrangerWatch | None:
+    def foreign_records(self, lease: Lease) -> ForeignRecordWatch | None:
         """Looks for records that no route wrote; None where nobody looks."""
 
 
-class KafkaConnector:
-    """`Connector` on confluent-kafka."""
+def connector_for(config: Config) -> Connector:
+    """The doors of the configured path (``replicator.copy_path``)."""
+    return BatchConnector(config) if config.replicator.copy_path == "batch" else KafkaConnector(config)
 
-    def __init__(self, config: Config, ensure_target_topic: EnsureTargetTopic) -> None:
+
+class KafkaConnector:
+    """`Connector` on confluent-kafka, whose source and target pass records on one by one."""
+
+    def __init__(self, config: Config) -> None:
         self._config = config
-        self._ensure = ensure_target_topic
         self._clock = SystemClock()
 
     @property
@@ -80,7 +97,7 @@ class KafkaConnector:
             if path != KafkaTarget.path:
                 fence(self._config, lease, path)
         admin = KafkaCluster(cluster, self._config.cluster(cluster), timeout_ms=_TOPIC_TIMEOUT_MS)
-        topics = chosen(self._config.topics, admin.topics())
+        topics = [name for name in admin.topics() if self._config.topics.chosen(name)]
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}")
         return KafkaTarget(
             settings,
@@ -102,7 +119,8 @@ class KafkaConnector:
 
     def surveyor(self, lease: Lease, replicated: Collection[TopicName]) -> Surveyor:
         """A thread with two admin clients."""
-        return KafkaSurveyor(self._config, lease, self._ensure, replicated=replicated)
+        creator = target_topic_creator(self._config, lease)
+        return KafkaSurveyor(self._config, lease, creator, replicated=replicated)
 
     def run_log(self, lease: Lease) -> RunLogReader:
         """The shard's partition of the run log."""
@@ -112,9 +130,70 @@ class KafkaConnector:
         """The layout record."""
         return read_layout(self._config, lease.route)
 
-    def strangers(self, lease: Lease) -> StrangerWatch | None:
+    def foreign_records(self, lease: Lease) -> ForeignRecordWatch | None:
         """A thread that looks now and then."""
-        return StrangerWatch(self._config, lease)
+        return ForeignRecordWatch(self._config, lease)
+
+
+class BatchConnector(KafkaConnector):
+    """`Connector` whose source and target pass whole batches on, both turned by one event loop."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._loop: EventLoop | None = None
+        self._limits: dict[TopicName, int] = {}
+
+    def target(self, lease: Lease) -> TargetWriter:
+        """A transactional producer; the ids of both paths are initialised, this path's last."""
+        loop = self._loop = EventLoop()
+        cluster = aggregate_cluster(lease.route.target)
+        timeout_ms = self._config.replicator.transaction_timeout_ms
+        with ExitStack() as unfinished:
+            unfinished.callback(loop.close)
+            connections = Connections(
+                loop,
+                cluster,
+                self._config.cluster(cluster),
+                client_id=f"parallax-{lease.route.source}",
+                largest_answer_bytes=LARGEST_REQUEST_BYTES,
+            )
+            unfinished.callback(connections.close)
+            connections.connect()
+            newest = has_newest_transactions(connections)
+            for path in sorted(PATHS, key=lambda path: path == BatchTarget.path):
+                own_id = transactional_id(lease.route, lease.layout, lease.shard, path)
+                coordinator = Coordinator(loop, connections, own_id, timeout_ms, newest=newest)
+                producer = coordinator.initialise()
+            unfinished.pop_all()
+        return BatchTarget(
+            loop,
+            connections,
+            coordinator,
+            producer,
+            run_log=TopicPartition(run_log_topic(self._config, lease.route.source), lease.shard),
+            timeout_ms=timeout_ms,
+            limits=self._limits,
+        )
+
+    def source(self, lease: Lease) -> SourceReader:
+        """A reader of raw batches; call `target` first."""
+        if self._loop is None:
+            raise InvariantError("the source is opened after the target, whose event loop turns it too")
+        ahead = self._config.replicator.fetch_ahead_max_bytes
+        cluster = regional_cluster(lease.route.source)
+        connections = Connections(
+            self._loop,
+            cluster,
+            self._config.cluster(cluster),
+            client_id=f"parallax-{lease.route.target}",
+            largest_answer_bytes=LARGEST_ANSWER_BYTES,
+        )
+        return BatchSource(
+            self._loop,
+            connections,
+            buffer_bytes=ahead,
+            fetch_bytes=ahead // FETCH_SHARE,
+        )
 
 
 def target_topic_creator(config: Config, lease: Lease) -> EnsureTargetTopic:
@@ -127,6 +206,6 @@ def target_topic_creator(config: Config, lease: Lease) -> EnsureTargetTopic:
             admins.append(TopicAdmin(source, config.cluster(source), timeout_ms=_TOPIC_TIMEOUT_MS))
             admins.append(TopicAdmin(target, config.cluster(target), timeout_ms=_TOPIC_TIMEOUT_MS))
         settings = admins[0].configs([info.topic]).get(info.topic, {})
-        create_or_grow(admins[1], info.topic, info.partitions, settings, may_grow=may_grow)
+        ensure_target_topic(admins[1], info.topic, info.partitions, settings, may_grow=may_grow)
 
     return ensure

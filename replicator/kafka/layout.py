@@ -26,7 +26,7 @@ from parallax.runtime.deadline import Deadline
 from replicator.copying.state import PartitionState, encode
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
-from replicator.kafka.transactions.settling import settle
+from replicator.kafka.transactions.hanging import settle
 from replicator.lease import Lease, shard_of, transactional_id
 
 log = structlog.get_logger(__name__)
@@ -162,7 +162,7 @@ def ensure_layout(
             current = replace(following, settled=True)
             writer.write_layout(current)
             reached("settled")
-    log.info("layout", route=str(route), layout=current.layout, shards=current.shards)
+    log.info("layout_settled", route=str(route), layout=current.layout, shards=current.shards)
     return current
 
 

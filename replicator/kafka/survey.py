@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Collection, Mapping
 
@@ -14,8 +13,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import client_settings, list_offsets
-from parallax.config.config import Config, Names
+from parallax.adapters.kafka.librdkafka import EARLIEST, LATEST, client_settings, list_offsets
+from parallax.config.config import Config
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     SourceOffset,
@@ -38,22 +37,6 @@ ClusterUnavailableError if that can't be said now."""
 
 FORGETFUL = {"metadata.max.age.ms": 3_000}
 """For admin clients that ask for offsets: from older metadata they would not know partitions added since."""
-
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
-
-
-def chosen(names: Names, topics: Mapping[TopicName, TopicInfo]) -> dict[TopicName, TopicInfo]:
-    """The topics that the configuration chooses by name."""
-
-    def fits(patterns: Collection[str], name: str) -> bool:
-        return any(re.fullmatch(pattern, name) for pattern in patterns)
-
-    return {
-        name: info
-        for name, info in topics.items()
-        if fits(names.include, name) and not fits(names.exclude, name)
-    }
 
 
 class KafkaSurveyor:
@@ -140,14 +123,14 @@ class KafkaSurveyor:
             try:
                 logs = self._logs(source)
             except ParallaxError as error:
-                log.info("survey", lease=str(self._lease), problem=str(error))
+                log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
         return Survey(ticket, source, logs, target, refused)
 
     def _topics(self, cluster: KafkaCluster) -> dict[TopicName, TopicInfo] | None:
         try:
-            return chosen(self._names, cluster.topics())
+            return {name: info for name, info in cluster.topics().items() if self._names.chosen(name)}
         except ParallaxError as error:
-            log.info("survey", lease=str(self._lease), problem=str(error))
+            log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
             return None
 
     def _fit(self, there: TopicInfo, here: TopicInfo | None, refused: dict[TopicName, str]) -> bool:
@@ -160,7 +143,7 @@ class KafkaSurveyor:
         except PartitionStoppedError as error:
             refused[there.topic] = str(error)
         except ParallaxError as error:
-            log.warning("target topic", lease=str(self._lease), topic=there.topic, problem=str(error))
+            log.warning("target_topic_unfit", lease=str(self._lease), topic=there.topic, problem=str(error))
         else:
             # It fits now: if the source has more partitions at the next look, it has grown meanwhile.
             self._replicated.add(there.topic)
@@ -175,10 +158,10 @@ class KafkaSurveyor:
             == self._lease.shard
         ]
         problems: dict[TopicPartition, ParallaxError] = {}
-        lows = self._offsets(wanted, _EARLIEST, IsolationLevel.READ_UNCOMMITTED, problems)
-        stable = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED, problems)
-        highs = self._offsets(wanted, _LATEST, IsolationLevel.READ_UNCOMMITTED, problems)
-        self._tell(problems)
+        lows = self._offsets(wanted, EARLIEST, IsolationLevel.READ_UNCOMMITTED, problems)
+        stable = self._offsets(wanted, LATEST, IsolationLevel.READ_COMMITTED, problems)
+        highs = self._offsets(wanted, LATEST, IsolationLevel.READ_UNCOMMITTED, problems)
+        self._log_changes(problems)
         return {
             item: LogEnd(
                 SourceOffset(lows[item][0]),
@@ -220,12 +203,14 @@ class KafkaSurveyor:
             raise next(iter(problems.values()))
         return found
 
-    def _tell(self, problems: Mapping[TopicPartition, ParallaxError]) -> None:
+    def _log_changes(self, problems: Mapping[TopicPartition, ParallaxError]) -> None:
         """Log what has changed: a partition may be without a leader for hours, and a survey comes every few seconds."""
-        told = {item: str(problem) for item, problem in problems.items()}
-        for item, problem in told.items():
+        texts = {item: str(problem) for item, problem in problems.items()}
+        for item, problem in texts.items():
             if self._problems.get(item) != problem:
-                log.warning("survey", lease=str(self._lease), partition=str(item), problem=problem)
-        for item in self._problems.keys() - told.keys():
-            log.info("survey", lease=str(self._lease), partition=str(item), problem="none any more")
-        self._problems = told
+                log.warning(
+                    "source_log_unknown", lease=str(self._lease), partition=str(item), problem=problem
+                )
+        for item in self._problems.keys() - texts.keys():
+            log.info("source_log_known", lease=str(self._lease), partition=str(item))
+        self._problems = texts

@@ -223,7 +223,7 @@ class IndexFeed:
             return stored
         start = self._reader.start()
         log.warning(
-            "the run log was made anew: it is indexed from its start",
+            "run_log_recreated",
             route=str(self._key[0]),
             shard=self._key[2],
             indexed_up_to=stored,
@@ -335,14 +335,14 @@ class IndexThread:
                 # The copy loop goes on, and so must its mapping.
                 if repr(error) != problem:
                     defect = None if isinstance(error, ParallaxError) else error
-                    log.warning("index is away; replication goes on", problem=str(error), exc_info=defect)
+                    log.warning("index_unavailable", problem=str(error), exc_info=defect)
                 problem = repr(error)
                 if last:
                     return
                 pause_ms = min(max(pause_ms, 100) * 2, _LONGEST_PAUSE_MS)
                 continue
             if problem:
-                log.info("index is back")
+                log.info("index_available")
             problem = ""
             if last and self._feed.complete:
                 return

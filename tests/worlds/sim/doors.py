@@ -332,7 +332,7 @@ class SimConnector:
         run_log.was_read = lambda: self._read_before.add(lease.epoch)
         return run_log
 
-    def strangers(self, lease: Lease) -> None:
+    def foreign_records(self, lease: Lease) -> None:
         del lease
 
     def layout(self, lease: Lease) -> LayoutRecord:

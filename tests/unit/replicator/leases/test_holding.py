@@ -132,7 +132,7 @@ class AwayConnector:
     def sleep_ms(self, _duration_ms: float) -> None:
         return
 
-    def strangers(self, _lease: Lease) -> None:
+    def foreign_records(self, _lease: Lease) -> None:
         return None
 
     def run_log(self, _lease: Lease) -> Any:

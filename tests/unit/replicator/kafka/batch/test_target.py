@@ -12,8 +12,8 @@ from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from replicator.copying.ports import RecordRefusedError
-from replicator.kafka.batch.refusals import TOO_LARGE, Refusal
 from replicator.kafka.batch.target import BatchTarget
+from replicator.kafka.refusals import TOO_LARGE, Refusal
 from replicator.kafka.transactions.coordinator import ProducerState
 
 ITEM = TopicPartition(TopicName("trips"), 0)

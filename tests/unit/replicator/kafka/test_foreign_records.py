@@ -4,7 +4,7 @@ from parallax.domain.ids import Lineage, TopicId, TopicName, TopicPartition
 from parallax.domain.runs import Run
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState, encode
-from replicator.kafka.strangers import Gap, Gaps, unexplained
+from replicator.kafka.foreign_records import Gap, Gaps, unexplained
 
 ITEM = TopicPartition(TopicName("t"), 0)
 STRETCH = Gap(ITEM, 10, 20)

@@ -1,13 +1,13 @@
 """Finds records that someone else wrote into an aggregate topic: counted and reported, never taken for a source.
 
 A look at a sample: now and then, the newest gap between two runs of this shard is read, and whatever no run log
-of any route explains is a stranger's. Where a run log does not reach far enough back, nothing is said.
+of any route explains is foreign. Where a run log does not reach far enough back, nothing is said.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -28,6 +28,12 @@ _INTERVAL_MS = 30_000
 _TAIL_OFFSETS = 4_000
 _GAP_OFFSETS = 2_000
 _TIMEOUT_MS = 5_000
+
+
+Span = tuple[int, int]
+"""Target offsets of a run, ``[start, end)``."""
+
+_Tail = tuple[bool, Mapping[TopicPartition, Sequence[Span]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +68,14 @@ class Gaps:
                         self._ends[item] = start + count
 
     def take(self) -> Sequence[Gap]:
-        """The gaps found since the last call."""
+        """The gaps that came up since the last call."""
         with self._lock:
-            found, self._newest = list(self._newest.values()), {}
-        return found
+            gaps, self._newest = list(self._newest.values()), {}
+        return gaps
 
 
 def unexplained(
-    offsets: Iterable[int], spans_by_log: Iterable[tuple[int, Sequence[tuple[int, int]]]], gap: Gap
+    offsets: Iterable[int], spans_by_log: Iterable[tuple[int, Sequence[Span]]], gap: Gap
 ) -> list[int]:
     """The record offsets that no run holds.
 
@@ -91,8 +97,8 @@ def unexplained(
     ]
 
 
-class StrangerWatch:
-    """Looks for strangers' records in a thread of its own.
+class ForeignRecordWatch:
+    """Looks for foreign records in a thread of its own.
 
     Args:
         config: all configuration.
@@ -106,9 +112,9 @@ class StrangerWatch:
         self._cluster = aggregate_cluster(lease.route.target)
         self._gaps = Gaps()
         self._interval_ms = interval_ms
-        self.found_records = 0
+        self.records = 0
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=f"strangers {lease}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"foreign records {lease}", daemon=True)
         self._thread.start()
 
     def note(self, entry: Entry) -> None:
@@ -124,17 +130,17 @@ class StrangerWatch:
             try:
                 self._look(self._gaps.take())
             except ParallaxError as error:
-                log.info("strangers", lease=str(self._lease), problem=str(error))
+                log.info("foreign_records_unknown", lease=str(self._lease), problem=str(error))
 
     def _look(self, gaps: Sequence[Gap]) -> None:
         if not gaps:
             return
-        logs = [
-            (known, rows)
+        tails = [
+            tail
             for route in self._config.routes_into(self._lease.route.target)
-            for known, rows in self._tails(route)
+            for tail in self._tails(route)
         ]
-        settings = client_settings(self._config.cluster(self._cluster), client_id="parallax-strangers")
+        settings = client_settings(self._config.cluster(self._cluster), client_id="parallax-foreign-records")
         for gap in gaps:
             item = gap.topic_partition
             records = read_partition(
@@ -146,38 +152,38 @@ class StrangerWatch:
                 timeout_ms=_TIMEOUT_MS,
             )
             offsets = [offset for offset, _, _ in records]
-            spans = [(known(item), rows.get(item, ())) for known, rows in logs]
-            strange = unexplained(offsets, spans, gap)
+            strange = unexplained(offsets, (_known(tail, item) for tail in tails), gap)
             if strange:
-                self.found_records += len(strange)
+                self.records += len(strange)
                 log.warning(
-                    "records that no route wrote",
+                    "foreign_records",
                     cluster=self._cluster,
                     partition=str(item),
                     count=len(strange),
                     first_offset=strange[0],
                 )
 
-    def _tails(
-        self, route: Route
-    ) -> Iterator[tuple[Callable[[TopicPartition], int], Mapping[TopicPartition, Sequence[tuple[int, int]]]]]:
-        """For each shard of a route: from where on its run log is known, and its newest runs."""
+    def _tails(self, route: Route) -> Iterator[_Tail]:
+        """For each shard of a route: whether its run log was read from its start on, and its newest runs."""
         for shard in range(self._shards(route.source)):
             reader = KafkaRunLog(self._config, route, shard, timeout_ms=_TIMEOUT_MS)
             first, end = reader.start(), reader.stable_end()
             start = max(first, end - _TAIL_OFFSETS)
-            rows: dict[TopicPartition, list[tuple[int, int]]] = {}
-            seen: dict[TopicPartition, int] = {}
+            spans: dict[TopicPartition, list[Span]] = {}
             for _, entry in reader.read(start, end):
                 for part in entry.partitions:
-                    item = topic_partition_of(part)
-                    for row in rows_of(part):
-                        seen.setdefault(item, row.target_start)
-                        rows.setdefault(item, []).append((row.target_start, row.target_end))
-            whole = start == first
-            yield (lambda item, seen=seen, whole=whole: 0 if whole else seen.get(item, 0)), rows  # type: ignore[misc] # mypy can't type defaults
+                    ours = spans.setdefault(topic_partition_of(part), [])
+                    ours += [(row.target_start, row.target_end) for row in rows_of(part)]
+            yield start == first, spans
 
     def _shards(self, source: RegionName) -> int:
         admin = KafkaCluster(self._cluster, self._config.cluster(self._cluster), timeout_ms=_TIMEOUT_MS)
-        found = admin.topics().get(run_log_topic(self._config, source))
-        return 0 if found is None else found.partitions
+        run_log = admin.topics().get(run_log_topic(self._config, source))
+        return 0 if run_log is None else run_log.partitions
+
+
+def _known(tail: _Tail, item: TopicPartition) -> tuple[int, Sequence[Span]]:
+    """From which target offset of the partition on the tail tells, and its runs there."""
+    whole, spans = tail
+    ours = spans.get(item, ())
+    return 0 if whole or not ours else ours[0][0], ours
