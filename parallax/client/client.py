@@ -6,15 +6,17 @@ It needs the base install only. A client is safe to share between threads; make 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from parallax.client.primary_calls import PrimaryCalls
+from parallax.client.primary_messages import change_to_pb
 from parallax.client.targets import Targets
-from parallax.client.watches import SkipWatch
+from parallax.client.watches import PrimaryWatch, SkipWatch
+from parallax.domain.primary import Change
 from parallax.errors import InvalidNameError
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1 import offsets_pb2 as pb
@@ -36,7 +38,7 @@ def at_cluster(name: str) -> pb.Place:
     return pb.Place(cluster=name)
 
 
-class OffsetClient(PrimaryCalls):
+class OffsetClient:
     """Asks the offset services, the last good one first.
 
     A call that finds a service away, busy or silent goes to the next target, and round again with growing
@@ -189,7 +191,8 @@ class OffsetClient(PrimaryCalls):
             start=start,
             **_from(origin),
         )
-        return SkipWatch(request, self._targets.open_watch, self._retry)
+        open_stream = partial(self._targets.open_stream, "WatchSkips", pb.SkipUpdate)
+        return SkipWatch(request, open_stream, self._retry)
 
     def translate_offset(
         self,
@@ -297,15 +300,61 @@ class OffsetClient(PrimaryCalls):
         request = pb.ReportPositionsRequest(group=group, at=at, positions=positions, moves=moves)
         return self._call("ReportPositions", request, pb.ReportPositionsResponse, timeout_ms)
 
+    # --- primaries and regions ----------------------------------------------------------------------------
+
+    def get_primary(self, group: str, *, timeout_ms: float | None = None) -> primaries_pb2.Primary:
+        """Where a group is primary; without ``decision`` if nothing was ever decided."""
+        return self._call(
+            "GetPrimary", primaries_pb2.GetPrimaryRequest(group=group), primaries_pb2.Primary, timeout_ms
+        )
+
+    def set_primary(
+        self, change: Change, *, dry_run: bool = False, timeout_ms: float | None = None
+    ) -> primaries_pb2.Primary:
+        """Decide where a group is primary. The same again changes nothing, so that it may be asked twice.
+
+        Args:
+            change: what shall hold.
+            dry_run: say what would be decided, and decide nothing.
+            timeout_ms: budget of the call with its retries.
+
+        Raises:
+            FencedError: the group's fencing number is not ``change.expected_number``.
+            RefusedError: the change contradicts itself or a move under way.
+            UnknownRegionError: the region or cluster is not configured.
+            StoreUnavailableError: too few regions answer; a disaster decision needs the deciding region alone.
+        """
+        return self._call(
+            "SetPrimary", change_to_pb(change, dry_run=dry_run), primaries_pb2.Primary, timeout_ms
+        )
+
+    def list_primaries(self, *, timeout_ms: float | None = None) -> primaries_pb2.ListPrimariesResponse:
+        """Every group with a decision."""
+        return self._call(
+            "ListPrimaries",
+            primaries_pb2.ListPrimariesRequest(),
+            primaries_pb2.ListPrimariesResponse,
+            timeout_ms,
+        )
+
+    def describe_regions(self, *, timeout_ms: float | None = None) -> primaries_pb2.DescribeRegionsResponse:
+        """The regions with their clusters and services, without secrets."""
+        return self._call(
+            "DescribeRegions",
+            primaries_pb2.DescribeRegionsRequest(),
+            primaries_pb2.DescribeRegionsResponse,
+            timeout_ms,
+        )
+
+    def watch_primary(self, group: str) -> PrimaryWatch:
+        """What holds for a group, and every change from then on; to be closed by the caller."""
+        open_stream = partial(self._targets.open_stream, "WatchPrimary", primaries_pb2.Primary)
+        return PrimaryWatch(group, open_stream, self.get_primary, RetryPolicy())
+
     def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:
         return self._targets.call(
             method, request, answer, self._timeout_ms if timeout_ms is None else timeout_ms
         )
-
-    def _open_primary_watch(
-        self, request: primaries_pb2.WatchPrimaryRequest, attempt: int, timeout_ms: float
-    ) -> Any:
-        return self._targets.open_stream("WatchPrimary", request, primaries_pb2.Primary, attempt, timeout_ms)
 
 
 def _from(origin: pb.Place | None) -> dict[str, Any]:

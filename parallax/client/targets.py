@@ -140,12 +140,8 @@ class Targets:
                 break
         raise _AllAwayError(failures) from next(iter(failures.values()))
 
-    def open_watch(self, request: pb.WatchSkipsRequest, attempt: int, timeout_ms: float) -> Any:
-        """A stream of skip updates; see `open_stream`."""
-        return self.open_stream("WatchSkips", request, pb.SkipUpdate, attempt, timeout_ms)
-
     def open_stream(
-        self, method: str, request: Message, answer: type[Message], attempt: int, timeout_ms: float
+        self, method: str, answer: type[Message], request: Message, attempt: int, timeout_ms: float
     ) -> Any:
         """A stream from the preferred target, or from the next one at every later attempt."""
         target = self._targets[(self._preferred + attempt) % len(self._targets)]

@@ -91,7 +91,7 @@ class Watch(Iterator[pb.SkipUpdate], Protocol):
 
 
 class PrimaryChanges(Iterator[primaries_pb2.Primary], Protocol):
-    """A stream of changes (`parallax.client.primary_calls.PrimaryWatch`)."""
+    """A stream of changes (`parallax.client.watches.PrimaryWatch`)."""
 
     def close(self) -> None:
         """End the iteration, from any thread."""
