@@ -37,10 +37,6 @@ def _ok(answer: FailoverAnswer) -> str:
     return f"Everything consumed in {answer.origin.cluster} is accounted for."
 
 
-def _kept_newer(answer: FailoverAnswer) -> str:
-    return f"The group's own offset in {answer.destination.cluster} is further and stays."
-
-
 def _clamped(answer: FailoverAnswer) -> str:
     for side in (answer.origin, answer.destination):
         if (
@@ -187,7 +183,6 @@ def _mismatch(answer: FailoverAnswer) -> str:
 
 MEANINGS: Mapping[Outcome, Callable[[FailoverAnswer], str]] = {
     Outcome.OK: _ok,
-    Outcome.KEPT_NEWER: _kept_newer,
     Outcome.CLAMPED_TO_END: _clamped,
     Outcome.PENDING: _pending,
     Outcome.STALE: _stale,

@@ -14,8 +14,6 @@ class Outcome(Enum):
 
     OK = 1
     """The resume offset is exact as far as rows exist; nothing is pending."""
-    KEPT_NEWER = 2
-    """The group's own offset at the target is further than the answer, and stays."""
     CLAMPED_TO_END = 3
     """The mapped offset lay beyond the target's end, and was set to it."""
     PENDING = 4

@@ -11,7 +11,6 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
     OK: _ClassVar[Outcome]
-    KEPT_NEWER: _ClassVar[Outcome]
     CLAMPED_TO_END: _ClassVar[Outcome]
     PENDING: _ClassVar[Outcome]
     STALE: _ClassVar[Outcome]
@@ -28,7 +27,6 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PARTITION_MISMATCH: _ClassVar[Outcome]
 OUTCOME_UNSPECIFIED: Outcome
 OK: Outcome
-KEPT_NEWER: Outcome
 CLAMPED_TO_END: Outcome
 PENDING: Outcome
 STALE: Outcome

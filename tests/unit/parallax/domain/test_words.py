@@ -25,11 +25,11 @@ from parallax.errors import InvalidNameError, ParallaxError
 
 def test_outcomes_ascend_by_gravity() -> None:
     in_order = list(Outcome)
-    assert [outcome.value for outcome in in_order] == list(range(1, len(in_order) + 1))
+    # The proto has reserved 2.
+    assert [outcome.value for outcome in in_order] == [1, *range(3, len(in_order) + 2)]
     assert in_order[0] is Outcome.OK
     # What a caller may ignore comes before what costs a re-read, that before what was lost or not done.
     milestones = [
-        Outcome.KEPT_NEWER,
         Outcome.PENDING,
         Outcome.EARLIEST_FALLBACK,
         Outcome.NEVER_DELIVERED,
