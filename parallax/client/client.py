@@ -92,7 +92,6 @@ class OffsetClient:
         to: pb.Place,
         origin: pb.Place | None = None,
         next_offset: int | None = None,
-        leader_epoch: int | None = None,
         by_timestamp: pb.TimestampPolicy | None = None,
         timeout_ms: float | None = None,
     ) -> pb.FailoverOffset:
@@ -105,7 +104,6 @@ class OffsetClient:
             to: where the group goes.
             origin: where it comes from; None: the only other aggregate cluster.
             next_offset: the caller's own position there; None: the group's committed offset.
-            leader_epoch: what goes with ``next_offset``, where known.
             by_timestamp: go by record timestamps instead of the log start where no row proves anything; None: never.
             timeout_ms: budget of the call with its retries.
         """
@@ -115,7 +113,6 @@ class OffsetClient:
             partition=partition,
             to=to,
             next_offset=next_offset,
-            leader_epoch=leader_epoch,
             by_timestamp=by_timestamp,
             **_from(origin),
         )

@@ -59,23 +59,21 @@ class TimestampPolicy(_message.Message):
     def __init__(self, margin_ms: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class GetFailoverOffsetRequest(_message.Message):
-    __slots__ = ("group", "topic", "partition", "to", "next_offset", "leader_epoch", "by_timestamp")
+    __slots__ = ("group", "topic", "partition", "to", "next_offset", "by_timestamp")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     partition: int
     to: Place
     next_offset: int
-    leader_epoch: int
     by_timestamp: TimestampPolicy
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., **kwargs) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., **kwargs) -> None: ...
 
 class PartitionPosition(_message.Message):
     __slots__ = ("topic", "partition", "next_offset", "leader_epoch")
