@@ -22,6 +22,7 @@ from parallax.domain.ids import (
     TopicId,
     TopicPartition,
 )
+from parallax.domain.index_rows import StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
@@ -334,19 +335,16 @@ class _Answering:
 
     def _source_views(self, found: Resume, skips: Skips) -> tuple[SourceView, ...]:
         views = []
+        newest = _newest(self._destination_views)
         for item in found.sources:
-            stamps = [
-                view.newest.committed_at_ms
-                for view in self._destination_views
-                if view.newest is not None and view.source.region == item.source.region
-            ]
+            stamped = newest.get(item.source.region)
             pending = 0 if item.pending is None else item.pending[1] - item.pending[0]
             views.append(
                 SourceView(
                     item,
                     *self._proofs(item),
                     redelivery_records=skips.by_source.get(item.source, 0) + pending,
-                    freshness_ms=max(0, self._now_ms - max(stamps)) if stamps else None,
+                    freshness_ms=None if stamped is None else max(0, self._now_ms - stamped.committed_at_ms),
                 )
             )
         return tuple(views)
@@ -368,15 +366,27 @@ class _Answering:
         bound = self._question.stale_after_ms
         if any(view.freshness_ms is not None and view.freshness_ms > bound for view in views):
             self._notes.add(Outcome.STALE)
-        newest = [view.newest for view in self._origin_views if view.newest is not None]
-        behind = [row for row in newest if row.row.target_end < commit]
+        newest = _newest(self._origin_views).values()
+        behind = [stamped for stamped in newest if stamped.row.target_end < commit]
         if self._question.commit.basis is not Basis.POLICY and any(
-            self._now_ms - row.committed_at_ms > bound for row in behind
+            self._now_ms - stamped.committed_at_ms > bound for stamped in behind
         ):
             self._notes.add(Outcome.STALE)
         observed_at_ms = self._question.commit.observed_at_ms
         if observed_at_ms is not None and self._now_ms - observed_at_ms > bound:
             self._notes.add(Outcome.STALE)
+
+
+def _newest(views: Sequence[LineageView]) -> dict[RegionName, StampedRow]:
+    """The row of each region that was committed last: a lineage that another one follows gets no more."""
+    newest: dict[RegionName, StampedRow] = {}
+    for view in views:
+        known = newest.get(view.source.region)
+        if view.newest is not None and (
+            known is None or known.committed_at_ms <= view.newest.committed_at_ms
+        ):
+            newest[view.source.region] = view.newest
+    return newest
 
 
 def _indexed_to(regions: Collection[RegionName], items: Sequence[SourceHistory]) -> TargetOffset | None:

@@ -357,6 +357,20 @@ class World:
             copying.source_next = copying.last_run_end = max(kept, default=0)
             self._open(self.item(source, target, partition), copying, SourceOffset(copying.source_next))
 
+    def recreate_source(self, source: str, generation: str = "2", partition: int = 0) -> None:
+        """A source's topic is deleted and created anew: every route closes its lineage and begins another one."""
+        for target in self.regions:
+            item, copying = self.item(source, target, partition), self.copying(source, target, partition)
+            (record,) = (
+                found for found in self.index.lineages(item.route, TOPIC) if found.lineage == copying.lineage
+            )
+            self._version += 1
+            ended = replace(record, closed_at=SourceOffset(copying.source_next), version=self._version)
+            self.index.write_lineages([ended])
+            lineage = replace(copying.lineage, source_topic_id=TopicId(f"regional-{source}-{generation}"))
+            self._copying[item] = _Copying(lineage, sequence=copying.sequence + 1)
+            self._open(item, self._copying[item], SourceOffset(0))
+
     def commit(self, target: str, next_offset: int, partition: int = 0) -> None:
         """The group commits at an aggregate cluster."""
         commits = self.clusters[aggregate_cluster(RegionName(target))].commits.setdefault(GROUP, {})

@@ -126,6 +126,25 @@ def test_rows_older_than_the_bound_are_stale(world: World) -> None:
     assert answer.freshness_ms == world.config.service.stale_after_ms + 1
 
 
+def test_a_source_created_anew_is_as_fresh_as_its_newer_part(world: World) -> None:
+    world.recreate_source("a")
+    world.now_ms += world.config.service.stale_after_ms + 1
+    for target in ("a", "b"):
+        world.copy("a", target, 2)
+    world.watermarks()
+    fresh = ask(world, 14)
+
+    world.copy("b", "a", 2)
+    world.now_ms += world.config.service.stale_after_ms + 1
+    world.watermark("b", "a")
+    for source in ("a", "b"):
+        world.watermark(source, "b")
+    behind = ask(world, 16)
+
+    assert (Outcome.STALE in fresh.notes, fresh.freshness_ms) == (False, 0)
+    assert Outcome.STALE in behind.notes  # nothing was heard of the source's newer part in a since then
+
+
 def test_a_dead_origin_is_not_stale_by_itself(world: World) -> None:
     world.now_ms += world.config.service.stale_after_ms + 1
     for source in ("a", "b"):
