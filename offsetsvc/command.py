@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated
 
 import structlog
@@ -20,6 +18,8 @@ from offsetsvc.transport.rest import create_app
 from offsetsvc.transport.rest_server import RestServer
 from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.cli.options import ConfigOption, JsonLogsOption
+from parallax.cli.signals import stop_on_signals
 from parallax.config.config import Config, ServiceAddresses, load
 from parallax.domain.ids import RegionName
 from parallax.runtime.garbage import spare_present_objects
@@ -34,13 +34,9 @@ _CLUSTER_CACHE_MS = 200
 
 
 def serve(
-    config: Annotated[
-        Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
-    ],
+    config: ConfigOption,
     region: Annotated[str, typer.Option("--region", help="The region to serve.")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Log JSON, and print the addresses as JSON.")
-    ] = False,
+    as_json: JsonLogsOption = False,
 ) -> None:
     """Answer where groups resume, over gRPC and REST, until stopped.
 
@@ -50,8 +46,7 @@ def serve(
     configure_logging(json=as_json or None)
     settings = load(config)
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop_on_signals(stop)
     with ExitStack() as stack:
         addresses = start(settings, RegionName(region), stack)
         spare_present_objects()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -10,14 +9,14 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from parallax.cli.offset_tables import console
 from parallax.cli.options import ConfigOption, JsonOption
+from parallax.cli.output import console, print_json
 from parallax.cli.signals import stopping
 from parallax.config.config import Config, load
 from parallax.domain.ids import GroupName, RegionName, aggregate_cluster
@@ -72,13 +71,13 @@ def drill(
             records = kept(outside.journal.notes)
         _write(directory, records)
         if as_json:
-            _print_json([values_of(record) for record in records], indent=2)
+            print_json([values_of(record) for record in records])
         return
     plan = plan_of(settings, origin, to)
     if dry_run:
         steps = steps_of(settings, plan)
         if as_json:
-            _print_json({"steps": steps}, indent=2)
+            print_json({"steps": steps})
         else:
             sys.stdout.writelines(f"{line}\n" for line in steps)
         return
@@ -175,7 +174,7 @@ def _run_all(
             else:
                 passed = passed and record.ending is DrillEnding.PASSED
                 if as_json:
-                    _print_json(values_of(record), indent=2 if every_s is None else None)
+                    print_json(values_of(record), indent=2 if every_s is None else None)
                 else:
                     console().print(escape(markdown([record])), highlight=False)
                 _write(directory, [record, *before])
@@ -230,11 +229,6 @@ def _check_directory(directory: Path) -> None:
     """
     if not (directory.is_dir() and os.access(directory, os.W_OK)):
         raise ConfigError(f"--directory {directory}: no directory that can be written to")
-
-
-def _print_json(values: Any, *, indent: int | None) -> None:
-    sys.stdout.write(json.dumps(values, indent=indent) + "\n")
-    sys.stdout.flush()
 
 
 def _write(directory: Path, records: Sequence[DrillRecord]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +11,6 @@ from typer.core import TyperGroup
 
 from parallax.cli.failover_tables import (
     plan_values,
-    progress_bar,
     result_values,
     rollback_values,
     show_plan,
@@ -21,7 +18,6 @@ from parallax.cli.failover_tables import (
     show_results,
     show_rollback,
 )
-from parallax.cli.offset_tables import console
 from parallax.cli.options import (
     AT_ONCE,
     WAIT_S,
@@ -36,11 +32,13 @@ from parallax.cli.options import (
     FirstOption,
     GapsOption,
     GroupArgument,
+    GroupOrRegionArgument,
     JsonOption,
     MarginOption,
     TimestampOption,
     timestamp_policy,
 )
+from parallax.cli.output import console, print_json, progress_bar
 from parallax.cli.signals import stopping
 from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
@@ -73,7 +71,7 @@ app = typer.Typer(
 @app.command("move")
 def move(
     config: ConfigOption,
-    group: GroupArgument = None,
+    group: GroupOrRegionArgument = None,
     to: Annotated[str | None, typer.Option("--to", help="The region that shall be primary.")] = None,
     to_cluster: Annotated[
         str | None,
@@ -135,7 +133,7 @@ def move(
 
 def failback(
     config: ConfigOption,
-    group: GroupArgument = None,
+    group: GroupOrRegionArgument = None,
     region: Annotated[
         str | None,
         typer.Option("--region", help="Take back every group whose last move left this region's cluster."),
@@ -183,7 +181,7 @@ def failback(
 
 @app.command("rollback")
 def rollback(
-    group: Annotated[str, typer.Argument(help="A consumer group.")],
+    group: GroupArgument,
     config: ConfigOption,
     execute: ExecuteOption = False,
     disaster: Annotated[
@@ -200,7 +198,7 @@ def rollback(
         values = rollback_values(plan)
         values["done"] = record is not None
         values["fencing_number"] = None if record is None else record.fencing_number
-        _print_json(values)
+        print_json(values)
     else:
         out = console()
         show_rollback(plan, out)
@@ -297,7 +295,7 @@ class _Command:
         accept = self._limits.accept_gaps
         if self._as_json:
             values: Any = [plan_values(plan, accept_gaps=accept) for plan in plans]
-            _print_json(values if many else values[0])
+            print_json(values if many else values[0])
         else:
             self._show_plans(plans, many=many)
         if any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans):
@@ -336,14 +334,10 @@ class _Command:
             )
         if self._as_json:
             values: Any = [result_values(item, accept_gaps=self._limits.accept_gaps) for item in results]
-            _print_json(values if many else values[0])
+            print_json(values if many else values[0])
         elif results:
             show_results(results, console())
         else:
             console().print("no group has to move")
         if any(item.ending not in {Ending.MOVED, Ending.ALREADY_THERE} for item in results):
             raise typer.Exit(1)
-
-
-def _print_json(values: Any) -> None:
-    sys.stdout.write(json.dumps(values, indent=2) + "\n")

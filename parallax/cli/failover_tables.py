@@ -7,16 +7,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from parallax.cli.output import known, outcome_word, table
 from parallax.client.answer import ResumeAnswer
-from parallax.domain.outcome import Outcome
 from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending, MovePlan, Result
 from parallax.failover.rollback import RollbackPlan
 
-_STYLES = ((Outcome.EARLIEST_FALLBACK, "bold red"), (Outcome.STALE, "yellow"), (Outcome.OK, "green"))
 _MOST_TOLD = 20
 """Sentences of one kind printed; JSON has all."""
 
@@ -97,26 +94,32 @@ def show_plan(plan: MovePlan, out: Console, *, accept_gaps: bool) -> None:
         )
         _sentences(out, "refused", plan.refusals(accept_gaps=accept_gaps), "red")
         return
-    table = Table("topic")
-    for heading in ("partition", "next offset", "resume"):
-        table.add_column(heading, justify="right")
-    table.add_column("outcome")
-    for heading in ("skip ranges", "skip records", "pending", "read again", "freshness ms"):
-        table.add_column(heading, justify="right")
+    partitions = table(
+        "topic",
+        ">partition",
+        ">next offset",
+        ">resume",
+        "outcome",
+        ">skip ranges",
+        ">skip records",
+        ">pending",
+        ">read again",
+        ">freshness ms",
+    )
     for item in plan.partitions:
-        table.add_row(
+        partitions.add_row(
             item.topic_partition.topic,
             str(item.topic_partition.partition),
-            _known(item.origin_next_offset),
+            known(item.origin_next_offset),
             str(item.resume_offset),
-            _outcome(item.outcome),
+            outcome_word(item.outcome.value),
             str(len(item.skips)),
             str(_skip_records(item)),
             str(item.pending_records),
-            _known(item.redelivery_records),
-            _known(item.freshness_ms),
+            known(item.redelivery_records),
+            known(item.freshness_ms),
         )
-    out.print(table)
+    out.print(partitions)
     out.print(_foretold(plan), highlight=False)
     _sentences(out, "it will wait", plan.waits_for, "")
     _sentences(out, "not known", plan.unknown, "yellow")
@@ -135,35 +138,28 @@ def _foretold(plan: MovePlan) -> str:
 
 def show_plans(plans: Iterable[MovePlan], out: Console, *, accept_gaps: bool) -> None:
     """Many groups, a line each."""
-    table = Table("group")
-    for heading in ("partitions", "pending", "read again", "freshness ms"):
-        table.add_column(heading, justify="right")
-    table.add_column("outcome")
-    table.add_column("refused", overflow="fold")
+    groups = table("group", ">partitions", ">pending", ">read again", ">freshness ms", "outcome", "~refused")
     for plan in plans:
         refusals = plan.refusals(accept_gaps=accept_gaps)
-        table.add_row(
+        groups.add_row(
             plan.move.group,
             str(len(plan.partitions)),
             str(plan.pending_records),
-            _known(plan.redelivery_records),
-            _known(plan.freshness_ms),
-            "there already" if plan.arrived else _outcome(plan.outcome),
+            known(plan.redelivery_records),
+            known(plan.freshness_ms),
+            "there already" if plan.arrived else outcome_word(plan.outcome.value),
             "" if plan.arrived else escape("; ".join(refusals)),
         )
-    out.print(table)
+    out.print(groups)
 
 
 def show_results(results: Sequence[Result], out: Console) -> None:
     """What became of each group."""
-    table = Table("group", "ending")
-    for heading in ("fencing number", "read again", "ms"):
-        table.add_column(heading, justify="right")
-    table.add_column("why", overflow="fold")
+    groups = table("group", "ending", ">fencing number", ">read again", ">ms", "~why")
     for result in results:
         good = result.ending in {Ending.MOVED, Ending.ALREADY_THERE}
-        again = "-" if result.plan is None or not good else _known(result.plan.redelivery_records)
-        table.add_row(
+        again = "-" if result.plan is None or not good else known(result.plan.redelivery_records)
+        groups.add_row(
             result.move.group,
             f"[{'green' if good else 'red'}]{result.ending.value.replace('_', ' ')}[/]",
             str(result.fencing_number or "-"),
@@ -171,7 +167,7 @@ def show_results(results: Sequence[Result], out: Console) -> None:
             str(result.took_ms),
             escape(result.problem),
         )
-    out.print(table)
+    out.print(groups)
 
 
 def rollback_values(plan: RollbackPlan) -> dict[str, Any]:
@@ -202,13 +198,11 @@ def show_rollback(plan: RollbackPlan, out: Console) -> None:
         f"({plan.record.step.value.replace('_', ' ')})",
         highlight=False,
     )
-    table = Table("cluster", "topic")
-    for heading in ("partition", "put back"):
-        table.add_column(heading, justify="right")
+    commits = table("cluster", "topic", ">partition", ">put back")
     for row in rollback_values(plan)["restore"]:
-        table.add_row(row["cluster"], row["topic"], str(row["partition"]), str(row["next_offset"]))
-    if table.row_count:
-        out.print(table)
+        commits.add_row(row["cluster"], row["topic"], str(row["partition"]), str(row["next_offset"]))
+    if commits.row_count:
+        out.print(commits)
     else:
         out.print("every commit is as it was; only the primary changes")
     kept = (f"{item}: it had no commit in {move.target}; the one made there stays" for item in plan.kept)
@@ -221,25 +215,3 @@ def _sentences(out: Console, heading: str, sentences: Sequence[str], style: str)
         out.print(f"{heading}: {text}", style=style or None, markup=False, highlight=False)
     if len(sentences) > _MOST_TOLD:
         out.print(f"{heading}: {len(sentences) - _MOST_TOLD} more (--json has all)", style=style or None)
-
-
-def _outcome(outcome: Outcome) -> str:
-    style = next(style for least, style in _STYLES if outcome.value >= least.value)
-    return f"[{style}]{outcome.name}[/]"
-
-
-def _known(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def progress_bar(*, shown: bool) -> Progress:
-    """On standard error, so that standard output is the result alone."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        disable=not shown,
-        transient=True,
-    )

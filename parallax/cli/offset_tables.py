@@ -1,21 +1,17 @@
-"""One partition's answer drawn for a terminal: what was consumed, where it lies in the other cluster, and why."""
+"""Answers drawn for a terminal: a group's in a table, one partition's with what was consumed, where that lies, and why."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from google.protobuf.message import Message
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from parallax.cli.output import number, outcome_word, table
 from parallax.v1 import offsets_pb2 as pb
 
-_PIPE_WIDTH = 160
 _BAR_WIDTH = 64
-_STYLES = ((pb.EARLIEST_FALLBACK, "bold red"), (pb.STALE, "yellow"), (pb.OUTCOME_UNSPECIFIED, "green"))
-
 _VIA = {
     "exact": "a run holds it",
     "after": "behind the last row that is wholly consumed",
@@ -26,26 +22,51 @@ _VIA = {
 }
 
 
-def console() -> Console:
-    """Standard output; wide where it is no terminal, so that scripts and logs get whole rows."""
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-
-
-def number(message: Message, field: str) -> str:
-    """The field's number; a dash where it is unknown, which is not 0."""
-    return str(getattr(message, field)) if message.HasField(field) else "-"
-
-
 def outcome_text(answer: pb.FailoverOffset) -> str:
     """The outcome, coloured by its gravity, and the other notes."""
-    style = next(style for least, style in _STYLES if answer.outcome >= least)
     others = [pb.Outcome.Name(note) for note in answer.notes if note != answer.outcome]
     more = f" + {', '.join(others)}" if others else ""
-    return f"[{style}]{pb.Outcome.Name(answer.outcome)}[/]{more}"
+    return f"{outcome_word(answer.outcome)}{more}"
+
+
+def show_offsets(answer: pb.GetGroupFailoverOffsetsResponse, out: Console) -> None:
+    """A group's partitions, a line each, and why the gravest outcome is what it is."""
+    first = answer.offsets[0]
+    origin = getattr(first, "from")
+    partitions = table(
+        "topic",
+        ">partition",
+        ">next offset",
+        ">resume",
+        "outcome",
+        ">pending",
+        ">skip records",
+        ">redelivery",
+        ">freshness ms",
+        ">lag at target",
+        title=f"{first.group}: {origin.cluster} to {first.to.cluster}",
+    )
+    for item in answer.offsets:
+        partitions.add_row(
+            item.topic,
+            str(item.partition),
+            number(getattr(item, "from"), "next_offset"),
+            str(item.resume_offset),
+            outcome_text(item),
+            str(item.pending_records),
+            str(sum(skip.end - skip.start for skip in item.skip_ranges)),
+            number(item, "redelivery_records"),
+            number(item, "freshness_ms"),
+            number(item.to, "lag_offsets"),
+        )
+    out.print(partitions)
+    grave = [item for item in answer.offsets if item.outcome == answer.outcome and item.outcome != pb.OK]
+    for item in grave[:1]:
+        out.print(f"{item.topic}-{item.partition}: {item.explanation}", highlight=False)
 
 
 def tell(answer: pb.FailoverOffset, out: Console) -> None:
-    """Print the story."""
+    """One partition's answer: what was consumed, where it lies in the other cluster, and why."""
     origin = getattr(answer, "from")
     out.print(
         f"[bold]{escape(answer.group)}[/] on {escape(answer.topic)}-{answer.partition}: "

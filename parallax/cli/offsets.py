@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from parallax.cli.offset_tables import console, number, outcome_text, tell
+from parallax.cli.offset_tables import show_offsets, tell
 from parallax.cli.options import (
+    TIMEOUT_MS,
     AuthorityOption,
     ByTimestampOption,
+    GroupArgument,
     JsonOption,
     MarginOption,
     ServiceOption,
@@ -25,14 +25,12 @@ from parallax.cli.options import (
     place,
     timestamp_policy,
 )
+from parallax.cli.output import console, number, print_json, table
 from parallax.client.client import OffsetClient, at_cluster
 from parallax.client.json import to_json
 from parallax.errors import UnknownGroupError
 from parallax.v1 import offsets_pb2 as pb
 
-_TIMEOUT_MS = 10_000
-
-Group = Annotated[str, typer.Argument(help="A consumer group.")]
 Topic = Annotated[str, typer.Argument(help="A topic.")]
 Partition = Annotated[int, typer.Argument(help="A partition.", min=0)]
 RouteText = Annotated[str, typer.Argument(help="A route, written 'a->b'.")]
@@ -44,7 +42,7 @@ From = Annotated[
 
 
 def offsets(
-    group: Group,
+    group: GroupArgument,
     to: Annotated[
         str | None,
         typer.Option("--to", help="Where the group goes: a region or a cluster. Default: every move."),
@@ -57,7 +55,7 @@ def offsets(
     config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
-    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
     """Show where every partition of a group would resume."""
@@ -65,13 +63,14 @@ def offsets(
     with connect(config, service, tls_ca, timeout_ms) as client:
         answers = list(_answers(client, group, to, origin, topic or [], policy))
     if as_json:
-        _print_json([to_json(answer) for answer in answers] if to is None else to_json(answers[0]))
+        print_json([to_json(answer) for answer in answers] if to is None else to_json(answers[0]))
         return
     if not any(answer.offsets for answer in answers):
         sys.stdout.write(f"group {group!r} has no position to move\n")
+    out = console()
     for answer in answers:
         if answer.offsets:
-            _print_offsets(answer)
+            show_offsets(answer, out)
 
 
 def _answers(
@@ -106,7 +105,7 @@ def _answers(
 
 
 def explain(
-    group: Group,
+    group: GroupArgument,
     topic: Topic,
     partition: Partition,
     to: To,
@@ -120,7 +119,7 @@ def explain(
     config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
-    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
     """Tell why one partition of a group resumes where it does, source by source."""
@@ -137,7 +136,7 @@ def explain(
             ),
         )
     if as_json:
-        _print_json(to_json(answer))
+        print_json(to_json(answer))
     else:
         tell(answer, console())
 
@@ -146,25 +145,23 @@ def routes(
     config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
-    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
     """List the routes, the topics that they have copied, and how fresh each is."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.list_routes()
     if as_json:
-        _print_json(to_json(answer))
+        print_json(to_json(answer))
         return
-    table = Table("route", "from", "to", "topic", title="routes")
-    for heading in ("partitions", "freshness ms"):
-        table.add_column(heading, justify="right")
+    topics = table("route", "from", "to", "topic", ">partitions", ">freshness ms", title="routes")
     for route in answer.routes:
         ends = (route.route, route.source_cluster, route.target_cluster)
         for item in route.topics:
-            table.add_row(*ends, item.topic, str(item.partitions), number(item, "freshness_ms"))
+            topics.add_row(*ends, item.topic, str(item.partitions), number(item, "freshness_ms"))
         if not route.topics:
-            table.add_row(*ends, "(none yet)", "", "")
-    console().print(table)
+            topics.add_row(*ends, "(none yet)", "", "")
+    console().print(topics)
 
 
 def runs(
@@ -176,22 +173,28 @@ def runs(
     config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
-    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs and watermarks of a partition of a route."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.list_runs(route, topic, partition, start=start, limit=limit)
     if as_json:
-        _print_json(to_json(answer))
+        print_json(to_json(answer))
         return
     for lineage in answer.lineages:
         closed = f", closed at source offset {lineage.closed_at}" if lineage.HasField("closed_at") else ""
-        table = Table("kind", title=f"{route} {topic}-{partition}, lineage {lineage.lineage}{closed}")
-        for heading in ("source", "target", "records", "previous source end", "leader epoch"):
-            table.add_column(heading, justify="right")
+        rows = table(
+            "kind",
+            ">source",
+            ">target",
+            ">records",
+            ">previous source end",
+            ">leader epoch",
+            title=f"{route} {topic}-{partition}, lineage {lineage.lineage}{closed}",
+        )
         for run in lineage.runs:
-            table.add_row(
+            rows.add_row(
                 "run" if run.count_records else "watermark",
                 _range(run.source_start, run.count_records),
                 _range(run.target_start, run.count_records),
@@ -200,10 +203,10 @@ def runs(
                 str(run.source_leader_epoch),
             )
         for gap in lineage.lost:
-            table.add_row(
+            rows.add_row(
                 "lost", f"[{gap.start}, {gap.end})", "", str(gap.end - gap.start), "", "", style="red"
             )
-        console().print(table)
+        console().print(rows)
     if answer.HasField("continue_at"):
         sys.stdout.write(
             f"more rows from target offset {answer.continue_at} on: --start {answer.continue_at}\n"
@@ -212,36 +215,3 @@ def runs(
 
 def _range(start: int, count: int) -> str:
     return f"[{start}, {start + count})" if count else str(start)
-
-
-def _print_offsets(answer: pb.GetGroupFailoverOffsetsResponse) -> None:
-    first = answer.offsets[0]
-    origin = getattr(first, "from")
-    table = Table("topic", title=f"{first.group}: {origin.cluster} to {first.to.cluster}")
-    for heading in ("partition", "next offset", "resume"):
-        table.add_column(heading, justify="right")
-    table.add_column("outcome")
-    for heading in ("pending", "skip records", "redelivery", "freshness ms", "lag at target"):
-        table.add_column(heading, justify="right")
-    for item in answer.offsets:
-        table.add_row(
-            item.topic,
-            str(item.partition),
-            number(getattr(item, "from"), "next_offset"),
-            str(item.resume_offset),
-            outcome_text(item),
-            str(item.pending_records),
-            str(sum(skip.end - skip.start for skip in item.skip_ranges)),
-            number(item, "redelivery_records"),
-            number(item, "freshness_ms"),
-            number(item.to, "lag_offsets"),
-        )
-    out = console()
-    out.print(table)
-    grave = [item for item in answer.offsets if item.outcome == answer.outcome and item.outcome != pb.OK]
-    for item in grave[:1]:
-        out.print(f"{item.topic}-{item.partition}: {item.explanation}", highlight=False)
-
-
-def _print_json(values: Any) -> None:
-    sys.stdout.write(json.dumps(values, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""How the commands that ask the offset services find them."""
+"""What commands are given: options that several share, and how those that ask the offset services find them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ from parallax.config.config import Config, ServiceAddresses, load
 from parallax.errors import ConfigError, InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import client_credentials
+
+# --- of most commands ----------------------------------------------------------------------------------------------
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonLogsOption = Annotated[bool, typer.Option("--json", help="Print and log JSON.")]
+GroupArgument = Annotated[str, typer.Argument(help="A consumer group.")]
+
+# --- of commands that ask the offset services ----------------------------------------------------------------------
+
+TIMEOUT_MS = 10_000
 
 ServicesConfigOption = Annotated[
     Path | None,
@@ -36,7 +49,53 @@ AuthorityOption = Annotated[
 TimeoutOption = Annotated[
     int, typer.Option("--timeout-ms", min=1, help="For each question, with its retries.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def connect(
+    config: Path | None, services: list[str] | None, authority: Path | None, timeout_ms: int
+) -> OffsetClient:
+    """A client for the services named, or for all that the configuration has.
+
+    Raises:
+        ConfigError: neither says where a service is, or a file can't be read.
+    """
+    settings = None if config is None else load(config)
+    targets = services or ([] if settings is None else targets_of(settings))
+    if not targets:
+        raise ConfigError(
+            "no offset service is known: name one with --service host:port, or a configuration with --config "
+            "(or PARALLAX_CONFIG)"
+        )
+    credentials = _credentials(authority)
+    if credentials is None and settings is not None:
+        credentials = client_credentials(settings.service.tls)
+    return OffsetClient(targets, timeout_ms=timeout_ms, credentials=credentials)
+
+
+def targets_of(config: Config) -> list[str]:
+    """The gRPC addresses of the configured services; the default address if no region names one."""
+    services = list(config.offset_services().values()) or [ServiceAddresses()]
+    return [service.grpc for service in services]
+
+
+def _credentials(authority: Path | None) -> grpc.ChannelCredentials | None:
+    if authority is None:
+        return None
+    try:
+        return grpc.ssl_channel_credentials(authority.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"--tls-ca {authority}: cannot be read: {error.strerror}") from error
+
+
+def place(text: str | None) -> pb.Place | None:
+    """A region's aggregate cluster, or a cluster by its own name."""
+    if text is None:
+        return None
+    return at_cluster(text) if text.startswith(("aggregate-", "regional-")) else at_region(text)
+
+
+# --- of answers ----------------------------------------------------------------------------------------------------
+
 ByTimestampOption = Annotated[
     bool,
     typer.Option(
@@ -61,12 +120,29 @@ TimestampOption = Annotated[
         help="With --by-timestamp: go by this time (Unix epoch) instead of that of the group's position.",
     ),
 ]
+
+
+def timestamp_policy(
+    *, by_timestamp: bool, margin_ms: int | None, timestamp_ms: int | None
+) -> pb.TimestampPolicy | None:
+    """The operator's choice of record timestamps; None: it was not made.
+
+    Raises:
+        InvalidNameError: it was not made, but a margin or a time is named.
+    """
+    if by_timestamp:
+        return pb.TimestampPolicy(margin_ms=margin_ms, timestamp_ms=timestamp_ms)
+    if margin_ms is not None or timestamp_ms is not None:
+        raise InvalidNameError("--margin-ms and --timestamp-ms go with --by-timestamp")
+    return None
+
+
+# --- of moves ------------------------------------------------------------------------------------------------------
+
 AT_ONCE = 16
 WAIT_S = 60.0
-ConfigOption = Annotated[
-    Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
-]
-GroupArgument = Annotated[
+
+GroupOrRegionArgument = Annotated[
     str | None, typer.Argument(help="A consumer group. Or name a region with --region.")
 ]
 ExecuteOption = Annotated[
@@ -98,61 +174,3 @@ CatchUpOption = Annotated[
         "--catch-up-timeout-s", min=0, help="Planned: how long consumed records may take to arrive."
     ),
 ]
-
-
-def timestamp_policy(
-    *, by_timestamp: bool, margin_ms: int | None, timestamp_ms: int | None
-) -> pb.TimestampPolicy | None:
-    """The operator's choice of record timestamps; None: it was not made.
-
-    Raises:
-        InvalidNameError: it was not made, but a margin or a time is named.
-    """
-    if by_timestamp:
-        return pb.TimestampPolicy(margin_ms=margin_ms, timestamp_ms=timestamp_ms)
-    if margin_ms is not None or timestamp_ms is not None:
-        raise InvalidNameError("--margin-ms and --timestamp-ms go with --by-timestamp")
-    return None
-
-
-def connect(
-    config: Path | None, services: list[str] | None, authority: Path | None, timeout_ms: int
-) -> OffsetClient:
-    """A client for the services named, or for all that the configuration has.
-
-    Raises:
-        ConfigError: neither says where a service is, or a file can't be read.
-    """
-    settings = None if config is None else load(config)
-    targets = services or ([] if settings is None else targets_of(settings))
-    if not targets:
-        raise ConfigError(
-            "no offset service is known: name one with --service host:port, or a configuration with --config "
-            "(or PARALLAX_CONFIG)"
-        )
-    credentials = _credentials(authority)
-    if credentials is None and settings is not None:
-        credentials = client_credentials(settings.service.tls)
-    return OffsetClient(targets, timeout_ms=timeout_ms, credentials=credentials)
-
-
-def targets_of(config: Config) -> list[str]:
-    """The gRPC addresses of the configured services; the default address if no region names one."""
-    services = list(config.offset_services().values()) or [ServiceAddresses()]
-    return [service.grpc for service in services]
-
-
-def place(text: str | None) -> pb.Place | None:
-    """A region's aggregate cluster, or a cluster by its own name."""
-    if text is None:
-        return None
-    return at_cluster(text) if text.startswith(("aggregate-", "regional-")) else at_region(text)
-
-
-def _credentials(authority: Path | None) -> grpc.ChannelCredentials | None:
-    if authority is None:
-        return None
-    try:
-        return grpc.ssl_channel_credentials(authority.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"--tls-ca {authority}: cannot be read: {error.strerror}") from error

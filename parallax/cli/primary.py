@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from parallax.cli.offset_tables import console
 from parallax.cli.options import (
+    TIMEOUT_MS,
     AuthorityOption,
     JsonOption,
     ServiceOption,
@@ -20,13 +17,12 @@ from parallax.cli.options import (
     TimeoutOption,
     connect,
 )
+from parallax.cli.output import console, print_json, table
 from parallax.client.json import to_json
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode
 from parallax.errors import InvalidNameError
 from parallax.v1 import primaries_pb2 as pb
-
-_TIMEOUT_MS = 10_000
 
 
 def primary(
@@ -63,7 +59,7 @@ def primary(
     config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
-    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
     """Show where a group is primary, or set it.
@@ -93,8 +89,7 @@ def primary(
             )
             found = [client.set_primary(change, dry_run=dry_run)]
     if as_json:
-        values: Any = [to_json(item) for item in found] if group is None else to_json(found[0])
-        sys.stdout.write(json.dumps(values, indent=2) + "\n")
+        print_json([to_json(item) for item in found] if group is None else to_json(found[0]))
         return
     _show(found, console(), dry_run=dry_run)
     if set_to is not None and found[0].decision.mode == pb.ACTIVE_PASSIVE:
@@ -111,18 +106,24 @@ def _show(found: list[pb.Primary], out: Console, *, dry_run: bool) -> None:
     if not any(item.HasField("decision") or item.problem for item in found):
         out.print("no primary is recorded: offsets follow where the group makes progress")
         return
-    table = Table("group", title="would be decided; nothing was" if dry_run else None)
-    for heading in ("mode", "primary", "consumes", "stage"):
-        table.add_column(heading)
-    table.add_column("fencing number", justify="right")
-    for heading in ("decided", "in", "reason"):
-        table.add_column(heading, overflow="fold")
+    decisions = table(
+        "group",
+        "mode",
+        "primary",
+        "consumes",
+        "stage",
+        ">fencing number",
+        "~decided",
+        "~in",
+        "~reason",
+        title="would be decided; nothing was" if dry_run else None,
+    )
     for item in found:
         if item.HasField("decision"):
-            table.add_row(item.group, *_cells(item.decision))
+            decisions.add_row(item.group, *_cells(item.decision))
         for rival in item.rivals:
-            table.add_row(f"{item.group} [bold red]DUAL_ACTIVE[/]", *_cells(rival), style="red")
-    out.print(table)
+            decisions.add_row(f"{item.group} [bold red]DUAL_ACTIVE[/]", *_cells(rival), style="red")
+    out.print(decisions)
     for item in found:
         if item.problem:
             out.print(f"group {item.group}: {item.problem}", style="bold red", markup=False)
@@ -155,21 +156,21 @@ def regions(
     config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
-    timeout_ms: TimeoutOption = _TIMEOUT_MS,
+    timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
     """List the regions with their clusters and services, and which aggregate clusters answer the service asked."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.describe_regions()
     if as_json:
-        sys.stdout.write(json.dumps(to_json(answer), indent=2) + "\n")
+        print_json(to_json(answer))
         return
-    table = Table("region", "cluster", "bootstrap servers", "security", "health", "offset service")
+    clusters = table("region", "cluster", "bootstrap servers", "security", "health", "offset service")
     for region in answer.regions:
         for kind in ("aggregate", "regional"):
             if region.HasField(kind):
                 item: pb.ClusterDescription = getattr(region, kind)
-                table.add_row(
+                clusters.add_row(
                     region.region,
                     item.cluster,
                     item.bootstrap_servers,
@@ -178,7 +179,7 @@ def regions(
                     region.service_grpc if region.HasField("service_grpc") else "-",
                 )
     out = console()
-    out.print(table)
+    out.print(clusters)
     out.print(f"answered by the service of region {answer.answered_in}")
 
 

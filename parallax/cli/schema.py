@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from parallax.adapters.cassandra.migrations import LATEST_VERSION
 from parallax.adapters.cassandra.schema import Schema
+from parallax.cli.options import ConfigOption, JsonOption
+from parallax.cli.output import print_json
 from parallax.config.config import load
 
 app = typer.Typer(help="Create and upgrade the keyspace in Cassandra.", no_args_is_help=True)
 
-_Config = Annotated[
-    Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
-]
-
 
 @app.command()
 def apply(
-    config: _Config,
+    config: ConfigOption,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the statements, change nothing.")] = False,
 ) -> None:
     """Bring the keyspace to the version that this program needs; may be run again at any time."""
@@ -41,8 +37,8 @@ def apply(
 
 @app.command()
 def status(
-    config: _Config,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: ConfigOption,
+    as_json: JsonOption = False,
 ) -> None:
     """Show which version the keyspace has; exit code 1 if it lacks a step."""
     with closing(Schema(load(config).cassandra)) as schema:
@@ -55,7 +51,7 @@ def status(
             "needed": LATEST_VERSION,
             "missing": missing,
         }
-        _say(json.dumps(values) + "\n")
+        print_json(values, indent=None)
     else:
         _say(
             f"keyspace {found.keyspace}: schema version {found.version}, this program needs {LATEST_VERSION}\n"

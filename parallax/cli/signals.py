@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command between two steps, so that it can be run again."""
+"""How signals end a command."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def stop_on_signals(stop: threading.Event) -> None:
+    """Set ``stop`` at each SIGINT or SIGTERM, for as long as the process lives: a service ends in good order."""
+    for number in _ENDING:
+        signal.signal(number, lambda *_: stop.set())
+
 
 @contextmanager
 def stopping(stop: threading.Event) -> Iterator[None]:
-    """Set ``stop`` at the first SIGINT or SIGTERM; the second one does what it would have done before."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Set ``stop`` at the first SIGINT or SIGTERM; the second one does what it would have done before.
+
+    A command that moves groups ends between two steps, so that it can be run again.
+    """
+    before = {number: signal.getsignal(number) for number in _ENDING}
 
     def restore() -> None:
         for number, handler in before.items():

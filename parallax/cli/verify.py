@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from parallax.cli.offset_tables import console
-from parallax.cli.options import ConfigOption, JsonOption
+from parallax.cli.options import ConfigOption, GroupArgument, JsonOption
+from parallax.cli.output import console, print_json, table
 from parallax.config.config import load
 from parallax.domain.consumption import ConsumptionKind, SourceRange
 from parallax.domain.ids import GroupName
@@ -39,7 +36,7 @@ _MOST_RANGES = 10
 
 
 def verify(
-    group: Annotated[str, typer.Argument(help="A consumer group.")],
+    group: GroupArgument,
     config: ConfigOption,
     moves: Annotated[int, typer.Option("--moves", min=1, help="Over how many of its last moves.")] = 1,
     consumers: Annotated[
@@ -59,7 +56,7 @@ def verify(
     with open_verifier(load(config)) as verifier:
         found = verifier.verify(GroupName(group), moves=moves, consumers=consumers, wait_ms=wait_s * 1_000)
     if as_json:
-        sys.stdout.write(json.dumps(verdict_values(found), indent=2) + "\n")
+        print_json(verdict_values(found))
     else:
         show_verdict(found, console())
     code = EXIT_CODES[found.verdict]
@@ -131,13 +128,22 @@ def _ranges_values(ranges: Iterable[SourceRange]) -> list[dict[str, Any]]:
 def show_verdict(found: GroupVerdict, out: Console) -> None:
     """The counts of every partition and source, then the ranges that matter."""
     way = " to ".join([found.moves[0].move.origin, *(record.move.target for record in found.moves)])
-    table = Table("partition", "source", title=f"{escape(found.group)}: {way}")
-    for heading in ("examined", "once", "twice", "never", "lost", "unknown", "comes again"):
-        table.add_column(heading, justify="right")
+    sources = table(
+        "partition",
+        "source",
+        ">examined",
+        ">once",
+        ">twice",
+        ">never",
+        ">lost",
+        ">unknown",
+        ">comes again",
+        title=f"{escape(found.group)}: {way}",
+    )
     for item in found.partitions:
         for source in item.sources:
-            table.add_row(escape(str(item.topic_partition)), *_cells(source), style=_STYLES[source.verdict])
-    out.print(table)
+            sources.add_row(escape(str(item.topic_partition)), *_cells(source), style=_STYLES[source.verdict])
+    out.print(sources)
     for item in found.partitions:
         for source in item.sources:
             _tell_ranges(f"{item.topic_partition} of {source.source.region}", source, out)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from parallax.cli.offset_tables import number, outcome_text, tell
+from parallax.cli.offset_tables import outcome_text, tell
 from parallax.cli.options import connect, place, targets_of, timestamp_policy
+from parallax.cli.output import number
 from parallax.config.config import Config
 from parallax.errors import ConfigError, InvalidNameError
 from parallax.v1 import offsets_pb2 as pb

@@ -1,0 +1,70 @@
+"""What commands print: JSON for scripts, tables for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from google.protobuf.message import Message
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from parallax.v1 import offsets_pb2 as pb
+
+_PIPE_WIDTH = 160
+_STYLES = ((pb.EARLIEST_FALLBACK, "bold red"), (pb.STALE, "yellow"))
+
+
+def print_json(values: Any, *, indent: int | None = 2) -> None:
+    """One JSON document on standard output, at once."""
+    sys.stdout.write(json.dumps(values, indent=indent) + "\n")
+    sys.stdout.flush()
+
+
+def console() -> Console:
+    """Standard output; wide where it is no terminal, so that scripts and logs get whole rows."""
+    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def table(*headings: str, title: str | None = None) -> Table:
+    """A table; a heading that begins with ``>`` is one of numbers, and one with ``~`` of sentences, shown whole."""
+    made = Table(title=title)
+    for heading in headings:
+        if heading.startswith(">"):
+            made.add_column(heading[1:], justify="right")
+        elif heading.startswith("~"):
+            made.add_column(heading[1:], overflow="fold")
+        else:
+            made.add_column(heading)
+    return made
+
+
+def known(value: int | None) -> str:
+    """A number; a dash where it is unknown, which is not 0."""
+    return "-" if value is None else str(value)
+
+
+def number(message: Message, field: str) -> str:
+    """The field's number; a dash where it is unknown."""
+    return known(getattr(message, field) if message.HasField(field) else None)
+
+
+def outcome_word(outcome: int) -> str:
+    """An outcome by its number, coloured by its gravity."""
+    style = next((style for least, style in _STYLES if outcome >= least), "green")
+    return f"[{style}]{pb.Outcome.Name(outcome)}[/]"
+
+
+def progress_bar(*, shown: bool) -> Progress:
+    """On standard error, so that standard output is the result alone."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        disable=not shown,
+        transient=True,
+    )
