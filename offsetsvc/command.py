@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from contextlib import ExitStack
@@ -19,11 +18,12 @@ from offsetsvc.transport.rest_server import RestServer
 from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.cli.options import ConfigOption, JsonLogsOption
-from parallax.cli.signals import stop_on_signals
+from parallax.cli.output import print_json
 from parallax.config.config import Config, ServiceAddresses, load
 from parallax.domain.ids import RegionName
 from parallax.runtime.garbage import spare_present_objects
 from parallax.runtime.logs import configure_logging
+from parallax.runtime.signals import stop_on_signals
 from parallax.wiring import aggregate_clusters, server_credentials
 
 _log = structlog.get_logger(__name__)
@@ -43,18 +43,18 @@ def serve(
     The addresses stand under regions.<region>.offsetsvc; port 0 takes a free one, and the line that is printed
     once both listen says which.
     """
-    configure_logging(json=as_json or None)
+    configure_logging(json=as_json)
     settings = load(config)
     stop = threading.Event()
     stop_on_signals(stop)
     with ExitStack() as stack:
         addresses = start(settings, RegionName(region), stack)
         spare_present_objects()
-        line = (
-            json.dumps(addresses) if as_json else " ".join(f"{kind}={at}" for kind, at in addresses.items())
-        )
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        if as_json:
+            print_json(addresses, indent=None)
+        else:
+            sys.stdout.write(" ".join(f"{kind}={at}" for kind, at in addresses.items()) + "\n")
+            sys.stdout.flush()
         _log.info("serving", region=region, **addresses)
         stop.wait()
         _log.info("serving_ended", region=region)

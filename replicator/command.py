@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from parallax.cli.options import ConfigOption, JsonLogsOption
+from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.domain.ids import ClusterName, RegionName
 from parallax.runtime.logs import configure_logging
@@ -37,9 +35,7 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
 
 
 def replicate(
-    config: Annotated[
-        Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
-    ],
+    config: ConfigOption,
     region: Annotated[
         list[str] | None,
         typer.Option("--region", help="A target region; may be given again. Default: every one."),
@@ -53,16 +49,16 @@ def replicate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check both ends of every route, print, start nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print and log JSON.")] = False,
+    as_json: JsonLogsOption = False,
 ) -> None:
     """Copy regional clusters into the aggregate cluster of each region, exactly once, until stopped."""
     if with_sync and available_now:
         raise typer.BadParameter("--with-sync publishes for ever; leave it out with --available-now")
-    configure_logging(json=as_json or None)
+    configure_logging(json=as_json)
     settings = load(config)
     regions = [RegionName(name) for name in dict.fromkeys(region or ())] or _every_target(settings)
     application = _application(
-        settings, regions, with_sync=with_sync, available_now=available_now, json_logs=as_json or None
+        settings, regions, with_sync=with_sync, available_now=available_now, json_logs=as_json
     )
     findings = _preflight(settings, regions, application)
     if dry_run:
@@ -140,16 +136,14 @@ def _print(findings: Sequence[Finding], *, as_json: bool) -> None:
             "ok": not any(finding.blocks for finding in findings),
             "findings": [finding.to_json() for finding in findings],
         }
-        sys.stdout.write(json.dumps(values) + "\n")
+        print_json(values, indent=None)
         return
     if not findings:
         sys.stdout.write("preflight: nothing found; both ends of every route fit\n")
         return
-    table = Table(title="preflight")
-    for heading in ("severity", "problem", "where", "what is wrong", "what to do"):
-        table.add_column(heading, overflow="fold")
+    rows = table("~severity", "~problem", "~where", "~what is wrong", "~what to do", title="preflight")
     for finding in findings:
-        table.add_row(
+        rows.add_row(
             finding.severity.value,
             finding.problem.value,
             finding.where,
@@ -157,4 +151,4 @@ def _print(findings: Sequence[Finding], *, as_json: bool) -> None:
             finding.advice,
             style=_STYLES[finding.severity],
         )
-    Console().print(table)
+    console().print(rows)

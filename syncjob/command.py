@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from parallax.cli.options import ConfigOption, JsonLogsOption
+from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.runtime.logs import configure_logging
 from syncjob.cycle import CycleReport
@@ -19,24 +17,22 @@ from syncjob.decide import Decision
 
 
 def sync(
-    config: Annotated[
-        Path, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
-    ],
+    config: ConfigOption,
     once: Annotated[bool, typer.Option("--once", help="Publish once, show what was done, and end.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, write nothing; implies --once.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print and log JSON.")] = False,
+    as_json: JsonLogsOption = False,
 ) -> None:
     """Publish where each consumer group would resume on the clusters where it is passive.
 
     Without --once it runs on Spark until stopped. `parallax replicate --with-sync` does the same inside the
     replicator's application.
     """
-    configure_logging(json=as_json or None)
+    configure_logging(json=as_json)
     settings = load(config)
     if not once and not dry_run:
-        _run_on_spark(settings, json_logs=as_json or None)
+        _run_on_spark(settings, json_logs=as_json)
         return
     # The clients of store and service are heavy too.
     from syncjob.run import run_once  # noqa: PLC0415
@@ -72,17 +68,17 @@ def _show(report: CycleReport, *, as_json: bool) -> None:
             "away": list(report.away),
             "counts": report.counts,
         }
-        sys.stdout.write(json.dumps(values) + "\n")
+        print_json(values, indent=None)
         return
-    console = Console()
+    out = console()
     if report.decisions:
-        console.print(_table(report))
+        out.print(_table(report))
     else:
-        console.print("no group has a commit on an aggregate cluster")
+        out.print("no group has a commit on an aggregate cluster")
     for cluster in report.away:
-        console.print(f"{cluster} does not answer; what was last seen there was used", style="yellow")
+        out.print(f"{cluster} does not answer; what was last seen there was used", style="yellow")
     for group, problem in report.failures.items():
-        console.print(f"group {group}: {problem}", style="bold red", markup=False)
+        out.print(f"group {group}: {problem}", style="bold red", markup=False)
 
 
 def decision_values(decision: Decision) -> dict[str, Any]:
@@ -100,15 +96,14 @@ def decision_values(decision: Decision) -> dict[str, Any]:
 
 
 def _table(report: CycleReport) -> Table:
-    table = Table()
-    for heading in ("group", "topic", "partition", "from", "to", "offset", "what was done", "outcome"):
-        table.add_column(heading, overflow="fold")
+    headings = ("group", "topic", "partition", "from", "to", "offset", "what was done", "outcome")
+    decisions = table(*(f"~{heading}" for heading in headings))
     for decision in report.decisions:
         values = decision_values(decision)
-        table.add_row(
+        decisions.add_row(
             *(
                 "-" if value is None else str(value).replace("_", " ") if key == "reason" else str(value)
                 for key, value in values.items()
             )
         )
-    return table
+    return decisions

@@ -17,7 +17,6 @@ from rich.markup import escape
 
 from parallax.cli.options import ConfigOption, JsonOption
 from parallax.cli.output import console, print_json
-from parallax.cli.signals import stopping
 from parallax.config.config import Config, load
 from parallax.domain.ids import GroupName, RegionName, aggregate_cluster
 from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
@@ -30,6 +29,7 @@ from parallax.failover.outside import Outside
 from parallax.failover.verify.verdict import Consumers
 from parallax.failover.waiting import Tell
 from parallax.runtime.logs import configure_logging
+from parallax.runtime.signals import stopping
 from parallax.wiring import open_client
 
 _PROOF_WAIT_MS = 15_000
@@ -60,7 +60,7 @@ def drill(
 
     Only the drill's own group moves. The report is written after each drill too.
     """
-    configure_logging(json=as_json or None)
+    configure_logging(json=as_json)
     settings = load(config)
     if times is not None and every is None:
         raise InvalidNameError("--times goes with --every")

@@ -39,7 +39,6 @@ from parallax.cli.options import (
     timestamp_policy,
 )
 from parallax.cli.output import console, print_json, progress_bar
-from parallax.cli.signals import stopping
 from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
 from parallax.errors import InvalidNameError
@@ -51,6 +50,7 @@ from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_pl
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.selection import in_order, one_move, region_moves, side_by_side, way_back, ways_back
 from parallax.runtime.logs import configure_logging
+from parallax.runtime.signals import stopping
 from parallax.v1 import offsets_pb2 as pb
 
 
@@ -190,7 +190,7 @@ def rollback(
     as_json: JsonOption = False,
 ) -> None:
     """Put a group back as it was before its last move, as long as it has not committed since."""
-    configure_logging(json=as_json or None)
+    configure_logging(json=as_json)
     with open_outside(load(config)) as outside:
         plan = plan_rollback(outside, GroupName(group), disaster=disaster)
         record = roll_back(outside, plan) if execute else None
@@ -239,7 +239,7 @@ class _Command:
     ) -> None:
         if execute and dry_run:
             raise InvalidNameError("--execute and --dry-run contradict each other")
-        configure_logging(json=as_json or None)
+        configure_logging(json=as_json)
         self._config = load(config)
         self._execute = execute
         self._limits = MoveLimits(

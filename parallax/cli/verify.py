@@ -52,7 +52,7 @@ def verify(
 
     Exit code 0: every record once; 3: some twice; 4: some never; 5: not everything can be known.
     """
-    configure_logging(json=as_json or None)
+    configure_logging(json=as_json)
     with open_verifier(load(config)) as verifier:
         found = verifier.verify(GroupName(group), moves=moves, consumers=consumers, wait_ms=wait_s * 1_000)
     if as_json:

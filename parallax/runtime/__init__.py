@@ -1,1 +1,1 @@
-"""What every process needs: configuration, logs, metrics, retry, deadlines, life cycle."""
+"""What every process needs: deadlines, retries, logs, signals, and a collector that does not stop it."""

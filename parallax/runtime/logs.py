@@ -12,10 +12,10 @@ def configure_logging(*, json: bool | None = None, level: int = logging.INFO) ->
     """Set up structlog for a process. Called once, by composition roots.
 
     Args:
-        json: one JSON object a line; None: when standard error is not a terminal.
+        json: one JSON object a line; otherwise only if standard error is not a terminal.
         level: the least severe level to show.
     """
-    as_json = not sys.stderr.isatty() if json is None else json
+    as_json = json or not sys.stderr.isatty()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import secrets
 import shutil
-import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +30,7 @@ from parallax.adapters.spark.status_server import StatusPart, StatusServer
 from parallax.adapters.spark.supervisor import QueryPlan, Supervisor, first_lines
 from parallax.errors import ServiceUnavailableError
 from parallax.runtime.deadline import Deadline
+from parallax.runtime.signals import stop_on_signals
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ class Application:
             ServiceUnavailableError: Spark itself has died.
         """
         stop = threading.Event()
-        _set_on_signals(stop)
+        stop_on_signals(stop)
         settings = self.session_settings
         token = secrets.token_urlsafe(24)
         with ExitStack() as stack:
@@ -112,7 +112,7 @@ class Application:
             server.start()
             session = start_session(settings)
             stack.callback(_stop_session, session)
-            _set_on_signals(stop)  # Spark has set handlers of its own
+            stop_on_signals(stop)  # Spark has set handlers of its own
             check_slots(lambda: task_slots(session), settings.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
             folder = stack.enter_context(_checkpoints(self.checkpoint_directory, self.name))
             target = _status_target(server, session, token)
@@ -153,11 +153,6 @@ class Application:
 
 def _each_once(modules: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(itertools.chain.from_iterable(modules)))
-
-
-def _set_on_signals(stop: threading.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
 
 
 @contextmanager

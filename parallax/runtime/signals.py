@@ -1,4 +1,4 @@
-"""How signals end a command."""
+"""How signals end a process."""
 
 from __future__ import annotations
 
