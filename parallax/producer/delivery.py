@@ -16,6 +16,7 @@ from parallax.producer.errors import ProducerClosedError
 from parallax.producer.events import DownReason, ProducerEvent
 from parallax.producer.ledger import ProducerLedger
 from parallax.producer.ports import ProducerFactory
+from parallax.producer.record import ProducedRecord
 from parallax.producer.regions import Regions
 from parallax.producer.settings import ProducerPolicies, ProducerSettings
 from parallax.producer.site import (
@@ -23,10 +24,7 @@ from parallax.producer.site import (
     FATAL,
     PURGED,
     UNKNOWN_TOPIC,
-    ProducedRecord,
     ProducerSite,
-    as_bytes,
-    as_headers,
     error_of,
 )
 
@@ -122,21 +120,50 @@ class ProducerDelivery:
             BufferError: no room.
             KafkaException: librdkafka refuses the record.
             ProducerClosedError: too late.
+            TypeError, OverflowError: see `ProducedRecord`.
         """
-        now = self._clock()
-        record = ProducedRecord(
+        self.take(self.record(topic, value, key, partition, on_delivery, timestamp_ms, headers))
+
+    def record(
+        self,
+        topic: str,
+        value: str | bytes | None,
+        key: str | bytes | None,
+        partition: int,
+        on_delivery: Callable[..., Any] | None,
+        timestamp_ms: int,
+        headers: Any,
+    ) -> ProducedRecord:
+        """A record that is not taken yet.
+
+        Raises:
+            TypeError, OverflowError: see `ProducedRecord`.
+        """
+        return ProducedRecord(
             topic=topic,
-            value=as_bytes(value),
-            key=as_bytes(key),
+            value=value,
+            key=key,
             partition=partition,
-            timestamp_ms=timestamp_ms or self._wall_ms(),
-            headers=as_headers(headers),
-            on_delivery=on_delivery or self._settings.on_delivery,
-            born_s=now,
+            timestamp_ms=self._wall_ms() if timestamp_ms == 0 else timestamp_ms,
+            headers=headers,
+            on_delivery=self._settings.on_delivery if on_delivery is None else on_delivery,
+            born_s=self._clock(),
             settle=self._settled,
         )
+
+    def take(self, record: ProducedRecord) -> None:
+        """Take a record.
+
+        Raises:
+            BufferError: no room.
+            KafkaException: librdkafka refuses the record.
+            ProducerClosedError: too late.
+        """
+        now = self._clock()
         with self.lock:
             self.check_open()
+            if record.size_bytes > self._settings.max_message_bytes:
+                raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
             self.ledger.check_room(record)
             record.sequence = self._sequence
             if self._holding or self.ledger.held_records:
@@ -145,7 +172,7 @@ class ProducerDelivery:
                 self._hand_new(record, now)
             self._sequence += 1
             self.ledger.accept(record)
-            if self.regions.produced_to(topic):
+            if self.regions.produced_to(record.topic):
                 self.woken.set()
 
     def purge(self, *, in_queue: bool, in_flight: bool, blocking: bool) -> None:

@@ -88,9 +88,9 @@ class ProducerEngine:
         """Authenticate so from now on, everywhere."""
         with self.delivery.lock:
             self.delivery.check_open()
-            self._settings.base.update({"sasl.username": username, "sasl.password": password})
             for site in (self.delivery.site, *self.delivery.others):
                 site.inner.set_sasl_credentials(username, password)
+            self._settings.base.update({"sasl.username": username, "sasl.password": password})
 
     def problems(self) -> dict[str, ParallaxError]:
         """What keeps each region from taking records, as last checked."""

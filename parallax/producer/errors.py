@@ -8,19 +8,42 @@ ParallaxError
 ├── PartitionCountError           two regions hold a topic with different numbers of partitions
 ├── TopicRefusedError             a region does not let this client see a topic
 └── ProducerClosedError           the producer was closed
+
+What `confluent_kafka.Producer` raises in the same place is a base, too: `ProducerConfigError` and
+`TransactionsUnsupportedError` are a KafkaException with a KafkaError, `ProducerClosedError` is a RuntimeError.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from confluent_kafka import KafkaError, KafkaException
+
 from parallax.errors import ConfigError, ParallaxError, RefusedError
 
 
-class ProducerConfigError(ConfigError):
+class _KafkaRefusal(KafkaException):
+    """Told by a sentence; ``args[0]`` is a KafkaError, as applications expect it of a KafkaException."""
+
+    kafka_code: ClassVar[int]
+
+    def __init__(self, why: str) -> None:
+        super().__init__(KafkaError(self.kafka_code, why))
+
+    def __str__(self) -> str:
+        return str(self.args[0].str())
+
+
+class ProducerConfigError(_KafkaRefusal, ConfigError):
     """A setting that a failover producer can't honour: the message says which, and what to set instead."""
 
+    kafka_code = KafkaError._INVALID_ARG  # noqa: SLF001 - librdkafka's own code
 
-class TransactionsUnsupportedError(RefusedError):
+
+class TransactionsUnsupportedError(_KafkaRefusal, RefusedError):
     """A transaction lives in one cluster: it can't be moved, and half of it can't be taken back."""
+
+    kafka_code = KafkaError._NOT_CONFIGURED  # noqa: SLF001 - librdkafka's own code
 
 
 class PartitionCountError(ParallaxError):
@@ -35,7 +58,7 @@ class TopicRefusedError(ParallaxError):
     code = "TOPIC_REFUSED"
 
 
-class ProducerClosedError(ParallaxError):
+class ProducerClosedError(ParallaxError, RuntimeError):
     """The producer was closed; make a new one."""
 
     code = "PRODUCER_CLOSED"

@@ -39,6 +39,9 @@ class InnerProducer(Protocol):
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """Cluster metadata."""
 
+    def cluster_id(self, timeout: float = -1) -> str:
+        """The cluster's id."""
+
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Authenticate so from now on."""
 

@@ -16,11 +16,11 @@ Two things can't be had across regions, and are said instead of hidden:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from parallax.client.client import OffsetClient
 from parallax.errors import ParallaxError, UnknownRegionError
@@ -39,8 +39,9 @@ from parallax.producer.ledger import ProducerCounts
 from parallax.producer.ports import InnerProducer, ProbeFactory, ProducerFactory, RegionService
 from parallax.producer.probe import KafkaProbe
 from parallax.producer.prober import Pilot
+from parallax.producer.record import DeliveryReport, OnDelivery
 from parallax.producer.settings import OnUnacknowledged, ProducerPolicies, read_settings
-from parallax.producer.site import DeliveryReport, OnDelivery
+from parallax.producer.site import error_of
 
 __all__ = [
     "DeliveryReport",
@@ -185,7 +186,7 @@ class FailoverProducer:
         callback: OnDelivery | None = None,
         on_delivery: OnDelivery | None = None,
         timestamp: int = 0,
-        headers: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None,
+        headers: Mapping[str, Any] | list[tuple[str, Any]] | None = None,
     ) -> None:
         """Take a record; nothing is added to it.
 
@@ -197,7 +198,7 @@ class FailoverProducer:
             value: the payload.
             key: the key.
             partition: -1: librdkafka's partitioner chooses.
-            callback: the same as ``on_delivery``.
+            callback: the same as ``on_delivery``, and goes before it.
             on_delivery: called with error, message and `DeliveryReport` when the record has ended.
             timestamp: milliseconds since the epoch; 0: now. It stays the same wherever the record goes.
             headers: the headers.
@@ -206,8 +207,69 @@ class FailoverProducer:
             BufferError: as many records or bytes wait as ``queue.buffering.max.*`` allows; poll, and try again.
             KafkaException: librdkafka refuses the record.
             ProducerClosedError: the producer was closed.
+            TypeError, OverflowError: an argument of another type, or beyond what Kafka can hold.
         """
-        self._delivery.produce(topic, value, key, partition, on_delivery or callback, timestamp, headers)
+        on_delivery = on_delivery if callback is None else callback
+        self._delivery.produce(topic, value, key, partition, on_delivery, timestamp, headers)
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: OnDelivery | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> int:
+        """Take several records of one topic.
+
+        Args:
+            topic: the topic.
+            messages: for each record its ``value``, ``key``, ``partition``, ``timestamp``, ``headers`` and ``callback``,
+                as `produce` takes them; all may be missing. One that is refused gets the KafkaError as ``_error``.
+            partition: of records that name none.
+            callback: the same as ``on_delivery``, and goes before it.
+            on_delivery: for records without a ``callback``.
+
+        Returns:
+            How many records were taken.
+
+        Raises:
+            ProducerClosedError: the producer was closed.
+            TypeError, OverflowError: as `produce`, before any record is taken.
+        """
+        if not isinstance(messages, list):
+            raise TypeError("messages must be a list")
+        on_delivery = on_delivery if callback is None else callback
+        records = []
+        for number, message in enumerate(messages):
+            if not isinstance(message, dict):
+                raise TypeError(f"Message at index {number} must be a dict")
+            own = {key: value for key, value in message.items() if value is not None}
+            try:
+                record = self._delivery.record(
+                    topic,
+                    own.get("value"),
+                    own.get("key"),
+                    own.get("partition", partition),
+                    own.get("callback", on_delivery),
+                    own.get("timestamp", 0),
+                    own.get("headers"),
+                )
+            except (TypeError, OverflowError) as error:
+                error.add_note(f"in the message at index {number}")
+                raise
+            records.append(record)
+        taken = 0
+        for record, message in zip(records, messages, strict=True):
+            try:
+                self._delivery.take(record)
+            except BufferError:
+                message["_error"] = KafkaError(KafkaError._QUEUE_FULL)  # noqa: SLF001 - librdkafka's own code
+            except KafkaException as refused:
+                message["_error"] = error_of(refused)
+            else:
+                taken += 1
+        return taken
 
     def poll(self, timeout: float = -1) -> int:
         """Call callbacks, waiting up to ``timeout`` seconds for the first (negative: for ever).
@@ -215,6 +277,7 @@ class FailoverProducer:
         Returns:
             How many were called.
         """
+        self._delivery.check_open()
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
         while True:
             served = self._engine.turn(_slice_s(deadline_s))
@@ -227,6 +290,7 @@ class FailoverProducer:
         Returns:
             How many are not.
         """
+        self._delivery.check_open()
         deadline_s = None if timeout < 0 else time.monotonic() + timeout
         while len(self):
             self._engine.turn(_slice_s(deadline_s), flush=True)
@@ -243,6 +307,11 @@ class FailoverProducer:
         self._delivery.check_open()
         inner = self._delivery.site.inner
         return inner.list_topics(topic, timeout) if topic else inner.list_topics(timeout=timeout)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """The id of the present region's cluster."""
+        self._delivery.check_open()
+        return self._delivery.site.inner.cluster_id(timeout)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Authenticate so from now on, in every region."""
@@ -289,18 +358,42 @@ class FailoverProducer:
     def __bool__(self) -> bool:
         return True
 
-    def init_transactions(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse.
+    # --- transactions: refused ----------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float = -1) -> NoReturn:  # noqa: ARG002 - confluent-kafka's own signature
+        """Refuse: a transaction can't span regions.
 
         Raises:
-            TransactionsUnsupportedError: always.
+            TransactionsUnsupportedError: always, as every method of transactions here; a KafkaException.
         """
+        self._refuse_transactions()
+
+    def begin_transaction(self) -> NoReturn:
+        """Refuse; see `init_transactions`."""
+        self._refuse_transactions()
+
+    def commit_transaction(self, timeout: float = -1) -> NoReturn:  # noqa: ARG002 - as above
+        """Refuse; see `init_transactions`."""
+        self._refuse_transactions()
+
+    def abort_transaction(self, timeout: float = -1) -> NoReturn:  # noqa: ARG002 - as above
+        """Refuse; see `init_transactions`."""
+        self._refuse_transactions()
+
+    def send_offsets_to_transaction(
+        self,
+        positions: list[TopicPartition],  # noqa: ARG002 - as above
+        group_metadata: Any,  # noqa: ARG002 - as above
+        timeout: float = -1,  # noqa: ARG002 - as above
+    ) -> NoReturn:
+        """Refuse; see `init_transactions`."""
+        self._refuse_transactions()
+
+    def _refuse_transactions(self) -> NoReturn:
+        self._delivery.check_open()
         raise TransactionsUnsupportedError(
             "a transaction can't span regions: use confluent_kafka.Producer with one regional cluster"
         )
-
-    begin_transaction = commit_transaction = abort_transaction = init_transactions
-    send_offsets_to_transaction = init_transactions
 
 
 def _slice_s(deadline_s: float | None) -> float:

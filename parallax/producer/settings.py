@@ -18,6 +18,7 @@ _MESSAGE_TIMEOUT_MS = 300_000.0
 _LINGER_MS = 5.0
 _MAX_MESSAGES = 100_000
 _MAX_KIBIBYTES = 1_048_576
+_MAX_MESSAGE_BYTES = 1_000_000
 
 _CLUSTER_MUST_NOT_SET = (
     "partitioner",
@@ -27,7 +28,8 @@ _CLUSTER_MUST_NOT_SET = (
     "message.timeout.ms",
     "delivery.timeout.ms",
 )
-_CALLBACKS = ("error_cb", "stats_cb", "throttle_cb")
+_CALLBACKS = {"error_cb": TypeError, "stats_cb": TypeError, "throttle_cb": ValueError}
+"""And what confluent-kafka raises where one can't be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class ProducerSettings:
         linger_ms: how long a record waits for company.
         max_messages: records not reported yet, over all regions.
         max_bytes: their keys and values.
+        max_message_bytes: key and value of one record.
     """
 
     base: Config
@@ -96,6 +99,7 @@ class ProducerSettings:
     linger_ms: float
     max_messages: int
     max_bytes: int
+    max_message_bytes: int
 
     def for_cluster(self, cluster: Mapping[str, Any]) -> Config:
         """The librdkafka configuration of the inner producer of a cluster, without callbacks."""
@@ -114,6 +118,7 @@ def read_settings(config: Mapping[str, Any]) -> ProducerSettings:
     Raises:
         ProducerConfigError: a setting is missing or can't be honoured; the message says what to do.
         TransactionsUnsupportedError: a ``transactional.id`` is given.
+        TypeError, ValueError: no mapping, or a callback that can't be called.
     """
     base = dict(config)
     if "bootstrap.servers" in base or "metadata.broker.list" in base:
@@ -139,15 +144,19 @@ def read_settings(config: Mapping[str, Any]) -> ProducerSettings:
     if on_delivery is not None and not callable(on_delivery):
         raise ProducerConfigError("on_delivery is not callable")
     callbacks = {name: base.pop(name) for name in _CALLBACKS if base.get(name) is not None}
-    timeout_ms = float(_first(base, ("message.timeout.ms", "delivery.timeout.ms"), _MESSAGE_TIMEOUT_MS))
+    for name, callback in callbacks.items():
+        if not callable(callback):
+            raise _CALLBACKS[name](f"expected {name} property as a callable function")
+    timeout_ms = _number(base, ("message.timeout.ms", "delivery.timeout.ms"), _MESSAGE_TIMEOUT_MS)
     return ProducerSettings(
         base=base,
         on_delivery=on_delivery,
         callbacks=callbacks,
         message_timeout_ms=timeout_ms or math.inf,
-        linger_ms=float(_first(base, ("linger.ms", "queue.buffering.max.ms"), _LINGER_MS)),
-        max_messages=int(base.get("queue.buffering.max.messages", _MAX_MESSAGES)) or 2**31 - 1,
-        max_bytes=int(base.get("queue.buffering.max.kbytes", _MAX_KIBIBYTES)) * 1024,
+        linger_ms=_number(base, ("linger.ms", "queue.buffering.max.ms"), _LINGER_MS),
+        max_messages=int(_number(base, ("queue.buffering.max.messages",), _MAX_MESSAGES)) or 2**31 - 1,
+        max_bytes=int(_number(base, ("queue.buffering.max.kbytes",), _MAX_KIBIBYTES)) * 1024,
+        max_message_bytes=int(_number(base, ("message.max.bytes",), _MAX_MESSAGE_BYTES)),
     )
 
 
@@ -170,3 +179,11 @@ def read_cluster(region: str, value: str | Mapping[str, Any]) -> Config:
 
 def _first(config: Config, keys: tuple[str, ...], default: Any) -> Any:
     return next((config[key] for key in keys if key in config), default)
+
+
+def _number(config: Config, keys: tuple[str, ...], default: float) -> float:
+    value = _first(config, keys, default)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ProducerConfigError(f"{' or '.join(keys)}: {value!r} is not a number") from None

@@ -14,8 +14,8 @@ from parallax.producer.engine import ProducerEngine
 from parallax.producer.events import ProducerEvent
 from parallax.producer.ports import ClusterTopics
 from parallax.producer.prober import Pilot
+from parallax.producer.record import DeliveryReport
 from parallax.producer.settings import ProducerPolicies, read_settings
-from parallax.producer.site import DeliveryReport
 
 TOPIC = "trips"
 
@@ -101,6 +101,9 @@ class FakeInner:
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:  # noqa: ARG002 - as above
         return self.cluster.topics
+
+    def cluster_id(self, timeout: float = -1) -> str:  # noqa: ARG002 - as above
+        return f"regional-{self.cluster.region}"
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         self.config.update({"sasl.username": username, "sasl.password": password})

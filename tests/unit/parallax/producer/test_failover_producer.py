@@ -571,7 +571,7 @@ def test_transactions_are_refused() -> None:
             producer.begin_transaction,
             producer.commit_transaction,
             producer.abort_transaction,
-            producer.send_offsets_to_transaction,
+            lambda: producer.send_offsets_to_transaction([], None),
         ):
             with pytest.raises(TransactionsUnsupportedError, match="can't span regions"):
                 method()
