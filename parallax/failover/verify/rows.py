@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from parallax.domain.consumption import Stretch, tally
 from parallax.domain.history import History
@@ -17,27 +17,8 @@ _PAGE_ROWS = 5_000
 _MOST_ROWS = 100_000
 """Of one source and visit. What was consumed later is not counted; it is new if nothing earlier is left to come."""
 
-_NOBODY_KNOWS = SourceOffset(2**62)
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedRecords:
-    """What a visit's consumers passed over because of an earlier move.
-
-    Attributes:
-        positions: how far each source counted as consumed; None: that is not known.
-        known: whether they did pass it over.
-    """
-
-    positions: dict[SourceId, SourceOffset] | None
-    known: bool
-
-    def below(self, source: SourceId) -> SourceOffset:
-        """Which of the source's records."""
-        return _NOBODY_KNOWS if self.positions is None else self.positions.get(source, SourceOffset(0))
-
-
-NOTHING_SKIPPED = SkippedRecords({}, known=True)
+_ALL = SourceOffset(2**62)
+"""Beyond every record of a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +29,18 @@ class Stay:
         partition: the partition's number.
         passed_to: below lies nothing that will still be delivered.
         lineages: of the topic on that cluster.
-        given: what earlier moves had consumed of each source when the first visit began.
+        given: how far earlier moves had consumed each source when the first visit began.
+        skipped: how far its consumers passed over each source because of an earlier move; None: that is not known.
+        skips_known: whether they did pass it over.
     """
 
     visit: Visit
     partition: int
     passed_to: TargetOffset
     lineages: TopicLineages
-    skipping: SkippedRecords
-    given: dict[SourceId, SourceOffset]
+    given: Mapping[SourceId, SourceOffset] = field(default_factory=dict)
+    skipped: Mapping[SourceId, SourceOffset] | None = field(default_factory=dict)
+    skips_known: bool = True
 
     def views(self, source: SourceId) -> list[LineageView]:
         """The source's lineages there."""
@@ -91,38 +75,35 @@ def _verify_source(index: MappingIndexReader, stays: Sequence[Stay], source: Sou
     behind = False
     cut: TargetOffset | None = None
     for place, stay in enumerate(stays):
-        (view,) = stay.views(source)
-        start = (
-            stay.visit.start if place else stay.visit.end
-        )  # all before the first visit's end counts as consumed
-        rows, cut = _rows(index, view, start, stay.visit.end)
+        visit, (view,) = stay.visit, stay.views(source)
+        # All before the first visit's end counts as consumed.
+        rows, cut = _rows(index, view, visit.start if place else visit.end, visit.end)
         history = History(view.lineage, rows, index.lost_ranges(view.partition, view.lineage))
         newest = history.newest
-        lags = newest is None or newest.target_end < stay.visit.end
-        behind = behind or lags
-        if lags:
+        if newest is None or newest.target_end < visit.end:
+            behind = True
             unknown.append(
-                f"the index tells of region {source.region} at {stay.visit.cluster} up to "
-                f"{0 if newest is None else newest.target_end} only; the group was at {stay.visit.end}"
+                f"the index tells of region {source.region} at {visit.cluster} up to "
+                f"{0 if newest is None else newest.target_end} only; the group was at {visit.end}"
             )
         if cut is not None and stay is not stays[-1]:
             unknown.append(_too_many(source, stay, cut))
-        end = stay.visit.end if cut is None else cut
+        end = visit.end if cut is None else cut
         stretches.append(
             Stretch(
                 history,
-                stay.visit.start,
+                visit.start,
                 end,
-                stay.passed_to if end == stay.visit.end else end,
-                stay.given.get(source, SourceOffset(0)),
-                stay.skipping.below(source),
-                stay.skipping.known,
+                passed_to=stay.passed_to if end == visit.end else end,
+                given=stay.given.get(source, SourceOffset(0)),
+                skipped=_ALL if stay.skipped is None else stay.skipped.get(source, SourceOffset(0)),
+                skips_known=stay.skips_known,
             )
         )
-    found = tally(stretches)
-    if cut is not None and found.ahead:
+    counts = tally(stretches)
+    if cut is not None and counts.ahead:
         unknown.append(_too_many(source, stays[-1], cut))
-    return SourceVerdict(source, found, tuple(unknown), behind)
+    return SourceVerdict(source, counts, tuple(unknown), behind)
 
 
 def _too_many(source: SourceId, stay: Stay, cut: TargetOffset) -> str:

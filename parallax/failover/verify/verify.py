@@ -7,7 +7,7 @@ the index. Nothing is taken from the answers that the moves went by, but for wha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import (
@@ -15,8 +15,9 @@ from parallax.domain.ids import (
     GroupName,
     RegionName,
     Route,
+    SourceId,
+    SourceOffset,
     TargetOffset,
-    TopicId,
     TopicName,
     TopicPartition,
     region_of,
@@ -28,7 +29,7 @@ from parallax.errors import ClusterUnavailableError, NotFoundError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.journal import Commits, MoveJournal, MoveRecord, Step
 from parallax.failover.timekeeper import Timekeeper
-from parallax.failover.verify.rows import NOTHING_SKIPPED, SkippedRecords, Stay, verify_sources
+from parallax.failover.verify.rows import Stay, verify_sources
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Visit
 from parallax.ports.clusters import TopicInfo
 from parallax.ports.groups import GroupStore
@@ -48,24 +49,24 @@ def last_moves(
     notes = []
     if records and not records[0].ended:
         notes.append(f"a move to {records[0].move.target} is under way ({records[0].step.value})")
-    found: list[MoveRecord] = []
+    moves: list[MoveRecord] = []
     for record in records:
         if record.step is not Step.DONE or not record.written:
             continue
-        if found and record.move.target != found[-1].move.origin:
+        if moves and record.move.target != moves[-1].move.origin:
             notes.append(
-                f"before its move to {found[-1].move.target} the group was moved otherwise than by "
+                f"before its move to {moves[-1].move.target} the group was moved otherwise than by "
                 "`parallax failover`"
             )
             break
-        found.append(record)
-        if len(found) == count:
+        moves.append(record)
+        if len(moves) == count:
             break
-    if not found:
+    if not moves:
         raise NotFoundError(
             f"no move of group {group!r} by `parallax failover` has come to its end: there is nothing to compare"
         )
-    return found[::-1], notes
+    return moves[::-1], notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +184,7 @@ class _Work:
         if visits is None:
             return PartitionVerdict(item, (), (), tuple(findings.unknown), tuple(findings.notes))
         stays = [self._stay(item, place, visit, findings) for place, visit in enumerate(visits)]
-        skipping = [place for place, stay in enumerate(stays) if not stay.skipping.known]
-        if skipping and self._consumers is Consumers.AUTO:
+        if self._consumers is Consumers.AUTO and not all(stay.skips_known for stay in stays):
             findings.notes.append(
                 "whether its consumers skip is not recorded: say --consumers failover, or plain"
             )
@@ -263,31 +263,25 @@ class _Work:
     # --- what belongs to it --------------------------------------------------------------------------------
 
     def _stay(self, item: TopicPartition, place: int, visit: Visit, findings: _Findings) -> Stay:
-        info = self._now[visit.cluster].topics.get(item.topic)
-        lineages = self._lineages_of(visit.cluster, item.topic, None if info is None else info.topic_id)
-        passed_to = visit.end
-        given = {}
+        lineages = self._lineages_of(visit.cluster, item.topic)
+        stay = Stay(visit, item.partition, visit.end, lineages)
         if place == 0:
             before = self._records[0].snapshot.progress.get(item)
             if before is not None and before.cluster == visit.cluster and visit.end >= before.resume_offset:
-                given = {source: position.source_next for source, position in before.positions.items()}
-            return Stay(visit, item.partition, passed_to, lineages, NOTHING_SKIPPED, given)
+                stay = replace(stay, given=_consumed(before))
+            return stay
         if place == len(self._records):
-            passed_to = max(visit.end, self._log_start(visit, item, findings))
+            stay = replace(stay, passed_to=max(visit.end, self._log_start(visit, item, findings)))
         left = self._left_by(place - 1, item)
         if left is not None and not made_for(left.topic_id, left.resume_offset, lineages.topic_id):
             findings.unknown.append(
                 f"{item.topic} was created anew at {visit.cluster} since the group moved there"
             )
-        return Stay(visit, item.partition, passed_to, lineages, self._skipping(visit, left), given)
-
-    def _skipping(self, visit: Visit, left: Progress | None) -> SkippedRecords:
         if self._consumers is Consumers.PLAIN:
-            return NOTHING_SKIPPED
+            return stay
         if left is None or left.cluster != visit.cluster:  # void, or replaced since
-            return SkippedRecords(None, known=False)
-        positions = {source: position.source_next for source, position in left.positions.items()}
-        return SkippedRecords(positions, known=self._consumers is Consumers.FAILOVER)
+            return replace(stay, skipped=None, skips_known=False)
+        return replace(stay, skipped=_consumed(left), skips_known=self._consumers is Consumers.FAILOVER)
 
     def _left_by(self, place: int, item: TopicPartition) -> Progress | None:
         """What a move left: kept by the next one's snapshot, that of the last one in the store."""
@@ -297,10 +291,12 @@ class _Work:
             self._progress[item.topic] = self._verifier.groups.progress(self._group, item.topic)
         return self._progress[item.topic].get(item.partition)
 
-    def _lineages_of(self, cluster: ClusterName, topic: TopicName, topic_id: TopicId | None) -> TopicLineages:
+    def _lineages_of(self, cluster: ClusterName, topic: TopicName) -> TopicLineages:
         key = (cluster, topic)
         if key not in self._lineages:
+            info = self._now[cluster].topics.get(topic)
             routes = self._verifier.routes_into(region_of(cluster))
+            topic_id = None if info is None else info.topic_id
             self._lineages[key] = topic_lineages(self._verifier.index, routes, topic, topic_id)
         return self._lineages[key]
 
@@ -323,11 +319,14 @@ class _Work:
         return log.low_watermark
 
 
+def _consumed(progress: Progress) -> dict[SourceId, SourceOffset]:
+    return {source: position.source_next for source, position in progress.positions.items()}
+
+
 def _left_at(record: MoveRecord, item: TopicPartition) -> TargetOffset | None:
     """How far the group was at the origin: what the move went by, or its last commit there if that is later."""
     went_by = record.left_at.get(item)
     commit = record.snapshot.commits.get(record.move.origin, {}).get(item)
-    found = [
-        offset for offset in (went_by, None if commit is None else commit.next_offset) if offset is not None
-    ]
-    return max(found, default=None)
+    if commit is None:
+        return went_by
+    return commit.next_offset if went_by is None else max(went_by, commit.next_offset)
