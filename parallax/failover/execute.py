@@ -77,7 +77,7 @@ class Mover:
                 newest = self._outside.journal.newest(move.group)
                 facts, moving = self._facts(move, newest), None
                 plan = make_plan(facts)
-                ended = self._without_moving(plan, newest)
+                ended = self._without_moving(plan, facts, newest)
                 if ended is not None:
                     return ended
                 self._outside.time.go_on()
@@ -99,7 +99,7 @@ class Mover:
                 problem += moving.record.standing
             return Result(move, Ending.INTERRUPTED, plan, problem=problem)
 
-    def _without_moving(self, plan: MovePlan, newest: MoveRecord | None) -> Result | None:
+    def _without_moving(self, plan: MovePlan, facts: MoveFacts, newest: MoveRecord | None) -> Result | None:
         """The ending of a plan by which no consumer has to move; None: it has to."""
         move = plan.move
         if plan.arrived:
@@ -108,7 +108,7 @@ class Mover:
         if refusals:
             return self._untouched(move, plan, "; ".join(refusals))
         if plan.publisher_only:
-            return Result(move, Ending.MOVED, plan, self._publish_from(move, plan.fencing_number))
+            return Result(move, Ending.MOVED, plan, self._publish_from(facts, newest))
         return None
 
     def _untouched(self, move: Move, plan: MovePlan | None, problem: str) -> Result:
@@ -122,14 +122,13 @@ class Mover:
             return Result(move, Ending.REFUSED, plan, problem=problem)
         return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
-    def _publish_from(self, move: Move, fencing_number: int) -> int:
+    def _publish_from(self, facts: MoveFacts, newest: MoveRecord | None) -> int:
         """An active/active group consumes everywhere already: only who publishes its results changes."""
-        assignment = self._outside.services.assignment(move.group)
-        region = None if assignment is None else assignment.decision.primary
-        before = Snapshot({}, {}, fencing_number, region)
-        record = self._outside.journal.begin(move, before, self._outside.journal.newest(move.group))
+        region = None if facts.assignment is None else facts.assignment.decision.primary
+        before = Snapshot({}, {}, facts.fencing_number, region)
+        record = self._outside.journal.begin(facts.move, before, newest)
         reason = f"failover {record.operation_id}"
-        number = self._outside.services.publish_from(move, reason, fencing_number)
+        number = self._outside.services.publish_from(facts.move, reason, facts.fencing_number)
         self._outside.journal.keep(replace(record, step=Step.DONE, fencing_number=number))
         return number
 

@@ -60,9 +60,12 @@ def mark_of(commit: GroupCommit) -> Mark:
     return Mark(commit.next_offset, digest[:_DIGEST_DIGITS])
 
 
-def stands(found: GroupCommit | None, wanted: GroupCommit) -> bool:
+def stands(commit: GroupCommit | None, wanted: GroupCommit) -> bool:
     """Whether a commit is the one that was put there; nobody writes the same metadata at the same offset."""
-    return found is not None and (found.next_offset, found.metadata) == (wanted.next_offset, wanted.metadata)
+    return commit is not None and (commit.next_offset, commit.metadata) == (
+        wanted.next_offset,
+        wanted.metadata,
+    )
 
 
 def without_skips(commit: GroupCommit) -> GroupCommit:

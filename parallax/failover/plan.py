@@ -1,4 +1,4 @@
-"""What a move would do, and what forbids it. Pure: the same facts give the same plan.
+"""What a move would do, what forbids it, and what became of it. Pure: the same facts give the same plan.
 
 A *gap* is a record that the group would never get although it has not consumed it. No move crosses one unless the
 operator accepts it by name: an answer may be early, which costs a repetition, and is never silently late.
@@ -71,6 +71,55 @@ class MovePlan:
         """What forbids to carry it out."""
         gaps = () if accept_gaps else tuple(f"{gap} (accept it with --accept-gaps)" for gap in self.gaps)
         return self.obstacles + gaps
+
+
+class Ending(Enum):
+    """What became of a group's move."""
+
+    MOVED = "moved"
+    ALREADY_THERE = "already_there"
+    REFUSED = "refused"
+    """Nothing was changed."""
+    ABANDONED = "abandoned"
+    """It took too long; the fence was lifted, and the group goes on where it was."""
+    INTERRUPTED = "interrupted"
+    """Something did not answer, or the command was stopped: run the same command again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A group's move as it ended.
+
+    Attributes:
+        plan: the last one made; with MOVED, of the offsets that were written.
+        fencing_number: that holds now; 0 if it is not known.
+        problem: why it was not moved; empty otherwise.
+    """
+
+    move: Move
+    ending: Ending
+    plan: MovePlan | None
+    fencing_number: int = 0
+    problem: str = ""
+    took_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLimits:
+    """How long a planned move waits, and what it may cross.
+
+    Attributes:
+        drain_ms: for the group to leave its cluster.
+        catch_up_ms: for the target to have all that was consumed.
+        handover_ms: disaster: for FailoverConsumers to hear of the fence and report what they have delivered, so
+            that whoever gets their partitions goes on from there.
+        accept_gaps: go on although records will never be delivered; the plan names them.
+    """
+
+    drain_ms: float = 60_000
+    catch_up_ms: float = 60_000
+    handover_ms: float = 1_000
+    accept_gaps: bool = False
 
 
 def make_plan(facts: MoveFacts) -> MovePlan:
@@ -245,52 +294,3 @@ def _waits(facts: MoveFacts) -> Iterable[str]:
     behind = sum(not item.settled for item in facts.partitions)
     if behind:
         yield f"until the index covers the positions of {behind} partition(s)"
-
-
-class Ending(Enum):
-    """What became of a group's move."""
-
-    MOVED = "moved"
-    ALREADY_THERE = "already_there"
-    REFUSED = "refused"
-    """Nothing was changed."""
-    ABANDONED = "abandoned"
-    """It took too long; the fence was lifted, and the group goes on where it was."""
-    INTERRUPTED = "interrupted"
-    """Something did not answer, or the command was stopped: run the same command again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A group's move as it ended.
-
-    Attributes:
-        plan: the last one made; with MOVED, of the offsets that were written.
-        fencing_number: that holds now; 0 if it is not known.
-        problem: why it was not moved; empty otherwise.
-    """
-
-    move: Move
-    ending: Ending
-    plan: MovePlan | None
-    fencing_number: int = 0
-    problem: str = ""
-    took_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MoveLimits:
-    """How long a planned move waits, and what it may cross.
-
-    Attributes:
-        drain_ms: for the group to leave its cluster.
-        catch_up_ms: for the target to have all that was consumed.
-        handover_ms: disaster: for FailoverConsumers to hear of the fence and report what they have delivered, so
-            that whoever gets their partitions goes on from there.
-        accept_gaps: go on although records will never be delivered; the plan names them.
-    """
-
-    drain_ms: float = 60_000
-    catch_up_ms: float = 60_000
-    handover_ms: float = 1_000
-    accept_gaps: bool = False

@@ -95,7 +95,7 @@ def _to_restore(outside: Outside, record: MoveRecord, now: CommitsNow) -> dict[C
     At the origin only what others than the group have changed: what it has committed itself since, as it was stopped
     or because it never was, is how far it has come.
     """
-    found: dict[ClusterName, Commits] = {}
+    restore: dict[ClusterName, Commits] = {}
     for cluster, before in record.snapshot.commits.items():
         present = now.get(cluster)
         if present is None:
@@ -105,8 +105,8 @@ def _to_restore(outside: Outside, record: MoveRecord, now: CommitsNow) -> dict[C
             item: commit for item, commit in before.items() if item not in own and present.get(item) != commit
         }
         if differing:
-            found[cluster] = differing
-    return found
+            restore[cluster] = differing
+    return restore
 
 
 def _own_commits(outside: Outside, record: MoveRecord, at_origin: Commits) -> set[TopicPartition]:

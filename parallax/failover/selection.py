@@ -181,8 +181,8 @@ def groups_on(
         UnavailableError: the services or the store do not answer.
     """
     # Of those that can't be read the move itself says so: it ends for that group alone.
-    recorded = {group: found for group, found in outside.services.assignments().items() if found is not None}
-    listed = set(outside.groups.groups()) | set(recorded)
+    assignments = {group: item for group, item in outside.services.assignments().items() if item is not None}
+    listed = set(outside.groups.groups()) | set(assignments)
     topic_ids: Mapping[TopicName, TopicId] = {}
     try:
         writer = outside.clusters.writer(cluster)
@@ -193,7 +193,7 @@ def groups_on(
     # What each was seen at is several questions of its own.
     there = side_by_side(
         [group for group in sorted(listed) if chosen(group)],
-        lambda group: _is_there(outside, group, cluster, to, recorded.get(group), topic_ids),
+        lambda group: _is_there(outside, group, cluster, to, assignments.get(group), topic_ids),
         at_once=ASKED_AT_ONCE,
     )
     return [group for group, is_there in there.items() if is_there]
@@ -225,14 +225,14 @@ def _consumes(
         name: {item.topic_partition: item for item in outside.groups.published(group, name)}
         for name in outside.clusters.writers
     }
-    found = outside.clusters.commits(group, cluster) if topic_ids else None
-    if found is None:
+    commits = outside.clusters.commits(group, cluster) if topic_ids else None
+    if commits is None:
         observed = outside.groups.observed(group, cluster)
-        found = {
+        commits = {
             item.topic_partition: GroupCommit(item.next_offset, item.leader_epoch, "") for item in observed
         }
         topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
-    return bool(own_commits(found, topic_ids, standing_offers(cluster, topic_ids, published)))
+    return bool(own_commits(commits, topic_ids, standing_offers(cluster, topic_ids, published)))
 
 
 # --- many groups -----------------------------------------------------------------------------------------------------
@@ -285,9 +285,9 @@ def side_by_side(
         futures = {threads.submit(unless_failed, group): group for group in groups}
         try:
             for future in as_completed(futures):
-                for found in future.result():
-                    results[futures[future]] = found
-                    done(futures[future], found)
+                for result in future.result():
+                    results[futures[future]] = result
+                    done(futures[future], result)
         except BaseException:
             failed.set()
             raise

@@ -162,8 +162,8 @@ class Moving:
                 why = f"the services do not know the group's newest commits yet ({', '.join(late[:5])})"
                 continue
             wanted, target = self._commit(final), self._outside.clusters.writer(self._move.target)
-            found = target.committed(self._move.group)
-            if not all(stands(found.get(item), commit) for item, commit in wanted.items()):
+            present = target.committed(self._move.group)
+            if not all(stands(present.get(item), commit) for item, commit in wanted.items()):
                 why = f"somebody else commits in {self._move.target}; stop those consumers"
                 continue
             if self._origin_commits() != before:
@@ -189,9 +189,10 @@ class Moving:
         """Planned: what the final offsets must go by. In a disaster nothing of the origin is asked."""
         if self._move.kind is MoveKind.DISASTER:
             return {}
-        if (found := self._outside.clusters.commits(self._move.group, self._move.origin)) is None:
+        commits = self._outside.clusters.commits(self._move.group, self._move.origin)
+        if commits is None:
             raise AbandonedError(self._waiting.still_there(None))
-        return found
+        return commits
 
     def _final(self, arrived: tuple[ResumeAnswer, ...]) -> tuple[MovePlan, tuple[ResumeAnswer, ...]]:
         """The offsets to write, judged once more: the group may have gone on since the plan.
