@@ -76,7 +76,7 @@ def _every_target(config: Config) -> list[RegionName]:
 
 
 def _preflight(config: Config, regions: Sequence[RegionName], application: Application) -> list[Finding]:
-    from parallax.adapters.spark.session import local_slots, master_of  # noqa: PLC0415 - as below
+    from parallax.adapters.spark.session import local_slots  # noqa: PLC0415 - as below
     from replicator.leases.query import routes_of  # noqa: PLC0415 - as below
 
     @lru_cache
@@ -85,7 +85,7 @@ def _preflight(config: Config, regions: Sequence[RegionName], application: Appli
 
     findings = run_preflight(config, routes_of(config, regions), door)
     session = application.session_settings
-    slots = local_slots(master_of(session))
+    slots = local_slots(session.master)
     first = [
         status_finding(config.replicator.status_address, local=slots is not None),
         None if slots is None else slots_finding(slots, session.leases),

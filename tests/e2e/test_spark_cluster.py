@@ -15,8 +15,7 @@ import pytest
 
 from lab.stack.ports import HOST
 from lab.workload.topics import create_topic
-from parallax.adapters.spark.java import find_java_home, java_home_for_spark
-from parallax.adapters.spark.session import INSTALLED
+from parallax.adapters.spark.session import INSTALLED, find_java_home, java_home_for_spark
 from parallax.domain.ids import TopicName, TopicPartition
 from replicator.lease import shard_of
 from tests.support import Stack, poll_until

@@ -82,7 +82,6 @@ class Application:
     def session_settings(self) -> SessionSettings:
         """The session that the queries need."""
         return SessionSettings(
-            "parallax",
             sum(query.leases for query in self.queries),
             self.master,
             preload=_each_once(query.preload for query in self.queries),

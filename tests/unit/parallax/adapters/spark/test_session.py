@@ -1,0 +1,131 @@
+"""What Spark is started with: options, task slots, a home, a Java."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from parallax.adapters.spark.session import (
+    INSTALLED,
+    SPARE_SLOTS,
+    SessionSettings,
+    check_slots,
+    find_java_home,
+    is_local,
+    java_home_for_spark,
+    local_slots,
+    session_options,
+    unpacked_spark_home,
+)
+from parallax.errors import PreflightError
+from parallax.runtime.deadline import Deadline
+
+
+class TestSession:
+    def test_the_local_master_has_a_slot_for_every_lease_and_some_to_spare(self) -> None:
+        assert SessionSettings(leases=4).master == "local[6, 8]"
+        assert local_slots("local[6, 8]") == 4 + SPARE_SLOTS
+        assert SessionSettings(4, "spark://h:1").master == "spark://h:1"
+
+    @pytest.mark.parametrize(
+        ("master", "slots"),
+        [("local", 1), ("local[3]", 3), ("local[4,2]", 4), ("spark://h:7077", None), ("yarn", None)],
+    )
+    def test_slots_of_a_master(self, master: str, slots: int | None) -> None:
+        assert local_slots(master) == slots
+        assert is_local(master) == (slots is not None)
+
+    def test_no_lease_is_ever_held_twice_on_purpose(self) -> None:
+        options = session_options(SessionSettings(leases=1))
+        assert options["spark.speculation"] == "false"
+        assert options["spark.ui.enabled"] == "false"
+        assert options["spark.driver.bindAddress"] == "127.0.0.1"
+
+    def test_a_cluster_s_driver_is_not_bound_to_the_loopback_interface(self) -> None:
+        options = session_options(SessionSettings(1, "spark://h:7077"))
+        assert "spark.driver.bindAddress" not in options
+
+    def test_slots_are_waited_for(self) -> None:
+        seen = iter([0, 2, 4])
+        assert check_slots(lambda: next(seen), 4, Deadline.after_ms(60_000), sleep=lambda _s: None) == 4
+
+    def test_too_few_slots_are_refused_at_the_deadline(self) -> None:
+        with pytest.raises(PreflightError, match="4 leases need as many task slots, but Spark has 3"):
+            check_slots(lambda: 3, 4, Deadline.after_ms(0), sleep=lambda _s: None)
+
+
+def imported_by_a_worker_of(home: Path) -> str:
+    """Where PySpark comes from on the path that Spark gives to a Python process."""
+    archives = [home / "python" / "lib" / name for name in ("pyspark.zip", "py4j-src.zip")]
+    return subprocess.run(
+        [sys.executable, "-c", "import pyspark; print(pyspark.__file__)"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, archives))},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+def test_workers_import_the_installed_package() -> None:
+    assert "pyspark.zip" in imported_by_a_worker_of(INSTALLED)
+    assert imported_by_a_worker_of(unpacked_spark_home()) == str(INSTALLED / "__init__.py")
+
+
+def test_a_home_has_what_the_launcher_needs_and_is_made_once() -> None:
+    home = unpacked_spark_home()
+    assert os.access(home / "bin" / "spark-submit", os.X_OK)
+    assert list((home / "jars").glob("spark-core_*.jar"))
+    assert unpacked_spark_home() == home
+
+
+def test_java_home_comes_first(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(mode=0o755)
+    assert find_java_home({"JAVA_HOME": str(tmp_path), "PATH": ""}) == tmp_path.resolve()
+
+
+def test_without_any_other_the_wheel_s_java_is_taken() -> None:
+    assert (find_java_home({"PATH": ""}) / "bin" / "java").is_file()
+
+
+def java_that_lists(folder: Path, modules: str) -> Path:
+    """A home whose `java` lists these modules, and otherwise says how it was called."""
+    script = folder / "a home" / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        f'#!/bin/sh\nif [ "$1" = --list-modules ]; then echo "{modules}"; else printf "%s\\n" "$@"; fi\n',
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    return script.parent.parent
+
+
+def test_a_java_with_every_module_is_started_as_it_is(tmp_path: Path) -> None:
+    home = java_that_lists(tmp_path, "java.base@17 jdk.incubator.vector@17")
+    with java_home_for_spark(home) as chosen:
+        assert chosen == home
+
+
+@pytest.mark.parametrize("last", ["org.apache.Main", "an argument  with spaces"])
+def test_a_java_without_the_vector_module_is_not_asked_for_it(tmp_path: Path, last: str) -> None:
+    home = java_that_lists(tmp_path, "java.base@17")
+    with java_home_for_spark(home) as chosen:
+        called = subprocess.run(
+            [
+                chosen / "bin" / "java",
+                "-Xmx1g",
+                "--add-modules=jdk.incubator.vector",
+                "--add-opens=a/b=c",
+                last,
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert called.stdout.splitlines() == ["-Xmx1g", "--add-opens=a/b=c", last]
+    assert not chosen.exists()
