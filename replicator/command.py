@@ -107,8 +107,7 @@ def _application(
     from replicator.leases.board import ProgressBoard  # noqa: PLC0415
     from replicator.leases.claims import Claims  # noqa: PLC0415
     from replicator.leases.console import progress_view  # noqa: PLC0415
-    from replicator.leases.planning import lease_keys  # noqa: PLC0415
-    from replicator.leases.query import replication_query, routes_of  # noqa: PLC0415
+    from replicator.leases.query import lease_keys, replication_query, routes_of  # noqa: PLC0415
     from replicator.leases.status import LeaseStatus  # noqa: PLC0415
     from syncjob.query import sync_query  # noqa: PLC0415
     from syncjob.status import SyncBoard  # noqa: PLC0415

@@ -32,6 +32,22 @@ class Lease:
     deadline_unix_ms: int
     available_now: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """The lease as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Lease:
+        """The lease that `to_json` wrote.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            return cls(**{**values, "route": _route_from_json(values["route"])})
+        except (KeyError, TypeError, InvalidNameError) as error:
+            raise ValueError(f"not a lease: {error!r}") from error
+
     def __str__(self) -> str:
         return f"{self.route} shard {self.shard}/{self.shard_count} layout {self.layout} epoch {self.epoch}"
 
@@ -133,39 +149,24 @@ class LeaseKey:
         """The shard that a lease is for."""
         return cls(lease.route, lease.shard)
 
+    def to_json(self) -> dict[str, Any]:
+        """The key as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> LeaseKey:
+        """The key that `to_json` wrote.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            return cls(_route_from_json(values["route"]), int(values["shard"]))
+        except (KeyError, TypeError, InvalidNameError) as error:
+            raise ValueError(f"not a lease's key: {error!r}") from error
+
     def __str__(self) -> str:
         return f"{self.route}/{self.shard}"
-
-
-def lease_to_json(lease: Lease) -> dict[str, Any]:
-    """The lease as JSON types."""
-    return asdict(lease)
-
-
-def lease_from_json(values: Mapping[str, Any]) -> Lease:
-    """The lease that `lease_to_json` wrote.
-
-    Raises:
-        KeyError, TypeError: it is none.
-    """
-    return Lease(**{**values, "route": _route_from_json(values["route"])})
-
-
-def lease_key_to_json(key: LeaseKey) -> dict[str, Any]:
-    """The key as JSON types."""
-    return asdict(key)
-
-
-def lease_key_from_json(values: Mapping[str, Any]) -> LeaseKey:
-    """The key that `lease_key_to_json` wrote.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        return LeaseKey(_route_from_json(values["route"]), int(values["shard"]))
-    except (KeyError, TypeError, InvalidNameError) as error:
-        raise ValueError(f"not a lease's key: {error!r}") from error
 
 
 def _route_from_json(values: Mapping[str, Any]) -> Route:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from parallax.domain.ids import Route, RoutePartition, TopicName, TopicPartition
-from parallax.errors import InvalidNameError
-from replicator.lease import LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus, lease_from_json
+from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 
 SILENT_AFTER_MS = 30_000
 """A lease that has not reported for this long is not ready: its task is gone, or can't reach the driver."""
@@ -40,7 +39,7 @@ class LeaseReport:
         # Not with `asdict` as a whole: it takes ten times as long, a second's report of many partitions some 10 ms.
         partitions = [{**vars(item), "status": item.status.value} for item in progress.partitions]
         return {
-            "progress": {**vars(progress), "lease": asdict(progress.lease), "partitions": partitions},
+            "progress": {**vars(progress), "lease": progress.lease.to_json(), "partitions": partitions},
             "attempt": self.attempt,
             "ended": self.ended,
         }
@@ -54,13 +53,13 @@ class LeaseReport:
         """
         try:
             progress = dict(values["progress"])
-            progress["lease"] = lease_from_json(progress["lease"])
+            progress["lease"] = Lease.from_json(progress["lease"])
             progress["partitions"] = tuple(
                 PartitionProgress(**{**item, "status": PartitionStatus(item["status"])})
                 for item in progress["partitions"]
             )
             return cls(LeaseProgress(**progress), str(values["attempt"]), bool(values["ended"]))
-        except (TypeError, KeyError, AttributeError, InvalidNameError) as error:
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
             raise ValueError(f"not a lease's report: {error!r}") from error
 
 

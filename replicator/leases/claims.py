@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from parallax.adapters.spark.reporting import StatusTarget
 from parallax.domain.ids import RegionName
-from replicator.lease import Lease, LeaseKey, lease_key_from_json, lease_key_to_json, lease_to_json
+from replicator.lease import Lease, LeaseKey
 
 CLAIMS_PATH = "/claims"
 TOGETHER_WITHIN_S = 1.0
@@ -37,11 +37,11 @@ def claim(target: StatusTarget, given: Lease, copied: Collection[LeaseKey]) -> L
     Raises:
         OSError, http.client.HTTPException, ValueError: as `StatusTarget.request`.
     """
-    values = {"given": lease_to_json(given), "copied": [lease_key_to_json(key) for key in copied]}
+    values = {"given": given.to_json(), "copied": [key.to_json() for key in copied]}
     for _ in range(_CLAIM_TRIES - 1):
         with suppress(OSError, http.client.HTTPException):
-            return lease_key_from_json(target.request(CLAIMS_PATH, values))
-    return lease_key_from_json(target.request(CLAIMS_PATH, values))
+            return LeaseKey.from_json(target.request(CLAIMS_PATH, values))
+    return LeaseKey.from_json(target.request(CLAIMS_PATH, values))
 
 
 @dataclass(slots=True)

@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from parallax.errors import InvalidNameError
-from replicator.lease import LeaseKey, lease_from_json, lease_key_from_json, lease_key_to_json
+from replicator.lease import Lease, LeaseKey
 from replicator.leases.board import LeaseReport, LeaseTotals, PartitionTotals, ProgressBoard
 from replicator.leases.claims import CLAIMS_PATH, Claims
 
@@ -119,10 +118,10 @@ class LeaseStatus:
 
     def _grant(self, values: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            given, copied = lease_from_json(values["given"]), list(map(lease_key_from_json, values["copied"]))
-        except (TypeError, KeyError, InvalidNameError) as error:
+            given, copied = values["given"], list(map(LeaseKey.from_json, values["copied"]))
+        except (TypeError, KeyError) as error:
             raise ValueError(f"not a claim: {error!r}") from error
-        return lease_key_to_json(self._claims.grant(given, copied))
+        return self._claims.grant(Lease.from_json(given), copied).to_json()
 
     def _lease_state(self, key: LeaseKey, lease: LeaseTotals) -> dict[str, Any]:
         progress = lease.report.progress

@@ -16,10 +16,10 @@ from parallax.adapters.spark.status_server import StatusServer
 from parallax.domain.ids import RegionName, Route
 from replicator.lease import Lease, LeaseKey
 from replicator.leases import claims as claims_module
-from replicator.leases import holder as aggregate
+from replicator.leases import query as query_module
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import TOGETHER_WITHIN_S, Claims, exchanged
-from replicator.leases.holder import AggregateHolder
+from replicator.leases.query import AggregateHolder
 from replicator.leases.status import LeaseStatus
 
 A_TO_B = Route(RegionName("a"), RegionName("b"))
@@ -130,7 +130,7 @@ def claimed(
     host, port = ("127.0.0.1", 9) if server is None else server.address
     holder = AggregateHolder(None, StatusTarget(host, port, "token"), "b", {A_TO_B: 7, B_TO_B: 8})  # type: ignore[arg-type] # not looked at
     monkeypatch.setattr(
-        aggregate, "_holdings", {key: (holder, Going(lasts=lasts)) for key, lasts in copied.items()}
+        query_module, "_holdings", {key: (holder, Going(lasts=lasts)) for key, lasts in copied.items()}
     )
     return holder._claimed(lease(key, epoch))
 

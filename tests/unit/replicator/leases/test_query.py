@@ -7,10 +7,8 @@ import json
 from parallax.adapters.spark.reporting import StatusTarget
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route
-from replicator.lease import Lease, lease_from_json, lease_to_json
-from replicator.leases.holder import AggregateHolder, summed
-from replicator.leases.planning import LeasePlan, lease_keys
-from replicator.leases.query import routes_of
+from replicator.lease import Lease
+from replicator.leases.query import AggregateHolder, LeasePlan, lease_keys, routes_of, summed
 
 A_TO_B = Route(RegionName("a"), RegionName("b"))
 B_TO_B = Route(RegionName("b"), RegionName("b"))
@@ -32,7 +30,7 @@ def config(**replicator: object) -> Config:
 
 def test_an_epoch_has_one_lease_per_route_and_shard() -> None:
     plan = LeasePlan({B_TO_B: 7, A_TO_B: 3}, shard_count=2, epoch_ms=600_000)
-    leases = [lease_from_json(json.loads(text)) for text in plan.plan(epoch=5)]
+    leases = [Lease.from_json(json.loads(text)) for text in plan.plan(epoch=5)]
     assert [(lease.route, lease.shard, lease.layout) for lease in leases] == [
         (A_TO_B, 0, 3),
         (A_TO_B, 1, 3),
@@ -51,7 +49,7 @@ def test_an_epoch_s_deadline_counts_from_its_own_plan() -> None:
 
 def test_a_lease_survives_json() -> None:
     lease = Lease(A_TO_B, 1, 2, 3, 4, 5, available_now=True)
-    assert lease_from_json(json.loads(json.dumps(lease_to_json(lease)))) == lease
+    assert Lease.from_json(json.loads(json.dumps(lease.to_json()))) == lease
 
 
 def test_leases_are_counted_over_all_routes_of_all_regions() -> None:
