@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 import typer
@@ -37,7 +36,7 @@ def sync(
     # The clients of store and service are heavy too.
     from syncjob.run import run_once  # noqa: PLC0415
 
-    report = run_once(settings, dry_run=dry_run, wait=time.sleep)
+    report = run_once(settings, dry_run=dry_run)
     _show(report, as_json=as_json)
     if report.failures:
         raise typer.Exit(1)

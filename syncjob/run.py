@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -85,20 +86,19 @@ def run_until(
     return dict(totals)
 
 
-def run_once(config: Config, *, dry_run: bool, wait: Callable[[float], object]) -> CycleReport:
+def run_once(config: Config, *, dry_run: bool) -> CycleReport:
     """Two cycles, as a commit is replaced only if two consecutive reads agree; the report of the second.
 
     Args:
         config: everything.
         dry_run: write nothing.
-        wait: waits so many seconds between the two reads.
 
     Raises:
         StoreUnavailableError: the store did not answer in time.
     """
     with open_syncer(config, dry_run=dry_run) as syncer:
         first = syncer.cycle()
-        wait(config.sync.interval_ms / 1_000)
+        time.sleep(config.sync.interval_ms / 1_000)
         return merged(first, syncer.cycle())
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
 
 import structlog
 from rich.console import Console
@@ -22,6 +21,65 @@ _log = structlog.get_logger(__name__)
 TABLE_EVERY_S = 1.0
 LINE_EVERY_S = 10.0
 _MB = 1_000_000
+
+
+@contextmanager
+def progress_view(board: ProgressBoard) -> Iterator[Callable[[], None]]:
+    """The view that fits standard error, while it is open; what it yields is called often, and shows something if it is time.
+
+    On a terminal it is a table that is drawn anew every second, elsewhere a log line for every route, every 10 s.
+    """
+    if not sys.stderr.isatty():
+        sampler = _Sampler(board, LINE_EVERY_S)
+        yield lambda: _log_lines(sampler.sample())
+        return
+    sampler = _Sampler(board, TABLE_EVERY_S)
+    with Live(route_table(()), console=Console(stderr=True), auto_refresh=False) as live:
+
+        def draw() -> None:
+            if sample := sampler.sample():
+                live.update(route_table(sample), refresh=True)
+
+        yield draw
+
+
+def _log_lines(sample: Sequence[RouteRate]) -> None:
+    for rate in sample:
+        summary = rate.summary
+        _log.info(
+            "progress",
+            route=str(summary.route),
+            records=summary.records,
+            records_per_s=round(rate.records_per_s),
+            mb_per_s=round(rate.bytes_per_s / _MB, 2),
+            lag_records=summary.lag_records,
+            replication_latency_ms=None if summary.latency_ms is None else round(summary.latency_ms),
+            index_lag_ms=round(summary.index_lag_ms),
+            stopped_partitions=summary.stopped_partitions,
+            waiting_for=summary.waiting_for or None,
+        )
+
+
+def route_table(sample: Sequence[RouteRate]) -> Table:
+    """One line per route."""
+    table = Table(title="replication")
+    for heading in ("route", "records/s", "MB/s", "lag_records", "latency ms", "index lag ms", "state"):
+        table.add_column(heading, justify="left" if heading in {"route", "state"} else "right")
+    for rate in sample:
+        summary = rate.summary
+        state = f"waits for {summary.waiting_for}" if summary.waiting_for else "copying"
+        if summary.stopped_partitions:
+            state += f", {summary.stopped_partitions} partitions stopped"
+        table.add_row(
+            str(summary.route),
+            f"{rate.records_per_s:,.0f}",
+            f"{rate.bytes_per_s / _MB:,.2f}",
+            f"{summary.lag_records:,}",
+            "-" if summary.latency_ms is None else f"{summary.latency_ms:,.0f}",
+            f"{summary.index_lag_ms:,.0f}",
+            state,
+        )
+    return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,116 +109,19 @@ def rates(
     return found
 
 
-class ProgressView(Protocol):
-    """Shows progress; called often, decides itself when to show something."""
-
-    def __call__(self) -> None:
-        """Show it, if it is time."""
-
-    def __enter__(self) -> Self:
-        """Begin."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Clear up."""
-
-
 class _Sampler:
-    def __init__(self, board: ProgressBoard, every_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, board: ProgressBoard, every_s: float) -> None:
         self._board = board
         self._every_s = every_s
-        self._clock = clock
-        self._at_s = clock()
+        self._at_s = time.monotonic()
         self._before: Mapping[Route, RouteSummary] = {}
 
-    def sample(self) -> list[RouteRate] | None:
-        now = self._clock()
+    def sample(self) -> list[RouteRate]:
+        """Every route, if it is time; else none."""
+        now = time.monotonic()
         if now - self._at_s < self._every_s:
-            return None
+            return []
         summaries = self._board.routes()
         found = rates(self._before, summaries, now - self._at_s)
         self._at_s, self._before = now, {summary.route: summary for summary in summaries}
         return found
-
-
-class LogView:
-    """A log line for every route, every 10 s."""
-
-    def __init__(self, board: ProgressBoard, clock: Callable[[], float] = time.monotonic) -> None:
-        self._sampler = _Sampler(board, LINE_EVERY_S, clock)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to clear up."""
-
-    def __call__(self) -> None:
-        """Log, if it is time."""
-        for rate in self._sampler.sample() or ():
-            summary = rate.summary
-            _log.info(
-                "progress",
-                route=str(summary.route),
-                records=summary.records,
-                records_per_s=round(rate.records_per_s),
-                mb_per_s=round(rate.bytes_per_s / _MB, 2),
-                lag_records=summary.lag_records,
-                replication_latency_ms=None if summary.latency_ms is None else round(summary.latency_ms),
-                index_lag_ms=round(summary.index_lag_ms),
-                stopped_partitions=summary.stopped_partitions,
-                waiting_for=summary.waiting_for or None,
-            )
-
-
-class TableView:
-    """A table that is drawn anew every second."""
-
-    def __init__(self, board: ProgressBoard, clock: Callable[[], float] = time.monotonic) -> None:
-        self._sampler = _Sampler(board, TABLE_EVERY_S, clock)
-        self._live = Live(route_table(()), console=Console(stderr=True), auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the last table on the screen."""
-        self._live.stop()
-
-    def __call__(self) -> None:
-        """Draw, if it is time."""
-        if (sample := self._sampler.sample()) is not None:
-            self._live.update(route_table(sample), refresh=True)
-
-
-def route_table(sample: Sequence[RouteRate]) -> Table:
-    """One line per route."""
-    table = Table(title="replication")
-    for heading in ("route", "records/s", "MB/s", "lag_records", "latency ms", "index lag ms", "state"):
-        table.add_column(heading, justify="left" if heading in {"route", "state"} else "right")
-    for rate in sample:
-        summary = rate.summary
-        state = f"waits for {summary.waiting_for}" if summary.waiting_for else "copying"
-        if summary.stopped_partitions:
-            state += f", {summary.stopped_partitions} partitions stopped"
-        table.add_row(
-            str(summary.route),
-            f"{rate.records_per_s:,.0f}",
-            f"{rate.bytes_per_s / _MB:,.2f}",
-            f"{summary.lag_records:,}",
-            "-" if summary.latency_ms is None else f"{summary.latency_ms:,.0f}",
-            f"{summary.index_lag_ms:,.0f}",
-            state,
-        )
-    return table
-
-
-def progress_view(board: ProgressBoard) -> ProgressView:
-    """The view that fits standard error."""
-    return TableView(board) if sys.stderr.isatty() else LogView(board)
