@@ -1,6 +1,7 @@
-"""Which cluster a group is active on: the recorded primary, else the one that dominates. Pure.
+"""Which cluster a group is active on, and whether it has moved there or was rewound. Pure.
 
-A cluster dominates if its progress vector holds all that the others hold.
+It is active on the recorded primary, else on the cluster that dominates: whose progress vector holds all that the
+others hold. Moves and rewinds are those of groups that tell nobody: plain consumers that start from a published offset.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 
 from parallax.client.answer import Answers, Pair
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, TopicName, TopicPartition
-from parallax.domain.progress import START, SourcePosition
-from syncjob.facts import GroupFacts
+from parallax.domain.progress import START, Progress, SourcePosition
+from syncjob.facts import GroupFacts, GroupSide
 
 Vector = Mapping[SourceId, SourcePosition]
 
@@ -173,3 +174,48 @@ def _reaches(position: SourcePosition, other: SourcePosition) -> bool:
     # Without a common leader epoch offsets alone count: elections that lose records are rare, and a position that
     # is taken for further than it is makes this job leave a commit alone or publish a safe one.
     return position.source_next >= other.source_next
+
+
+# --- moves and rewinds -------------------------------------------------------------------------------------
+
+
+def moves_seen(facts: GroupFacts) -> list[tuple[TopicPartition, Progress]]:
+    """Partitions on which the group is seen active at or above the offset published for it there.
+
+    What was published is its progress now. Where a primary is recorded, only what happens there counts.
+    """
+    return [
+        (item, offer.progress)
+        for side in facts.sides.values()
+        if _counts(facts, side)
+        for item, offer in side.offers.items()
+        if item in side.own
+        and side.commits[item].commit.next_offset >= offer.progress.resume_offset
+        and not _holds(facts.progress.get(item), side, item)
+    ]
+
+
+def rewinds_seen(facts: GroupFacts) -> list[TopicPartition]:
+    """Partitions on which the group's own commit lies below the resume offset of its last move: its progress is void."""
+    return [
+        item
+        for item, progress in facts.progress.items()
+        if (side := facts.sides.get(progress.cluster)) is not None
+        and _counts(facts, side)
+        and item in side.own
+        and progress.holds_in(side.cluster, side.topic_ids.get(item.topic))
+        and side.commits[item].commit.next_offset < progress.resume_offset
+    ]
+
+
+def _counts(facts: GroupFacts, side: GroupSide) -> bool:
+    return side.reachable and (facts.assignment is None or facts.primary == side.cluster)
+
+
+def _holds(progress: Progress | None, side: GroupSide, item: TopicPartition) -> bool:
+    """Whether the stored progress already is that of a move to the cluster."""
+    return (
+        progress is not None
+        and progress.holds_in(side.cluster, side.topic_ids.get(item.topic))
+        and side.commits[item].commit.next_offset >= progress.resume_offset
+    )

@@ -21,7 +21,7 @@ _ASKED_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """One cluster as read in one cycle.
 
     Attributes:
@@ -39,8 +39,8 @@ class Snapshot:
 
 
 def as_seen_for(
-    group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None]
-) -> Mapping[ClusterName, Snapshot | None]:
+    group: GroupName, snapshots: Mapping[ClusterName, ClusterSnapshot | None]
+) -> Mapping[ClusterName, ClusterSnapshot | None]:
     """The snapshots, None where the group may not be seen."""
     return {
         name: None if snapshot is None or group in snapshot.refused else snapshot
@@ -61,7 +61,7 @@ class ClusterWatch:
         self._timeout_ms = timeout_ms
         self._thread = ThreadPoolExecutor(1, f"sync-{writer.cluster}")
         self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, f"sync-{writer.cluster}-groups")
-        self._reading: Future[Snapshot] | None = None
+        self._reading: Future[ClusterSnapshot] | None = None
         self._away = False
         self._told_refused: set[GroupName] = set()
 
@@ -80,7 +80,7 @@ class ClusterWatch:
         if self._reading is None:
             self._reading = self._thread.submit(self._read, wanted, known, self._now_ms())
 
-    def result(self) -> Snapshot | None:
+    def result(self) -> ClusterSnapshot | None:
         """What was read; None if the cluster is away."""
         reading = self._reading
         if reading is None:
@@ -97,7 +97,7 @@ class ClusterWatch:
             return None
         self._reading = None
         if self._away:
-            _log.info("cluster_is_back", cluster=self.cluster)
+            _log.info("cluster_back", cluster=self.cluster)
             self._away = False
         return snapshot
 
@@ -108,10 +108,12 @@ class ClusterWatch:
 
     def _say_away(self, problem: str) -> None:
         if not self._away:
-            _log.warning("cluster_is_away", cluster=self.cluster, problem=problem)
+            _log.warning("cluster_away", cluster=self.cluster, problem=problem)
         self._away = True
 
-    def _read(self, wanted: Callable[[GroupName], bool], known: frozenset[GroupName], at_ms: int) -> Snapshot:
+    def _read(
+        self, wanted: Callable[[GroupName], bool], known: frozenset[GroupName], at_ms: int
+    ) -> ClusterSnapshot:
         topic_ids = {name: info.topic_id for name, info in self.writer.topics().items()}
         listed = self.writer.groups(wanted)
         refused = frozenset(state.group for state in listed if state.refused)
@@ -119,7 +121,7 @@ class ClusterWatch:
         groups = sorted(known.union(states) - refused)
         found = dict(zip(groups, self._askers.map(self._committed, groups), strict=True))
         commits = {group: offsets for group, offsets in found.items() if offsets is not None}
-        return Snapshot(
+        return ClusterSnapshot(
             topic_ids,
             commits,
             with_members=frozenset(
@@ -137,7 +139,7 @@ class ClusterWatch:
         except ConfigError as error:
             if group not in self._told_refused:
                 self._told_refused.add(group)
-                _log.warning("commits_not_to_be_seen", cluster=self.cluster, group=group, problem=str(error))
+                _log.warning("commits_refused", cluster=self.cluster, group=group, problem=str(error))
             return None
 
 

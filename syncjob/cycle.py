@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -23,12 +22,11 @@ from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.decisions import PrimaryStore
 from parallax.ports.groups import GroupStore
-from syncjob.active import pairs_to_ask
-from syncjob.clusters import ClusterWatch, Snapshot, as_seen_for, to_remember
+from syncjob.active import moves_seen, pairs_to_ask, rewinds_seen
+from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes
 from syncjob.facts import GroupFacts, GroupSide, Seen
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
-from syncjob.moves import find_moves, find_rewinds
 from syncjob.publish import publish
 from syncjob.status import FAILED_GROUPS
 
@@ -36,14 +34,8 @@ _log = structlog.get_logger(__name__)
 
 _GROUPS_AT_ONCE = 8
 
-
-class Asker(Protocol):
-    """Asks the offset service (`parallax.client.answer.ask` with a client)."""
-
-    def __call__(
-        self, group: GroupName, pair: Pair, topics: Sequence[TopicName]
-    ) -> Mapping[TopicPartition, ResumeAnswer]:
-        """Where each partition of the topics resumes."""
+Ask = Callable[[GroupName, Pair, Sequence[TopicName]], Mapping[TopicPartition, ResumeAnswer]]
+"""Asks the offset service where each partition of the topics resumes (`parallax.client.answer.ask` with a client)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +87,7 @@ class Syncer:
         writers: Iterable[ClusterWriter],
         store: GroupStore,
         primaries: PrimaryStore,
-        ask: Asker,
+        ask: Ask,
         *,
         dry_run: bool = False,
         now_ms: Callable[[], int] = wall_clock_ms,
@@ -154,7 +146,7 @@ class Syncer:
     def _group(
         self,
         group: GroupName,
-        snapshots: Mapping[ClusterName, Snapshot | None],
+        snapshots: Mapping[ClusterName, ClusterSnapshot | None],
         decided: Decisions,
     ) -> CycleReport:
         try:
@@ -173,7 +165,11 @@ class Syncer:
             return CycleReport((), {group: f"[{error.code}] {error}"})
 
     def _still_stands(
-        self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], kept: Kept, now_ms: int
+        self,
+        group: GroupName,
+        snapshots: Mapping[ClusterName, ClusterSnapshot | None],
+        kept: Kept,
+        now_ms: int,
     ) -> bool:
         """Note now and then that the commits stand; whether nobody has reported more of the group."""
         if not kept.is_to_be_noted(now_ms):
@@ -187,7 +183,7 @@ class Syncer:
         return not any(ahead)
 
     def _facts(
-        self, group: GroupName, snapshots: Mapping[ClusterName, Snapshot | None], sight: Sight
+        self, group: GroupName, snapshots: Mapping[ClusterName, ClusterSnapshot | None], sight: Sight
     ) -> GroupFacts:
         published = {
             name: {item.topic_partition: item for item in self._store.published(group, name)}
@@ -210,7 +206,7 @@ class Syncer:
         self,
         group: GroupName,
         cluster: ClusterName,
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         sight: Sight,
         published: Mapping[ClusterName, Offers],
     ) -> GroupSide:
@@ -262,7 +258,7 @@ class Syncer:
         self,
         group: GroupName,
         cluster: ClusterName,
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         commits: Mapping[TopicPartition, GroupCommit],
         before: Mapping[TopicPartition, GroupCommit],
     ) -> bool:
@@ -275,17 +271,16 @@ class Syncer:
         return len(told) < len(commits)
 
     def _note_moves(self, facts: GroupFacts) -> tuple[int, int]:
-        moves, rewinds = find_moves(facts), find_rewinds(facts)
-        for move in moves:
-            item = move.topic_partition
-            _log.info("moved", group=facts.group, partition=str(item), to=move.progress.cluster)
+        moves, rewinds = moves_seen(facts), rewinds_seen(facts)
+        for item, progress in moves:
+            _log.info("moved", group=facts.group, partition=str(item), to=progress.cluster)
             if not self._dry_run:
                 self._store.save_progress(
-                    facts.group, item.topic, {item.partition: move.progress}, moved_at_ms=self._now_ms()
+                    facts.group, item.topic, {item.partition: progress}, moved_at_ms=self._now_ms()
                 )
-        for rewind in rewinds:
-            item = rewind.topic_partition
-            _log.warning("rewound", group=facts.group, partition=str(item), cluster=rewind.cluster)
+        for item in rewinds:
+            cluster = facts.progress[item].cluster
+            _log.warning("rewound", group=facts.group, partition=str(item), cluster=cluster)
             if not self._dry_run:
                 self._store.void_progress(facts.group, item.topic, [item.partition])
         return len(moves), len(rewinds)

@@ -107,7 +107,7 @@ def decide(facts: GroupFacts, answers: Answers, rules: Rules, now_ms: int) -> li
     standstill = _standstill(facts.assignment)
     if standstill is not None:
         return [
-            Decision(facts.group, item, None, target, standstill[0], _offset(side, item), standstill[1])
+            Decision(facts.group, item, None, target, standstill[0], side.offset(item), standstill[1])
             for item in items
             for target, side in facts.sides.items()
         ]
@@ -148,7 +148,7 @@ def _for_partition(
     for target, side in facts.sides.items():
         if active.cluster is None:
             reason, outcome = _undecided(active)
-            yield Decision(facts.group, item, active.elsewhere, target, reason, _offset(side, item), outcome)
+            yield Decision(facts.group, item, active.elsewhere, target, reason, side.offset(item), outcome)
         elif target != active.cluster:
             answer = answers.get((active.cluster, target), {}).get(item)
             yield _Deciding(facts, rules, now_ms, item, active.cluster, side).decision(answer)
@@ -160,11 +160,6 @@ def _undecided(active: Active) -> tuple[Reason, Outcome]:
     if active.elsewhere is not None:
         return Reason.ACTIVE_ELSEWHERE, Outcome.DUAL_ACTIVE
     return (Reason.UNBEGUN if active.unbegun else Reason.UNDECIDED), Outcome.OK
-
-
-def _offset(side: GroupSide, item: TopicPartition) -> TargetOffset | None:
-    seen = side.commits.get(item)
-    return None if seen is None else seen.commit.next_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +250,7 @@ class _Deciding:
             seen is not None
             and told is not None
             and told.progress == progress
-            and _same_commit(seen.commit, commit)
+            and commit.is_same(seen.commit)
         ):
             return self._same(Reason.UNCHANGED, answer)
         return self._write(Reason.PUBLISHED, answer, commit, progress, rewound=rewound)
@@ -296,12 +291,8 @@ class _Deciding:
         )
 
     def _nothing(self, reason: Reason, outcome: Outcome = Outcome.OK) -> Decision:
-        offset = _offset(self.side, self.item)
+        offset = self.side.offset(self.item)
         return Decision(self.facts.group, self.item, self.origin, self.side.cluster, reason, offset, outcome)
-
-
-def _same_commit(first: GroupCommit, second: GroupCommit) -> bool:
-    return (first.next_offset, first.metadata) == (second.next_offset, second.metadata)
 
 
 def writes(decisions: Sequence[Decision]) -> dict[ClusterName, list[Decision]]:

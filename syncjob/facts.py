@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parallax.domain.commits import GroupCommit
-from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.ownership import Offers
 from parallax.domain.primary import Assignment
 from parallax.domain.progress import Progress
@@ -54,6 +54,11 @@ class GroupSide:
     has_members: bool
     assigned: frozenset[TopicName]
     reported_ahead: bool
+
+    def offset(self, item: TopicPartition) -> TargetOffset | None:
+        """What the group has committed there; None: nothing."""
+        seen = self.commits.get(item)
+        return None if seen is None else seen.commit.next_offset
 
 
 @dataclass(frozen=True, slots=True)

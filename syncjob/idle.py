@@ -9,7 +9,7 @@ from parallax.client.answer import Answers, ResumeAnswer
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
 from parallax.domain.primary import Assignment
-from syncjob.clusters import Snapshot
+from syncjob.clusters import ClusterSnapshot
 from syncjob.decide import Decision
 from syncjob.facts import GroupFacts
 
@@ -48,7 +48,7 @@ class Sight:
 
 def sight_of(
     group: GroupName,
-    snapshots: Mapping[ClusterName, Snapshot | None],
+    snapshots: Mapping[ClusterName, ClusterSnapshot | None],
     assignment: Assignment | None,
     chosen: Callable[[TopicName], bool],
 ) -> Sight:

@@ -66,7 +66,7 @@ def publish(
         wanted = {item.topic_partition: item.commit for item in free if item.commit is not None}
         writer.commit_for(group, wanted)
         after = writer.committed(group)
-        lost = {item for item, commit in wanted.items() if not _stands(after.get(item), commit)}
+        lost = {item for item, commit in wanted.items() if not commit.is_same(after.get(item))}
         if lost:
             _restore(writer, group, before, after, wanted)
             after = writer.committed(group)
@@ -86,10 +86,6 @@ def publish(
     )
 
 
-def _stands(found: GroupCommit | None, wanted: GroupCommit) -> bool:
-    return found is not None and (found.next_offset, found.metadata) == (wanted.next_offset, wanted.metadata)
-
-
 def _restore(
     writer: ClusterWriter, group: GroupName, before: Commits, after: Commits, wanted: Commits
 ) -> None:
@@ -97,7 +93,7 @@ def _restore(
     back = {
         item: before[item]
         for item, commit in wanted.items()
-        if item in before and _stands(after.get(item), commit)
+        if item in before and commit.is_same(after.get(item))
     }
     writer.commit_for(group, back)
     _log.warning("restored", group=group, cluster=writer.cluster, partitions=[str(item) for item in back])

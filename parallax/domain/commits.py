@@ -60,3 +60,7 @@ class GroupCommit:
     next_offset: TargetOffset
     leader_epoch: int
     metadata: str
+
+    def is_same(self, other: GroupCommit | None) -> bool:
+        """Whether it says the same. Nobody writes the same metadata at the same offset; the leader epoch may be another."""
+        return other is not None and (other.next_offset, other.metadata) == (self.next_offset, self.metadata)
