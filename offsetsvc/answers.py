@@ -158,7 +158,8 @@ class FailoverAnswer:
         complete_to: they are known below this offset; None: nothing is pending, whatever follows is new.
         skip_ranges_continue_at: set when a limit cut them short.
         progress: the vector that the move leaves behind.
-        nearest_checkpoint_offset: what the nearest-checkpoint rule would have said; None without rows.
+        nearest_checkpoint_offset: what the nearest-checkpoint rule would have said; None without rows, or if nobody
+            asked.
         by_timestamp: set where the caller asked for timestamps and a source has no usable row.
     """
 

@@ -67,6 +67,7 @@ class Question:
         regions: the source regions of the routes into the destination.
         progress: what the group's last move left at the origin; its cluster and topic id were checked.
         starts_at_end: policy for partitions without a commit: the end (``latest``), not the log start.
+        nearest_checkpoint: whether to tell for comparison where the nearest-checkpoint rule would resume.
         notes: what was found out before.
     """
 
@@ -80,6 +81,7 @@ class Question:
     starts_at_end: bool
     stale_after_ms: int
     limits: Limits
+    nearest_checkpoint: bool = False
     notes: frozenset[Outcome] = frozenset()
 
     @property
@@ -291,7 +293,9 @@ class _Answering:
             progress={
                 source: position.bounded() for source, position in positions.items() if source.topic_id
             },
-            nearest_checkpoint_offset=self._nearest_checkpoint(commit),
+            nearest_checkpoint_offset=self._nearest_checkpoint(commit)
+            if question.nearest_checkpoint
+            else None,
         )
         return explain(draft)
 

@@ -57,6 +57,7 @@ class FailoverRequest:
         topics: only these; empty: all with a position.
         only: only this partition, which outweighs ``topics``.
         by_timestamp: None: never.
+        nearest_checkpoint: tell for comparison where the nearest-checkpoint rule would resume.
     """
 
     group: GroupName
@@ -66,6 +67,7 @@ class FailoverRequest:
     topics: tuple[TopicName, ...] = ()
     only: TopicPartition | None = None
     by_timestamp: TimestampPolicy | None = None
+    nearest_checkpoint: bool = False
 
 
 class Failover:
@@ -309,6 +311,7 @@ class _Call:
             starts_at_end=self._config.sync.no_commit == "latest",
             stale_after_ms=self._config.service.stale_after_ms,
             limits=Limits(self._config.service.max_skip_ranges, self._config.service.max_rows),
+            nearest_checkpoint=self._request.nearest_checkpoint,
             notes=frozenset(_notes(partition, origin, destination, commit)),
         )
 

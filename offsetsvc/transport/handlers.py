@@ -46,6 +46,7 @@ class Handlers:
                 own,
                 only=partition,
                 by_timestamp=messages.policy_from_pb(request),
+                nearest_checkpoint=request.nearest_checkpoint,
             ),
             deadline,
         )

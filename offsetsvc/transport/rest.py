@@ -182,6 +182,10 @@ def _failover(shell: _Shell) -> APIRouter:
             Query(**_INT64, description="The position to go by; absent: the group's committed offset."),
         ] = None,
         by_timestamp: ByTimestamp = None,
+        *,
+        nearest_checkpoint: Annotated[
+            bool, Query(description="Tell `nearest_checkpoint_offset` too, for comparison.")
+        ] = False,
     ) -> Response:
         """Where one partition of a group resumes, with explanation."""
         request = pb.GetFailoverOffsetRequest(
@@ -190,6 +194,7 @@ def _failover(shell: _Shell) -> APIRouter:
             partition=partition,
             next_offset=next_offset,
             by_timestamp=by_timestamp,
+            nearest_checkpoint=nearest_checkpoint,
             **shell.move(origin, to),
         )
         return shell.answer(shell.handlers.GetFailoverOffset, request)

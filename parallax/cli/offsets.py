@@ -134,6 +134,7 @@ def explain(
             by_timestamp=timestamp_policy(
                 by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms
             ),
+            nearest_checkpoint=True,
         )
     if as_json:
         print_json(to_json(answer))

@@ -93,6 +93,7 @@ class OffsetClient:
         origin: pb.Place | None = None,
         next_offset: int | None = None,
         by_timestamp: pb.TimestampPolicy | None = None,
+        nearest_checkpoint: bool = False,
         timeout_ms: float | None = None,
     ) -> pb.FailoverOffset:
         """Where one partition of a group resumes.
@@ -105,6 +106,7 @@ class OffsetClient:
             origin: where it comes from; None: the only other aggregate cluster.
             next_offset: the caller's own position there; None: the group's committed offset.
             by_timestamp: go by record timestamps instead of the log start where no row proves anything; None: never.
+            nearest_checkpoint: tell for comparison where a checkpoint-only rule would resume.
             timeout_ms: budget of the call with its retries.
         """
         request = pb.GetFailoverOffsetRequest(
@@ -114,6 +116,7 @@ class OffsetClient:
             to=to,
             next_offset=next_offset,
             by_timestamp=by_timestamp,
+            nearest_checkpoint=nearest_checkpoint,
             **_from(origin),
         )
         return self._call("GetFailoverOffset", request, pb.FailoverOffset, timeout_ms)

@@ -59,7 +59,7 @@ class TimestampPolicy(_message.Message):
     def __init__(self, margin_ms: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class GetFailoverOffsetRequest(_message.Message):
-    __slots__ = ("group", "topic", "partition", "to", "next_offset", "by_timestamp")
+    __slots__ = ("group", "topic", "partition", "to", "next_offset", "by_timestamp", "nearest_checkpoint")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -67,13 +67,15 @@ class GetFailoverOffsetRequest(_message.Message):
     TO_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    NEAREST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     partition: int
     to: Place
     next_offset: int
     by_timestamp: TimestampPolicy
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., **kwargs) -> None: ...
+    nearest_checkpoint: bool
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., nearest_checkpoint: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class PartitionPosition(_message.Message):
     __slots__ = ("topic", "partition", "next_offset", "leader_epoch")

@@ -91,6 +91,17 @@ def test_consumed_records_above_the_resume_offset_are_skip_ranges(world: World) 
     assert answer.origin.basis is Basis.CALLER
 
 
+def test_the_nearest_checkpoint_is_told_where_it_is_asked_for(world: World) -> None:
+    request = world.request("a", "b", 9)
+    with world.service() as service:
+        (plain,) = service.failover.answers(request, _deadline())
+        (compared,) = service.failover.answers(replace(request, nearest_checkpoint=True), _deadline())
+
+    # Both sources' last checkpoints before 9 on a: a3 (at 9 on b) and b0 (at 0).
+    assert (plain.nearest_checkpoint_offset, compared.nearest_checkpoint_offset) == (None, 0)
+    assert replace(compared, nearest_checkpoint_offset=None) == plain
+
+
 def test_a_position_of_the_caller_outweighs_the_commit(world: World) -> None:
     world.commit("a", 3)
 
