@@ -140,7 +140,7 @@ def _print(findings: Sequence[Finding], *, as_json: bool) -> None:
     if not findings:
         sys.stdout.write("preflight: nothing found; both ends of every route fit\n")
         return
-    rows = table("~severity", "~problem", "~where", "~what is wrong", "~what to do", title="preflight")
+    rows = table("~severity | ~problem | ~where | ~what is wrong | ~what to do", title="preflight")
     for finding in findings:
         rows.add_row(
             finding.severity.value,

@@ -95,8 +95,7 @@ def decision_values(decision: Decision) -> dict[str, Any]:
 
 
 def _table(report: CycleReport) -> Table:
-    headings = ("group", "topic", "partition", "from", "to", "offset", "what was done", "outcome")
-    decisions = table(*(f"~{heading}" for heading in headings))
+    decisions = table("~group | ~topic | ~partition | ~from | ~to | ~offset | ~what was done | ~outcome")
     for decision in report.decisions:
         values = decision_values(decision)
         decisions.add_row(

@@ -95,16 +95,8 @@ def show_plan(plan: MovePlan, out: Console, *, accept_gaps: bool) -> None:
         _sentences(out, "refused", plan.refusals(accept_gaps=accept_gaps), "red")
         return
     partitions = table(
-        "topic",
-        ">partition",
-        ">next offset",
-        ">resume",
-        "outcome",
-        ">skip ranges",
-        ">skip records",
-        ">pending",
-        ">read again",
-        ">freshness ms",
+        "topic | >partition | >next offset | >resume | outcome | >skip ranges | >skip records | >pending"
+        " | >read again | >freshness ms"
     )
     for item in plan.partitions:
         partitions.add_row(
@@ -138,7 +130,7 @@ def _foretold(plan: MovePlan) -> str:
 
 def show_plans(plans: Iterable[MovePlan], out: Console, *, accept_gaps: bool) -> None:
     """Many groups, a line each."""
-    groups = table("group", ">partitions", ">pending", ">read again", ">freshness ms", "outcome", "~refused")
+    groups = table("group | >partitions | >pending | >read again | >freshness ms | outcome | ~refused")
     for plan in plans:
         refusals = plan.refusals(accept_gaps=accept_gaps)
         groups.add_row(
@@ -155,7 +147,7 @@ def show_plans(plans: Iterable[MovePlan], out: Console, *, accept_gaps: bool) ->
 
 def show_results(results: Sequence[Result], out: Console) -> None:
     """What became of each group."""
-    groups = table("group", "ending", ">fencing number", ">read again", ">ms", "~why")
+    groups = table("group | ending | >fencing number | >read again | >ms | ~why")
     for result in results:
         good = result.ending in {Ending.MOVED, Ending.ALREADY_THERE}
         again = "-" if result.plan is None or not good else known(result.plan.redelivery_records)
@@ -198,7 +190,7 @@ def show_rollback(plan: RollbackPlan, out: Console) -> None:
         f"({plan.record.step.value.replace('_', ' ')})",
         highlight=False,
     )
-    commits = table("cluster", "topic", ">partition", ">put back")
+    commits = table("cluster | topic | >partition | >put back")
     for row in rollback_values(plan)["restore"]:
         commits.add_row(row["cluster"], row["topic"], str(row["partition"]), str(row["next_offset"]))
     if commits.row_count:

@@ -34,16 +34,8 @@ def show_offsets(answer: pb.GetGroupFailoverOffsetsResponse, out: Console) -> No
     first = answer.offsets[0]
     origin = getattr(first, "from")
     partitions = table(
-        "topic",
-        ">partition",
-        ">next offset",
-        ">resume",
-        "outcome",
-        ">pending",
-        ">skip records",
-        ">redelivery",
-        ">freshness ms",
-        ">lag at target",
+        "topic | >partition | >next offset | >resume | outcome | >pending | >skip records | >redelivery"
+        " | >freshness ms | >lag at target",
         title=f"{first.group}: {origin.cluster} to {first.to.cluster}",
     )
     for item in answer.offsets:

@@ -155,7 +155,7 @@ def routes(
     if as_json:
         print_json(to_json(answer))
         return
-    topics = table("route", "from", "to", "topic", ">partitions", ">freshness ms", title="routes")
+    topics = table("route | from | to | topic | >partitions | >freshness ms", title="routes")
     for route in answer.routes:
         ends = (route.route, route.source_cluster, route.target_cluster)
         for item in route.topics:
@@ -186,12 +186,7 @@ def runs(
     for lineage in answer.lineages:
         closed = f", closed at source offset {lineage.closed_at}" if lineage.HasField("closed_at") else ""
         rows = table(
-            "kind",
-            ">source",
-            ">target",
-            ">records",
-            ">previous source end",
-            ">leader epoch",
+            "kind | >source | >target | >records | >previous source end | >leader epoch",
             title=f"{route} {topic}-{partition}, lineage {lineage.lineage}{closed}",
         )
         for run in lineage.runs:

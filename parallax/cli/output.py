@@ -28,10 +28,10 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
-def table(*headings: str, title: str | None = None) -> Table:
-    """A table; a heading that begins with ``>`` is one of numbers, and one with ``~`` of sentences, shown whole."""
+def table(headings: str, *, title: str | None = None) -> Table:
+    """A table under ``first | second | ...``: ``>`` before one of numbers, ``~`` before one of sentences, shown whole."""
     made = Table(title=title)
-    for heading in headings:
+    for heading in headings.split(" | "):
         if heading.startswith(">"):
             made.add_column(heading[1:], justify="right")
         elif heading.startswith("~"):

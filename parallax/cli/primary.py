@@ -107,15 +107,7 @@ def _show(found: list[pb.Primary], out: Console, *, dry_run: bool) -> None:
         out.print("no primary is recorded: offsets follow where the group makes progress")
         return
     decisions = table(
-        "group",
-        "mode",
-        "primary",
-        "consumes",
-        "stage",
-        ">fencing number",
-        "~decided",
-        "~in",
-        "~reason",
+        "group | mode | primary | consumes | stage | >fencing number | ~decided | ~in | ~reason",
         title="would be decided; nothing was" if dry_run else None,
     )
     for item in found:
@@ -165,7 +157,7 @@ def regions(
     if as_json:
         print_json(to_json(answer))
         return
-    clusters = table("region", "cluster", "bootstrap servers", "security", "health", "offset service")
+    clusters = table("region | cluster | bootstrap servers | security | health | offset service")
     for region in answer.regions:
         for kind in ("aggregate", "regional"):
             if region.HasField(kind):

@@ -129,15 +129,7 @@ def show_verdict(found: GroupVerdict, out: Console) -> None:
     """The counts of every partition and source, then the ranges that matter."""
     way = " to ".join([found.moves[0].move.origin, *(record.move.target for record in found.moves)])
     sources = table(
-        "partition",
-        "source",
-        ">examined",
-        ">once",
-        ">twice",
-        ">never",
-        ">lost",
-        ">unknown",
-        ">comes again",
+        "partition | source | >examined | >once | >twice | >never | >lost | >unknown | >comes again",
         title=f"{escape(found.group)}: {way}",
     )
     for item in found.partitions:
