@@ -13,7 +13,6 @@ EXTRAS = (
     "pandas",
     "pyarrow",
     "pydantic",
-    "pydantic_settings",
     "pyspark",
     "rich",
     "typer",
