@@ -30,7 +30,6 @@ from parallax.failover.verify.verdict import Consumers
 from parallax.failover.waiting import Tell
 from parallax.runtime.logs import configure_logging
 from parallax.runtime.signals import stopping
-from parallax.wiring import open_client
 
 _PROOF_WAIT_MS = 15_000
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -215,10 +214,7 @@ def run_drill(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> 
             )
             return verdict.verdict.value
 
-    canary = KafkaCanary(
-        config, plan, services=lambda: open_client(config, first=plan.origin), pause=outside.time.pause
-    )
-    return DrillRun(outside, canary, plan, prove=prove, tell=tell).run()
+    return DrillRun(outside, KafkaCanary(config, plan, outside), plan, prove=prove, tell=tell).run()
 
 
 def _check_directory(directory: Path) -> None:

@@ -22,19 +22,20 @@ from confluent_kafka.cimpl import NewTopic
 
 from parallax.adapters.kafka.errors import translated
 from parallax.adapters.kafka.librdkafka import client_settings
-from parallax.client.client import OffsetClient
 from parallax.config.config import Config
 from parallax.consumer.consumer import FailoverConsumer, FailoverEvent
-from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster, regional_cluster
+from parallax.domain.ids import ClusterName, RegionName, TopicName, aggregate_cluster, regional_cluster
 from parallax.errors import ClusterUnavailableError, ParallaxError
 from parallax.failover.drill.figures import CanaryDelivery, CanaryRecord, Samples
 from parallax.failover.drill.run import DrillPlan
-from parallax.runtime.deadline import Deadline
+from parallax.failover.outside import Outside
+from parallax.wiring import open_client
 
 _CLIENT = "parallax-drill"
 _PARTITIONS = 3
 _RETENTION_MS = 86_400_000
 _CALL_S = 10.0
+_POLL_S = 0.5
 _JOIN_S = 60.0
 _ACKNOWLEDGED_WITHIN_MS = 30_000
 """Shorter than `DrillPlan.flow_ms`, so that a regional cluster that is away is what a drill fails by."""
@@ -46,22 +47,13 @@ class KafkaCanary:
     Args:
         config: clusters, and how fast records are produced (``drill``).
         plan: who produces what, and which group consumes.
-        services: opens the client that the consumer asks, which closes it.
-        pause: waits so many seconds.
+        outside: the clusters that replication reaches.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        plan: DrillPlan,
-        *,
-        services: Callable[[], OffsetClient],
-        pause: Callable[[float], None],
-    ) -> None:
+    def __init__(self, config: Config, plan: DrillPlan, outside: Outside) -> None:
         self._config = config
         self._plan = plan
-        self._services = services
-        self._pause = pause
+        self._outside = outside
         self._began_s = time.monotonic()
         self._lock = threading.Lock()
         self._acknowledged: dict[CanaryRecord, float] = {}
@@ -111,7 +103,7 @@ class KafkaCanary:
     def samples(self) -> Samples:
         """What has happened so far; after `close`, all of it."""
         with self._lock:
-            arrived = {region: dict(found) for region, found in self._arrived.items()}
+            arrived = {region: dict(records) for region, records in self._arrived.items()}
             return Samples(dict(self._acknowledged), tuple(self._delivered), arrived, tuple(self._events))
 
     def stop_producing(self) -> None:
@@ -134,13 +126,12 @@ class KafkaCanary:
 
     def _ensure_topic(self, region: RegionName) -> int:
         """The topic's partitions in the region's regional cluster; it is created if it is missing."""
-        cluster = regional_cluster(region)
-        topic = self._plan.topic
+        cluster, topic = regional_cluster(region), self._plan.topic
         try:
             admin = AdminClient(self._settings(cluster))
-            found = admin.list_topics(timeout=_CALL_S).topics.get(topic)
-            if found is not None:
-                return len(found.partitions)
+            metadata = admin.list_topics(timeout=_CALL_S).topics.get(topic)
+            if metadata is not None:
+                return len(metadata.partitions)
             replication = self._config.cluster(cluster).replication_factor
             new = NewTopic(
                 topic,
@@ -156,23 +147,18 @@ class KafkaCanary:
 
     def _await_topic(self, region: RegionName) -> int:
         """The topic's partitions in the region's aggregate cluster, once replication has created it there."""
-        cluster = aggregate_cluster(region)
-        topic = self._plan.topic
-        deadline = Deadline.after_ms(self._plan.flow_ms)
-        try:
-            admin = AdminClient(self._settings(cluster))
-            while True:
-                found = admin.list_topics(timeout=_CALL_S).topics.get(topic)
-                if found is not None and found.partitions:
-                    return len(found.partitions)
-                if deadline.passed:
-                    raise ClusterUnavailableError(
-                        f"{cluster} has no topic {topic} after {self._plan.flow_ms / 1_000:g} s: does replication "
-                        "run (parallax routes), and do topics.include and topics.exclude choose it?"
-                    )
-                self._pause(0.5)
-        except KafkaException as error:
-            raise translated(error, cluster, f"looking for topic {topic}") from error
+        cluster, topic = aggregate_cluster(region), self._plan.topic
+        deadline = self._outside.time.deadline(self._plan.flow_ms)
+        while True:
+            info = self._outside.clusters.writer(cluster).topics().get(TopicName(topic))
+            if info is not None and info.partitions:
+                return info.partitions
+            if deadline.passed:
+                raise ClusterUnavailableError(
+                    f"{cluster} has no topic {topic} after {self._plan.flow_ms / 1_000:g} s: does replication run "
+                    "(parallax routes), and do topics.include and topics.exclude choose it?"
+                )
+            self._outside.time.pause(_POLL_S)
 
     # --- threads -------------------------------------------------------------------------------------------
 
@@ -244,7 +230,7 @@ class KafkaCanary:
             },
             clusters=clusters,
             region=self._plan.origin,
-            services=self._services(),
+            services=open_client(self._config, first=self._plan.origin),
             on_event=told,
             follow_primary=True,
         )
@@ -253,9 +239,9 @@ class KafkaCanary:
             while not self._ended.is_set():
                 messages = consumer.consume(500, 0.1)
                 at_ms = self.now_ms()
-                found = [record for message in messages if (record := self._record(message)) is not None]
+                records = [record for message in messages if (record := self._record(message)) is not None]
                 with self._lock:
-                    self._delivered += [CanaryDelivery(record, at_ms, consumer.region) for record in found]
+                    self._delivered += [CanaryDelivery(record, at_ms, consumer.region) for record in records]
 
     def _observer(self, region: RegionName, partitions: int) -> Consumer:
         """Reads what comes into an aggregate cluster from now on; no group, no commits."""

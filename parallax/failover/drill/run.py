@@ -139,7 +139,7 @@ class DrillRun:
         ending, problem, proof = DrillEnding.PASSED, "", ""
         try:
             self._wait_to_be_alone()
-            bring_home(self._outside, plan, self._tell)
+            self._bring_home(self._outside)
             self._canary.open(record.drill_id)
             self._there_and_back()
             self._wait_for_the_rest()
@@ -249,7 +249,7 @@ class DrillRun:
             return f"group {self._plan.group} was not touched"
         calm = replace(self._outside, time=replace(self._outside.time, stop=threading.Event()))
         try:
-            bring_home(calm, self._plan, self._tell)
+            self._bring_home(calm)
         except ParallaxError as error:
             return (
                 f"group {self._plan.group} could not be taken home to {self._plan.home} ([{error.code}] {error}); it "
@@ -264,42 +264,41 @@ class DrillRun:
             proof = self._prove()
         except ParallaxError as error:
             return "", f"no proof: [{error.code}] {error}"
-        return (
-            proof,
-            "" if proof == "once" else f"`parallax verify {self._plan.group} --moves 2` says {proof!r}",
-        )
+        if proof == "once":
+            return proof, ""
+        return proof, f"`parallax verify {self._plan.group} --moves 2` says {proof!r}"
+
+    def _bring_home(self, outside: Outside) -> None:
+        """End a move of the group that was interrupted, and take it home.
+
+        Raises:
+            RefusedError: it can't be moved now; the message says why.
+            UnavailableError: services or store do not answer.
+        """
+        group, home = self._plan.group, self._plan.home
+        assignment = outside.services.assignment(group)
+        if assignment is None:
+            return
+        decision = assignment.decision
+        if (
+            decision.stage is Stage.MOVING
+            and decision.moving_from is not None
+            and decision.cluster is not None
+        ):
+            self._move(outside, decision.moving_from, decision.cluster, decision.primary)
+            assignment = outside.services.assignment(group)
+        consumed = None if assignment is None else assignment.consumed_cluster
+        if consumed is not None and consumed != home:
+            self._move(outside, consumed, home, self._plan.origin)
+
+    def _move(self, outside: Outside, origin: ClusterName, target: ClusterName, region: RegionName) -> None:
+        move = Move(self._plan.group, origin, target, region, MoveKind.PLANNED)
+        result = Mover(outside, self._plan.limits).move(move, self._tell)
+        if result.ending not in {Ending.MOVED, Ending.ALREADY_THERE, Ending.ABANDONED}:
+            raise RefusedError(f"group {move.group} can't be moved to {target}: {result.problem}")
 
 
-def _shortfall(found: DrillFigures) -> str:
-    if not found.lost and not found.redelivered:
+def _shortfall(measured: DrillFigures) -> str:
+    if not measured.lost and not measured.redelivered:
         return ""
-    return f"{found.lost} record(s) lost, {found.redelivered} delivered again"
-
-
-def bring_home(outside: Outside, plan: DrillPlan, tell: Tell) -> None:
-    """End a move of the drill's group that was interrupted, and take it home.
-
-    Raises:
-        RefusedError: it can't be moved now; the message says why.
-        UnavailableError: services or store do not answer.
-    """
-    assignment = outside.services.assignment(plan.group)
-    if assignment is None:
-        return
-    decision = assignment.decision
-    mover = Mover(outside, plan.limits)
-    if decision.stage is Stage.MOVING and decision.moving_from is not None and decision.cluster is not None:
-        under_way = Move(
-            plan.group, decision.moving_from, decision.cluster, decision.primary, MoveKind.PLANNED
-        )
-        _moved(mover, under_way, tell)
-        assignment = outside.services.assignment(plan.group)
-    consumed = None if assignment is None else assignment.consumed_cluster
-    if consumed not in {None, plan.home}:
-        _moved(mover, Move(plan.group, consumed or plan.home, plan.home, plan.origin, MoveKind.PLANNED), tell)
-
-
-def _moved(mover: Mover, move: Move, tell: Tell) -> None:
-    result = mover.move(move, tell)
-    if result.ending not in {Ending.MOVED, Ending.ALREADY_THERE, Ending.ABANDONED}:
-        raise RefusedError(f"group {move.group} can't be moved to {move.target}: {result.problem}")
+    return f"{measured.lost} record(s) lost, {measured.redelivered} delivered again"
