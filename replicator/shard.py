@@ -13,6 +13,7 @@ from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.ports.index import MappingIndexWriter
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.ledger import Ledger
 from replicator.copying.ports import RunLogReader, SourceReader, Surveyor, TargetWriter
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import (
@@ -245,6 +246,15 @@ class _Holder:
             doors.append(source)
             surveyor = connector.surveyor(lease, {item.topic for item in states})
             doors.append(surveyor)
+            ledger = Ledger(
+                lease,
+                self._config.replicator,
+                target=target,
+                clock=self._clock,
+                states=states,
+                counts=self._counts,
+                committed=self._note,
+            )
             session = ShardSession(
                 lease,
                 self._config.replicator,
@@ -252,22 +262,20 @@ class _Holder:
                 target=target,
                 surveyor=surveyor,
                 clock=self._clock,
-                states=states,
+                ledger=ledger,
                 history=lambda item, lineage: rows_of_lineage(run_log, item, lineage),
                 stops=self._stops.values(),
                 cuts=self._cuts.values(),
                 goal=self._goal,
-                counts=self._counts,
-                committed=self._note,
                 stopped=self._note_stop,
             )
             self._waiting_for = ""
-            return self._run(session)
+            return self._run(session, ledger)
         finally:
             for door in reversed(doors):
                 door.close()
 
-    def _run(self, session: ShardSession) -> bool:
+    def _run(self, session: ShardSession, ledger: Ledger) -> bool:
         try:
             while not self._over():
                 session.step()
@@ -285,13 +293,13 @@ class _Holder:
         except FencedError:
             # The broker fences the owner of a transaction that it aborted for its age, too: then nobody else may
             # have taken over. Whoever did writes its first entry at once.
-            if session.open_for_ms < self._config.replicator.transaction_timeout_ms * 0.9:
+            if ledger.open_for_ms < self._config.replicator.transaction_timeout_ms * 0.9:
                 raise
-            log.warning("transaction_expired", lease=str(self._lease), open_for_ms=session.open_for_ms)
+            log.warning("transaction_expired", lease=str(self._lease), open_for_ms=ledger.open_for_ms)
             self._clock.sleep_ms(2 * self._config.replicator.watermark_interval_ms)
             return False
         finally:
-            self._attempted = session.attempted
+            self._attempted = ledger.attempted
         self.tell(session)
         return True
 

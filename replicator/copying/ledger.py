@@ -153,6 +153,7 @@ class Ledger:
         self.counts = counts
         self.open: OpenTransaction | None = None
         self.attempted: Entry | None = None
+        """The entry that was last to be committed, whether or not it was."""
         self._begun_at: float | None = None
         self._last_commit_at = clock.monotonic_ms()
         self._last_commit_partitions = 0

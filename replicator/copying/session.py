@@ -13,7 +13,6 @@ import structlog
 
 from parallax.config.config import Replicator
 from parallax.domain.ids import SourceOffset, TopicPartition
-from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import (
     Clock,
@@ -30,34 +29,35 @@ from replicator.copying.ports import (
     TopicChanged,
 )
 from replicator.copying.reconcile import PartitionDecision, RunHistory, changes_for, decide, read_from
-from replicator.copying.session_end import Counts, SessionError, Stop, TargetCut
-from replicator.copying.state import PartitionState
+from replicator.copying.session_end import SessionError, Stop, TargetCut
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 
-_REMEMBERED = 8
 log = structlog.get_logger(__name__)
+
 MAX_RECORDS_PER_POLL = 5_000
 _NEARLY_CAUGHT_UP_RECORDS = 500
 _LONGEST_POLL_MS = 50
+_KNOWN_REQUESTS = 8
 
 
-class Questions:
-    """Asks the surveyor."""
+_Known = tuple[Mapping[TopicPartition, SourceOffset], Mapping[TopicPartition, OutOfRange]]
+"""Positions, and partitions out of range."""
+
+
+class SurveyRequests:
+    """When the next survey is due, and what was known when each was requested."""
 
     def __init__(self, surveyor: Surveyor, clock: Clock) -> None:
         self._surveyor = surveyor
         self._clock = clock
-        self._known: dict[
-            int, tuple[Mapping[TopicPartition, SourceOffset], Mapping[TopicPartition, OutOfRange]]
-        ]
-        self._known = {}
-        self._asked_at_ms = clock.monotonic_ms()
+        self._known: dict[int, _Known] = {}
+        self._requested_at_ms = clock.monotonic_ms()
         self._without_end = math.inf
         self._soon = False
 
     def due(self, interval_ms: float) -> bool:
-        """Whether the next survey is to be asked for, which happens once in that time at least."""
-        return self._soon or self._clock.monotonic_ms() - self._asked_at_ms >= interval_ms
+        """Whether the next survey is to be requested, which happens once in that time at least."""
+        return self._soon or self._clock.monotonic_ms() - self._requested_at_ms >= interval_ms
 
     def note_without_end(self, partitions: int) -> None:
         """So many partitions can't begin before the target tells their ends.
@@ -68,23 +68,21 @@ class Questions:
         self._soon = 0 < partitions < self._without_end
         self._without_end = partitions or math.inf
 
-    def ask(
+    def request(
         self,
         positions: Mapping[TopicPartition, SourceOffset],
         out_of_range: Mapping[TopicPartition, OutOfRange],
     ) -> None:
-        """Ask for a survey, knowing these positions, and these partitions to be out of range."""
-        self._asked_at_ms, self._soon = self._clock.monotonic_ms(), False
+        """Request a survey, knowing these positions, and these partitions to be out of range."""
+        self._requested_at_ms, self._soon = self._clock.monotonic_ms(), False
         ticket = self._surveyor.request()
         self._known = {
-            number: known for number, known in self._known.items() if number > ticket - _REMEMBERED
+            number: known for number, known in self._known.items() if number > ticket - _KNOWN_REQUESTS
         }
         self._known[ticket] = (dict(positions), dict(out_of_range))
 
-    def known_at(
-        self, ticket: int
-    ) -> tuple[Mapping[TopicPartition, SourceOffset], Mapping[TopicPartition, OutOfRange]]:
-        """What was known when the survey with this ticket was asked for."""
+    def known_at(self, ticket: int) -> _Known:
+        """What was known when the survey with this ticket was requested."""
         return self._known.get(ticket, ({}, {}))
 
 
@@ -98,13 +96,11 @@ class ShardSession:
         target: where they go; initialised, so that older owners are fenced.
         surveyor: tells of topics.
         clock: time.
-        states: the partitions as the run log has them.
+        ledger: what is committed at the target, and what is about to be.
         history: rows for finding the source of a cut, should the target have lost its tail.
         stops: partitions that a record refused by the target holds up.
         cuts: partitions of which the target lost the end, as an earlier session found.
         goal: what an earlier session of this lease found to be the source's end (``available_now``).
-        counts: where to count.
-        committed: called with each committed entry and its offset in the run log.
         stopped: called with each partition that can go no further because its source is damaged.
     """
 
@@ -117,53 +113,32 @@ class ShardSession:
         target: TargetWriter,
         surveyor: Surveyor,
         clock: Clock,
-        states: Mapping[TopicPartition, PartitionState],
+        ledger: Ledger,
         history: RunHistory,
-        stops: Collection[Stop] = (),
-        cuts: Collection[TargetCut] = (),
-        goal: Mapping[TopicPartition, SourceOffset] | None = None,
-        counts: Counts | None = None,
-        committed: Callable[[int, Entry], None] = lambda _offset, _entry: None,
-        stopped: Callable[[Stop], None] = lambda _stop: None,
+        stops: Collection[Stop],
+        cuts: Collection[TargetCut],
+        goal: Mapping[TopicPartition, SourceOffset] | None,
+        stopped: Callable[[Stop], None],
     ) -> None:
         self._lease = lease
         self._settings = settings
         self._source = source
         self._target = target
-        self._surveyor, self._questions = surveyor, Questions(surveyor, clock)
-        self._clock = clock
+        self._surveyor, self._requests = surveyor, SurveyRequests(surveyor, clock)
+        self._ledger = ledger
         self._history = history
         self._stopped = stopped
         self._stops = {stop.topic_partition: stop for stop in stops}
         self._cuts = {cut.topic_partition: cut for cut in cuts}
         self._behind: set[TopicPartition] = set(self._cuts)
-        self._ledger = Ledger(
-            lease,
-            settings,
-            target=target,
-            clock=clock,
-            states=states,
-            counts=counts if counts is not None else Counts(),
-            committed=committed,
-        )
         self._taken: dict[TopicPartition, SourceOffset] = {}
         self._skipped_to: dict[TopicPartition, SourceOffset] = {}
         self._status: dict[TopicPartition, tuple[PartitionStatus, str]] = {}
         self._out_of_range: dict[TopicPartition, OutOfRange] = {}
         self.goal = goal
-        self._ask()
+        self._request_survey()
 
     # --- the loop ----------------------------------------------------------------------------------------------
-
-    @property
-    def open_for_ms(self) -> float:
-        """Age of the transaction that is not committed; 0 if none is open."""
-        return self._ledger.open_for_ms
-
-    @property
-    def attempted(self) -> Entry | None:
-        """The entry that was last to be committed, whether or not it was."""
-        return self._ledger.attempted
 
     def step(self) -> None:
         """Do what is to be done now; waits a little while there is nothing.
@@ -176,8 +151,8 @@ class ShardSession:
         survey = self._surveyor.result()
         if survey is not None:
             self._reconcile(survey)
-        if self._questions.due(self._settings.discovery_interval_ms):
-            self._ask()
+        if self._requests.due(self._settings.discovery_interval_ms):
+            self._request_survey()
         for event in self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms()):
             self._take_in(event)
             if self._ledger.full():
@@ -237,13 +212,13 @@ class ShardSession:
             if event.topic_partition in self._taken:
                 self._let_go(event.topic_partition)
                 self._out_of_range[event.topic_partition] = event
-                self._ask()
+                self._request_survey()
         elif isinstance(event, Damaged):
             self._stop(event)
         elif isinstance(event, TopicChanged):
             for item in [item for item in self._taken if item.topic == event.topic]:
                 self._let_go(item)
-            self._ask()
+            self._request_survey()
         else:
             log.info("source_trouble", lease=str(self._lease), problem=event.text)
 
@@ -268,7 +243,7 @@ class ShardSession:
             state = self._ledger.states[item]
             self._let_go(item)
             self._out_of_range[item] = OutOfRange(item, state.last_run_end, state.source_leader_epoch)
-            self._ask()
+            self._request_survey()
             return
         self._ledger.send(block)
         if item in self._taken:
@@ -303,12 +278,12 @@ class ShardSession:
         behind = self._ledger.commit(self._position)
         if behind:
             self._behind.update(behind)
-            self._ask()  # the answer tells whether a topic was created anew
+            self._request_survey()  # the answer tells whether a topic was created anew
 
     # --- topics ------------------------------------------------------------------------------------------------
 
-    def _ask(self) -> None:
-        self._questions.ask(
+    def _request_survey(self) -> None:
+        self._requests.request(
             {item: state.source_next for item, state in self._ledger.states.items()}, self._out_of_range
         )
 
@@ -316,7 +291,7 @@ class ShardSession:
         # Everything settled first: what is decided now holds for the states as committed.
         if self._ledger.open is not None:
             self.commit()
-        positions, out_of_range = self._questions.known_at(survey.ticket)
+        positions, out_of_range = self._requests.known_at(survey.ticket)
         decisions = list(
             decide(
                 survey,
@@ -363,7 +338,7 @@ class ShardSession:
     def _change(self, decisions: Mapping[TopicPartition, PartitionDecision]) -> None:
         """Commit the beginnings and losses that were decided, each with the target's end."""
         ends = self._target.ends(decisions, patient=True)
-        self._questions.note_without_end(len(decisions) - len(ends))
+        self._requests.note_without_end(len(decisions) - len(ends))
         self._behind -= ends.keys()
         changes = changes_for(
             decisions.values(), self._ledger.states, ends, cuts=self._cuts, history=self._history

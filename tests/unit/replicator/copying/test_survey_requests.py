@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replicator.copying.session import Questions
+from replicator.copying.session import SurveyRequests
 from tests.worlds.clocks import StandingClock
 
 INTERVAL_MS = 5_000
@@ -25,25 +25,25 @@ class Surveys:
 
 def asked_soon(*without_end: int) -> list[bool]:
     """After each of these numbers of partitions without an end, whether a survey is due at once."""
-    questions = Questions(Surveys(), StandingClock())
+    requests = SurveyRequests(Surveys(), StandingClock())
     found = []
     for count in without_end:
-        questions.note_without_end(count)
-        found.append(questions.due(INTERVAL_MS))
-        questions.ask({}, {})
-        assert not questions.due(INTERVAL_MS)
+        requests.note_without_end(count)
+        found.append(requests.due(INTERVAL_MS))
+        requests.request({}, {})
+        assert not requests.due(INTERVAL_MS)
     return found
 
 
 def test_a_survey_is_due_once_in_an_interval() -> None:
     clock, surveys = StandingClock(), Surveys()
-    questions = Questions(surveys, clock)
+    requests = SurveyRequests(surveys, clock)
     clock.sleep_ms(INTERVAL_MS - 1)
-    assert not questions.due(INTERVAL_MS)
+    assert not requests.due(INTERVAL_MS)
     clock.sleep_ms(1)
-    assert questions.due(INTERVAL_MS)
-    questions.ask({}, {})
-    assert not questions.due(INTERVAL_MS)
+    assert requests.due(INTERVAL_MS)
+    requests.request({}, {})
+    assert not requests.due(INTERVAL_MS)
     assert surveys.asked == 1
 
 
