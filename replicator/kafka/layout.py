@@ -90,26 +90,19 @@ def read_layout(config: Config, route: Route, *, timeout_ms: int = _TIMEOUT_MS) 
         span = None
     if span is None:
         return None
-    found = None
-    records = read_partition(
-        settings,
-        cluster,
-        LAYOUTS_TOPIC,
-        0,
-        (span.low_watermark, span.high_watermark),
-        timeout_ms=timeout_ms,
-    )
-    for _, key, value in records:
+    layout = None
+    bounds = (span.low_watermark, span.high_watermark)
+    for _, key, value in read_partition(settings, cluster, LAYOUTS_TOPIC, 0, bounds, timeout_ms=timeout_ms):
         if key == str(route).encode():
-            found = None if value is None else LayoutRecord.decoded(value)
+            layout = None if value is None else LayoutRecord.decoded(value)
     topic = run_log_topic(config, route.source)
-    if found is not None and found.run_log != topic:
+    if layout is not None and layout.run_log != topic:
         raise ConfigError(
-            f"replicator.run_log_topic_prefix: {cluster} keeps the states of {route} in {found.run_log}, and by the "
+            f"replicator.run_log_topic_prefix: {cluster} keeps the states of {route} in {layout.run_log}, and by the "
             f"configuration they were in {topic}: everything would be copied again. Put the prefix back; to begin "
             f"anew on purpose, write a tombstone with the key {route} to {LAYOUTS_TOPIC} on {cluster}"
         )
-    return found
+    return layout
 
 
 def ensure_layout(
@@ -136,16 +129,17 @@ def ensure_layout(
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=10_000)
     topic = run_log_topic(config, route.source)
     admin.create(compacted_plan(LAYOUTS_TOPIC), Deadline.after_ms(_TIMEOUT_MS))
-    run_log = run_log_plan(topic, shards, config.replicator.run_log_retention_ms)
-    found = admin.create(run_log, Deadline.after_ms(_TIMEOUT_MS))
+    plan = run_log_plan(topic, shards, config.replicator.run_log_retention_ms)
+    run_log = admin.create(plan, Deadline.after_ms(_TIMEOUT_MS))
     current = read_layout(config, route)
     if current is not None and current.settled and current.shards == shards:
         return current
     with _Writer(settings, route, f"parallax.{route.source}.{route.target}.layout") as writer:
         current = read_layout(config, route)  # again: this process is now the only one that writes it
+        if run_log.partitions < shards:  # one for each shard; they never become fewer
+            admin.grow(topic, shards, Deadline.after_ms(_TIMEOUT_MS))
         if current is None:
             current = LayoutRecord(FIRST_LAYOUT, shards, settled=True, run_log=topic)
-            admin_grow(admin, topic, found.partitions, shards)
             writer.write_layout(current)
         if not current.settled:
             _move(config, route, settings, current, reached)
@@ -155,7 +149,6 @@ def ensure_layout(
             following = LayoutRecord(
                 current.layout + 1, shards, settled=False, run_log=topic, previous_shards=current.shards
             )
-            admin_grow(admin, topic, found.partitions, shards)
             writer.write_layout(following)
             reached("announced")
             _move(config, route, settings, following, reached)
@@ -166,27 +159,22 @@ def ensure_layout(
     return current
 
 
-def admin_grow(admin: TopicAdmin, topic: TopicName, partitions: int, shards: int) -> None:
-    """Give the run log a partition for each shard; it never shrinks."""
-    if partitions < shards:
-        admin.grow(topic, shards, Deadline.after_ms(_TIMEOUT_MS))
-
-
 def _move(
     config: Config, route: Route, settings: Settings, to: LayoutRecord, reached: Callable[[str], None]
 ) -> None:
     """Fence the owners of the layout before, and write its states as the first snapshots of this one."""
-    for shard in range(to.previous_shards):
+    before = [
+        Lease(route, shard, to.previous_shards, to.layout - 1, epoch=0, deadline_unix_ms=0)
+        for shard in range(to.previous_shards)
+    ]
+    for lease in before:
         for path in PATHS:
-            with _Writer(settings, route, transactional_id(route, to.layout - 1, shard, path)):
-                pass
+            fence(config, lease, path)
     reached("fenced")
     states: dict[TopicPartition, PartitionState] = {}
-    for shard in range(to.previous_shards):
-        settle(
-            config, Lease(route, shard, to.previous_shards, to.layout - 1, epoch=0, deadline_unix_ms=0), PATHS
-        )
-        states |= load_states(KafkaRunLog(config, route, shard), to.layout - 1)[0]
+    for lease in before:
+        settle(config, lease, PATHS)
+        states |= load_states(KafkaRunLog(config, route, lease.shard), lease.layout)[0]
     for shard in range(to.shards):
         entry = encode(
             layout=to.layout,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 from confluent_kafka import IsolationLevel, KafkaException
@@ -37,6 +37,16 @@ ClusterUnavailableError if that can't be said now."""
 
 FORGETFUL = {"metadata.max.age.ms": 3_000}
 """For admin clients that ask for offsets: from older metadata they would not know partitions added since."""
+
+
+def partitions_of_shard(topics: Iterable[TopicInfo], lease: Lease) -> list[TopicPartition]:
+    """Those of the topics' partitions that the lease's shard copies."""
+    return [
+        item
+        for info in topics
+        for partition in range(info.partitions)
+        if shard_of(item := TopicPartition(info.topic, partition), lease.shard_count) == lease.shard
+    ]
 
 
 class KafkaSurveyor:
@@ -150,17 +160,11 @@ class KafkaSurveyor:
         return True
 
     def _logs(self, topics: Mapping[TopicName, TopicInfo]) -> dict[TopicPartition, LogEnd]:
-        wanted = [
-            item
-            for info in topics.values()
-            for partition in range(info.partitions)
-            if shard_of(item := TopicPartition(info.topic, partition), self._lease.shard_count)
-            == self._lease.shard
-        ]
+        items = partitions_of_shard(topics.values(), self._lease)
         problems: dict[TopicPartition, ParallaxError] = {}
-        lows = self._offsets(wanted, EARLIEST, IsolationLevel.READ_UNCOMMITTED, problems)
-        stable = self._offsets(wanted, LATEST, IsolationLevel.READ_COMMITTED, problems)
-        highs = self._offsets(wanted, LATEST, IsolationLevel.READ_UNCOMMITTED, problems)
+        lows = self._offsets(items, EARLIEST, IsolationLevel.READ_UNCOMMITTED, problems)
+        stable = self._offsets(items, LATEST, IsolationLevel.READ_COMMITTED, problems)
+        highs = self._offsets(items, LATEST, IsolationLevel.READ_UNCOMMITTED, problems)
         self._log_changes(problems)
         return {
             item: LogEnd(
@@ -169,7 +173,7 @@ class KafkaSurveyor:
                 SourceOffset(stable[item][0]),
                 highs[item][1],
             )
-            for item in wanted
+            for item in items
             if item in lows and item in stable and item in highs
         }
 

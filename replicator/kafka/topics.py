@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -101,8 +101,22 @@ class TopicAdmin(KafkaCluster):
 
     def configs(self, topics: Collection[TopicName]) -> Mapping[TopicName, TopicConfig]:
         """The topics' effective settings; a topic that does not exist is left out."""
-        answers = self._describe(ResourceType.TOPIC, topics)
-        return {TopicName(name): settings for name, settings in answers}
+        if not topics:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        answers = self._link.client.describe_configs(resources, request_timeout=self._link.timeout_s())
+        configs: dict[TopicName, TopicConfig] = {}
+        for resource, future in answers.items():
+            try:
+                entries = future.result(timeout=self._link.longest_s + 1)
+            except (KafkaException, TimeoutError) as error:
+                problem = translated(error, self.cluster, f"reading the settings of {resource.name!r}")
+                if not isinstance(problem, UnknownTopicError):
+                    raise problem from error
+                continue
+            values = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+            configs[TopicName(resource.name)] = values
+        return configs
 
     def create(self, plan: TopicPlan, deadline: Deadline) -> TopicInfo:
         """Create a topic unless it is there, perhaps with other settings; several callers at once may do so.
@@ -151,12 +165,12 @@ class TopicAdmin(KafkaCluster):
 
     def _shown(self, topic: TopicName, partitions: int, deadline: Deadline) -> TopicInfo:
         def look() -> TopicInfo:
-            found = self.topics().get(topic)
-            if found is None or found.partitions < partitions:
+            info = self.topics().get(topic)
+            if info is None or info.partitions < partitions:
                 raise ClusterUnavailableError(
                     f"{self.cluster}: topic {topic!r} does not show its {partitions} partitions yet"
                 )
-            return found
+            return info
 
         return _until(deadline, look)
 
@@ -173,24 +187,6 @@ class TopicAdmin(KafkaCluster):
             producer.init_transactions(_TRANSACTION_TIMEOUT_S)
         except KafkaException as error:
             raise translated(error, self.cluster, "initialising a transactional id") from error
-
-    def _describe(self, kind: ResourceType, names: Collection[str]) -> Iterator[tuple[str, TopicConfig]]:
-        if not names:
-            return
-        resources = [ConfigResource(kind, name) for name in names]
-        answers = self._link.client.describe_configs(resources, request_timeout=self._link.timeout_s())
-        for resource, future in answers.items():
-            try:
-                entries = future.result(timeout=self._link.longest_s + 1)
-            except (KafkaException, TimeoutError) as error:
-                problem = translated(error, self.cluster, f"reading the settings of {resource.name!r}")
-                if not isinstance(problem, UnknownTopicError):
-                    raise problem from error
-                continue
-            yield (
-                resource.name,
-                {name: entry.value for name, entry in entries.items() if entry.value is not None},
-            )
 
     def _change(self, future: Future[None], doing: str, already: int) -> None:
         try:
@@ -240,14 +236,14 @@ def ensure_target_topic(
         ClusterUnavailableError: the cluster did not answer in time; calling again is safe.
     """
     deadline = deadline or Deadline.after_ms(_VISIBLE_WITHIN_MS)
-    found = admin.topics().get(topic)
-    if found is None:
+    target = admin.topics().get(topic)
+    if target is None:
         # Another route may have been faster, from a source with fewer partitions: look at what is there.
-        found = admin.create(target_topic_plan(topic, partitions, source_config), deadline)
-    if found.partitions >= partitions:
-        return found
+        target = admin.create(target_topic_plan(topic, partitions, source_config), deadline)
+    if target.partitions >= partitions:
+        return target
     if not may_grow:
-        raise PartitionStoppedError(partition_mismatch(topic, partitions, admin.cluster, found.partitions))
+        raise PartitionStoppedError(partition_mismatch(topic, partitions, admin.cluster, target.partitions))
     return admin.grow(topic, partitions, deadline)
 
 

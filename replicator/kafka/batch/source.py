@@ -26,7 +26,7 @@ from replicator.copying.ports import (
     Trouble,
 )
 from replicator.format.batch import BatchPlace, CorruptBatchError
-from replicator.format.block import BatchBlock, detach_from_answer
+from replicator.format.block import detach_from_answer
 from replicator.format.repack import AbortedRanges, blocks_of
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition
 from replicator.kafka.batch.fetches import Ahead, Fetches
@@ -269,8 +269,13 @@ class BatchSource:
             self._trouble(reading, f"{reading.place.cluster}: {item}: {for_code(part.error_code).__name__}")
         else:
             reading.high_watermark = part.high_watermark
+            aborted, at_least = AbortedRanges(part.aborted), self._whole_from_records
             try:
-                self._batches(reading, part)
+                for block in blocks_of(
+                    part.records, reading, reading.place, aborted, whole_from_records=at_least
+                ):
+                    self._ahead.add(block)
+                    self._arrived.append((reading, block))
             except CorruptBatchError as error:
                 self._stop(reading, Damaged(item, error))
                 return
@@ -278,17 +283,6 @@ class BatchSource:
             if reading.position >= stable and reading.position > reading.told_end:
                 reading.told_end = reading.position
                 self._arrived.append((reading, EndReached(item, SourceOffset(reading.position))))
-
-    def _batches(self, reading: _Reading, part: FetchedPartition) -> None:
-        aborted = AbortedRanges(part.aborted)
-        for block in blocks_of(
-            part.records, reading, reading.place, aborted, whole_from_records=self._whole_from_records
-        ):
-            self._hand_out(reading, block)
-
-    def _hand_out(self, reading: _Reading, block: BatchBlock) -> None:
-        self._ahead.add(block)
-        self._arrived.append((reading, block))
 
     # --- what goes wrong ---------------------------------------------------------------------------------------
 

@@ -31,9 +31,10 @@ from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionState, topic_partition_of
 from replicator.kafka.run_log import KafkaRunLog, load_states, read_partition, run_log_topic
+from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions import messages
 from replicator.kafka.transactions.coordinator import Coordinator
-from replicator.lease import Lease, shard_of, transactional_id
+from replicator.lease import Lease, transactional_id
 
 log = structlog.get_logger(__name__)
 
@@ -114,14 +115,8 @@ def _partitions(config: Config, lease: Lease) -> list[TopicPartition]:
     """Every partition that the shard may have written to."""
     cluster = aggregate_cluster(lease.route.target)
     topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
-    copied = [
-        item
-        for info in topics.values()
-        if config.topics.chosen(info.topic)
-        for number in range(info.partitions)
-        if shard_of(item := TopicPartition(info.topic, number), lease.shard_count) == lease.shard
-    ]
-    return [_run_log_of(config, lease), *copied]
+    chosen = (info for name, info in topics.items() if config.topics.chosen(name))
+    return [_run_log_of(config, lease), *partitions_of_shard(chosen, lease)]
 
 
 def _open_transactions(
