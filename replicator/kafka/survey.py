@@ -83,8 +83,8 @@ class KafkaSurveyor:
         self._wake = threading.Condition()
         self._problems: dict[TopicPartition, str] = {}
         """Partitions that did not answer, and what was said of them."""
-        self._asked = 0
-        self._answer: Survey | None = None
+        self._requested = 0
+        self._newest: Survey | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"survey {lease}", daemon=True)
         self._thread.start()
@@ -92,14 +92,14 @@ class KafkaSurveyor:
     def request(self) -> int:
         """Ask for a survey that begins after this call."""
         with self._wake:
-            self._asked += 1
+            self._requested += 1
             self._wake.notify()
-            return self._asked
+            return self._requested
 
     def result(self) -> Survey | None:
         """The newest survey, once."""
         with self._wake:
-            answer, self._answer = self._answer, None
+            answer, self._newest = self._newest, None
             return answer
 
     def close(self) -> None:
@@ -112,13 +112,13 @@ class KafkaSurveyor:
         answered = 0
         while True:
             with self._wake:
-                self._wake.wait_for(lambda seen=answered: self._closed or self._asked > seen)  # type: ignore[misc] # mypy can't type the default
+                self._wake.wait_for(lambda seen=answered: self._closed or self._requested > seen)  # type: ignore[misc] # mypy can't type the default
                 if self._closed:
                     return
-                answered = self._asked
+                answered = self._requested
             survey = self._look(answered)
             with self._wake:
-                self._answer = survey
+                self._newest = survey
 
     def _look(self, ticket: int) -> Survey:
         source = self._topics(self._source)
