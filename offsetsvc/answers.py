@@ -20,8 +20,9 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.outcome import Outcome, gravest
+from parallax.domain.place import LogRange, Via
 from parallax.domain.progress import Progress, SourcePosition
-from parallax.domain.resume import LogRange, SourceAnswer, Via
+from parallax.domain.resume import SourceAnswer
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
 from parallax.ports.clusters import ClusterReader, PositionTime, TopicInfo
 

@@ -25,8 +25,8 @@ from parallax.domain.ids import (
 )
 from parallax.domain.index_rows import LineageRecord, StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
+from parallax.domain.place import Via, position_of
 from parallax.domain.progress import records_below
-from parallax.domain.resume import Via, position_of
 from parallax.domain.runs import Run
 from parallax.errors import (
     InvalidNameError,

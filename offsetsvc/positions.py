@@ -20,8 +20,8 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.outcome import Outcome
+from parallax.domain.place import LogRange
 from parallax.domain.progress import made_for
-from parallax.domain.resume import LogRange
 from parallax.errors import UnknownGroupError, UnknownPartitionError, UnknownTopicError
 from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages

@@ -24,8 +24,18 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.index_rows import LineageRecord, LineageTail, RouteTopic, RowPage, RowPlace, StampedRow
-from parallax.domain.row_order import AFTER, BEFORE, around_source, around_target
+from parallax.domain.index_rows import (
+    AFTER,
+    BEFORE,
+    LineageRecord,
+    LineageTail,
+    RouteTopic,
+    RowPage,
+    RowPlace,
+    StampedRow,
+    around_source,
+    around_target,
+)
 from parallax.domain.runs import LostRange, Run
 from parallax.ports.index import MappingIndexReader
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from offsetsvc.answers import Basis, FailoverAnswer, TimeBasis
 from parallax.domain.outcome import Outcome
-from parallax.domain.resume import Via
+from parallax.domain.place import Via
 
 
 def explain(answer: FailoverAnswer) -> FailoverAnswer:

@@ -26,6 +26,7 @@ from parallax.domain.index_rows import StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
+from parallax.domain.place import LogRange, Via, position_of
 from parallax.domain.progress import (
     START,
     Progress,
@@ -36,7 +37,7 @@ from parallax.domain.progress import (
     records_below,
     settled_commit,
 )
-from parallax.domain.resume import LogRange, Resume, SourceAnswer, Via, position_of, resume
+from parallax.domain.resume import Resume, SourceAnswer, resume
 from parallax.domain.runs import Run
 from parallax.ports.index import MappingIndexReader
 

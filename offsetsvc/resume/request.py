@@ -30,8 +30,8 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import RouteTopic
 from parallax.domain.lineages import TopicLineages
 from parallax.domain.outcome import Outcome
+from parallax.domain.place import LogRange
 from parallax.domain.progress import Progress
-from parallax.domain.resume import LogRange
 from parallax.errors import (
     ClusterUnavailableError,
     InvalidNameError,

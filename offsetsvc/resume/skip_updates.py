@@ -12,8 +12,9 @@ from offsetsvc.index.tails import Tails
 from offsetsvc.resume.skips import Limits, collect_skips
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, Route, SourceId, TargetOffset, TopicId, TopicPartition, region_of
+from parallax.domain.place import LogRange
 from parallax.domain.progress import Progress, SourcePosition, agreed, made_for
-from parallax.domain.resume import LogRange, Resume, resume
+from parallax.domain.resume import Resume, resume
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidOffsetError, UnknownTopicError
 from parallax.ports.index import MappingIndexReader, topic_lineages

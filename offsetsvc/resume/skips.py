@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from offsetsvc.index.rows import LineageRows
 from parallax.domain.ids import SourceId, TargetOffset
+from parallax.domain.place import Via, position_of
 from parallax.domain.progress import SourceHistory, SourcePosition, agreed, widened
-from parallax.domain.resume import Via, position_of
 from parallax.domain.skips import SkipRange, beyond, merged, skip_ranges
 
 _FIRST_PAGE_ROWS = 128

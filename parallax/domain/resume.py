@@ -10,11 +10,11 @@ than an unconsumed record (docs/decisions/0002-resume-rule.md).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.outcome import Outcome, gravest
-from parallax.domain.place import LogRange, Via, place_of, position_of, rows_end
+from parallax.domain.place import LogRange, Via, place_of, rows_end
 from parallax.domain.progress import (
     START,
     Progress,
@@ -25,64 +25,6 @@ from parallax.domain.progress import (
     records_below,
 )
 from parallax.domain.runs import LostRange, Run
-
-
-class Incarnations:
-    """The incarnations of one region's topic that several orders name, each of them partly.
-
-    What no order tells stays open: nothing follows from the place in `sources` then.
-
-    Args:
-        orders: older incarnations first in each, the most trustworthy order first. A source without a topic id stands
-            for the time before the topic was there: every other one came after it.
-    """
-
-    def __init__(self, *orders: Sequence[SourceId]) -> None:
-        named = list(dict.fromkeys(source for order in orders for source in order))
-        self._later: dict[SourceId, set[SourceId]] = {
-            source: set() if source.topic_id else {other for other in named if other.topic_id}
-            for source in named
-        }
-        for order in orders:
-            for place, source in enumerate(order):
-                for other in order[place + 1 :]:
-                    self._learn(source, other)
-        self.sources = self._sorted(named)
-        """Each once, older ones first; where nothing is known, in the order in which they were named."""
-
-    def is_newer(self, source: SourceId, than: SourceId) -> bool:
-        """Whether a source is known to have come after another one."""
-        return source in self._later[than]
-
-    def _learn(self, older: SourceId, newer: SourceId) -> None:
-        """An order came to tell that; unless one that is trusted more has told otherwise."""
-        if older == newer or newer in self._later[older] or older in self._later[newer]:
-            return
-        following = {newer, *self._later[newer]}
-        for source, later in self._later.items():
-            if source == older or older in later:
-                later.update(following)
-
-    def _sorted(self, named: Sequence[SourceId]) -> list[SourceId]:
-        result: list[SourceId] = []
-        for source in named:
-            later = [place for place, other in enumerate(result) if self.is_newer(other, source)]
-            result.insert(min(later, default=len(result)), source)
-        return result
-
-
-__all__ = [
-    "START",
-    "LogRange",
-    "Progress",
-    "Resume",
-    "SourceAnswer",
-    "SourceHistory",
-    "SourcePosition",
-    "Via",
-    "position_of",
-    "resume",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +90,16 @@ class Resume:
 
 
 @dataclass(slots=True)
-class _Question:
-    """What is asked about one region, and what has been found so far."""
+class _Region:
+    """The rows of one region's sources, and what all regions add to."""
 
     commit: TargetOffset
     origin: Sequence[SourceHistory]
     destination: Sequence[SourceHistory]
     log: LogRange
-    answers: list[SourceAnswer] = field(default_factory=list)
-    complete_to: list[TargetOffset] = field(default_factory=list)
-    notes: set[Outcome] = field(default_factory=set)
+    answers: list[SourceAnswer]
+    complete_to: list[TargetOffset]
+    notes: set[Outcome]
 
 
 def resume(
@@ -187,27 +129,27 @@ def resume(
     known_to: list[TargetOffset] = []
     named = {item.source.region for item in (*origin, *destination)} | {source.region for source in moved}
     for region in sorted({*regions, *named}):
-        question = _Question(
+        part = _Region(
             commit,
             [item for item in origin if item.source.region == region],
             [item for item in destination if item.source.region == region],
             destination_log,
+            answers,
+            complete_to,
+            notes,
         )
         incarnations = Incarnations(
-            [item.source for item in question.destination],
-            [item.source for item in question.origin],
+            [item.source for item in part.destination],
+            [item.source for item in part.origin],
             [source for source in moved if source.region == region],
         )
         for source in incarnations.sources:
-            _add_source(question, source, incarnations, moved.get(source, START))
+            _add_source(part, source, incarnations, moved.get(source, START))
         if not incarnations.sources:
             unknown = SourceId(region, TopicId(""))
-            _add_source(question, unknown, Incarnations([unknown]), START)
-        answers += question.answers
-        complete_to += question.complete_to
-        notes |= question.notes
-        known_to.append(rows_end(question.origin))
-    resume_offset = min((found for answer in answers if (found := answer.position) is not None), default=None)
+            _add_source(part, unknown, Incarnations([unknown]), START)
+        known_to.append(rows_end(part.origin))
+    resume_offset = min((place for answer in answers if (place := answer.position) is not None), default=None)
     if resume_offset is None:
         resume_offset = destination_log.high_watermark
     elif resume_offset > destination_log.high_watermark:
@@ -223,14 +165,12 @@ def resume(
     )
 
 
-def _precedes_the_topic(question: _Question, source: SourceId, newer: Sequence[SourceHistory]) -> bool:
+def _precedes_the_topic(region: _Region, source: SourceId, newer: Sequence[SourceHistory]) -> bool:
     """Whether a lineage stands for the time before the source had the topic, and the destination has copied it since.
 
     It holds no record, so it asks for no row: often only one of the two clusters saw that time.
     """
-    known = [
-        item.history.newest for item in (*question.origin, *question.destination) if item.source == source
-    ]
+    known = [item.history.newest for item in (*region.origin, *region.destination) if item.source == source]
     return (
         not source.topic_id
         and bool(newer)
@@ -238,37 +178,35 @@ def _precedes_the_topic(question: _Question, source: SourceId, newer: Sequence[S
     )
 
 
-def _add_source(
-    question: _Question, source: SourceId, incarnations: Incarnations, moved: SourcePosition
-) -> None:
-    newer = [item for item in question.destination if incarnations.is_newer(item.source, source)]
-    older = [item for item in question.destination if incarnations.is_newer(source, item.source)]
-    if _precedes_the_topic(question, source, newer):
+def _add_source(region: _Region, source: SourceId, incarnations: Incarnations, moved: SourcePosition) -> None:
+    newer = [item for item in region.destination if incarnations.is_newer(item.source, source)]
+    older = [item for item in region.destination if incarnations.is_newer(source, item.source)]
+    if _precedes_the_topic(region, source, newer):
         return
-    at_origin = [item for item in question.origin if item.source == source]
-    at_destination = [item for item in question.destination if item.source == source]
-    consumed, proof = consumed_position(question.commit, at_origin, moved)
-    place = place_of(consumed, at_destination, older, newer, question.log.low_watermark)
+    at_origin = [item for item in region.origin if item.source == source]
+    at_destination = [item for item in region.destination if item.source == source]
+    consumed, proof = consumed_position(region.commit, at_origin, moved)
+    place = place_of(consumed, at_destination, older, newer, region.log.low_watermark)
     if place.lineage_matters:
-        question.notes.add(Outcome.LINEAGE_CHANGED)
+        region.notes.add(Outcome.LINEAGE_CHANGED)
     newest = at_destination[-1].history.newest if at_destination else None
     reached = SourceOffset(0) if newest is None else newest.source_end
     if place.via is Via.LOG_START:
-        question.notes.add(Outcome.EARLIEST_FALLBACK)
+        region.notes.add(Outcome.EARLIEST_FALLBACK)
     pending = None
     may_still_come = not newer and _may_still_come(consumed, at_destination)
     if may_still_come and reached < consumed.source_next:
         pending = (reached, consumed.source_next)
-        question.notes.add(Outcome.PENDING)
-        question.complete_to.append(max(rows_end(question.destination), TargetOffset(0)))
+        region.notes.add(Outcome.PENDING)
+        region.complete_to.append(max(rows_end(region.destination), TargetOffset(0)))
     lost = _never_delivered(consumed, moved, at_origin, at_destination)
     if lost:
-        question.notes.add(Outcome.NEVER_DELIVERED)
-    trimmed = _trimmed(question.log.low_watermark, consumed, at_destination)
+        region.notes.add(Outcome.NEVER_DELIVERED)
+    trimmed = _trimmed(region.log.low_watermark, consumed, at_destination)
     if trimmed is not None:
-        question.notes.add(Outcome.TRIMMED)
+        region.notes.add(Outcome.TRIMMED)
     rows = tuple(used for used in (proof, place.row) if used is not None)
-    question.answers.append(
+    region.answers.append(
         SourceAnswer(source, consumed, place.offset, place.via, reached, pending, lost, rows, trimmed)
     )
 
@@ -327,3 +265,50 @@ def _never_delivered(
         )
     ]
     return tuple(ahead + crossed)
+
+
+# --- incarnations ----------------------------------------------------------------------------------------------
+
+
+class Incarnations:
+    """The incarnations of one region's topic that several orders name, each of them partly.
+
+    What no order tells stays open: nothing follows from the place in `sources` then.
+
+    Args:
+        orders: older incarnations first in each, the most trustworthy order first. A source without a topic id stands
+            for the time before the topic was there: every other one came after it.
+    """
+
+    def __init__(self, *orders: Sequence[SourceId]) -> None:
+        named = list(dict.fromkeys(source for order in orders for source in order))
+        self._later: dict[SourceId, set[SourceId]] = {
+            source: set() if source.topic_id else {other for other in named if other.topic_id}
+            for source in named
+        }
+        for order in orders:
+            for place, source in enumerate(order):
+                for other in order[place + 1 :]:
+                    self._learn(source, other)
+        self.sources = self._sorted(named)
+        """Each once, older ones first; where nothing is known, in the order in which they were named."""
+
+    def is_newer(self, source: SourceId, than: SourceId) -> bool:
+        """Whether a source is known to have come after another one."""
+        return source in self._later[than]
+
+    def _learn(self, older: SourceId, newer: SourceId) -> None:
+        """An order came to tell that; unless one that is trusted more has told otherwise."""
+        if older == newer or newer in self._later[older] or older in self._later[newer]:
+            return
+        following = {newer, *self._later[newer]}
+        for source, later in self._later.items():
+            if source == older or older in later:
+                later.update(following)
+
+    def _sorted(self, named: Sequence[SourceId]) -> list[SourceId]:
+        result: list[SourceId] = []
+        for source in named:
+            later = [place for place, other in enumerate(result) if self.is_newer(other, source)]
+            result.insert(min(later, default=len(result)), source)
+        return result

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, ConfigError, UnknownRegionError
 from parallax.failover.journal import Commits
 from parallax.ports.clusters import ClusterWriter, GroupState, TopicInfo

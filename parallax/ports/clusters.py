@@ -12,7 +12,7 @@ from typing import Protocol
 
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 
 
 @dataclass(frozen=True, slots=True)

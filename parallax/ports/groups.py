@@ -7,7 +7,7 @@ from typing import Protocol
 
 from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, GroupName, TopicName
-from parallax.domain.resume import Progress
+from parallax.domain.progress import Progress
 
 
 class GroupStore(Protocol):

@@ -16,8 +16,9 @@ from parallax.domain.ids import (
 )
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
-from parallax.domain.progress import Progress, TargetTruncation, settled_commit
-from parallax.domain.resume import LogRange, Resume, SourceHistory, SourcePosition, Via, resume
+from parallax.domain.place import LogRange, Via
+from parallax.domain.progress import Progress, SourceHistory, SourcePosition, TargetTruncation, settled_commit
+from parallax.domain.resume import Resume, resume
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange, beyond, skip_ranges
 

@@ -24,7 +24,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import GroupState
 from parallax.runtime.deadline import Deadline

@@ -18,8 +18,10 @@ from parallax.domain.index_rows import (
     RowPage,
     RowPlace,
     StampedRow,
+    around_source,
+    around_target,
+    by_target,
 )
-from parallax.domain.row_order import around_source, around_target, by_target
 from parallax.domain.runs import LostRange, Run
 
 _Key = tuple[RoutePartition, Lineage]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import ClusterName, RegionName, SourceId, TargetOffset, TopicId
+from parallax.domain.place import LogRange
 from parallax.domain.progress import TargetTruncation
-from parallax.domain.resume import LogRange
 from parallax.domain.runs import LostRange, Run
 
 TARGET_TOPIC = TopicId("t0")

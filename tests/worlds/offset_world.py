@@ -27,7 +27,7 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch, RowPage, RowPlace
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo

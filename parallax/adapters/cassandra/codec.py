@@ -21,8 +21,7 @@ from operator import itemgetter
 from parallax.adapters.cassandra.coarse import Order
 from parallax.adapters.cassandra.connection import Row
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
-from parallax.domain.index_rows import LineageRecord, LineageTail, StampedRow
-from parallax.domain.row_order import ordered
+from parallax.domain.index_rows import LineageRecord, LineageTail, StampedRow, ordered
 from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 
@@ -43,7 +42,7 @@ STARTS: Mapping[Order, int] = {"source": 0, "target": 1}
 
 TARGET_START = STARTS["target"]
 FIELDS_BY_TARGET: Callable[[RowFields], tuple[int, int, int]] = itemgetter(1, 0, 2)
-"""As `row_order.by_target`."""
+"""As `by_target`."""
 
 _READ_AGAIN = 8_192
 

@@ -41,8 +41,16 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.index_rows import LineageRecord, LineageTail, RouteTopic, RowPage, RowPlace, StampedRow
-from parallax.domain.row_order import AFTER, BEFORE
+from parallax.domain.index_rows import (
+    AFTER,
+    BEFORE,
+    LineageRecord,
+    LineageTail,
+    RouteTopic,
+    RowPage,
+    RowPlace,
+    StampedRow,
+)
 from parallax.domain.runs import LostRange, Run
 
 _FIELD_OF: Mapping[Order, Callable[[RowFields], int]] = {

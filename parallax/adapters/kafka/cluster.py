@@ -23,7 +23,7 @@ from parallax.adapters.kafka.timestamps import read_time_at
 from parallax.config.config import Cluster
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
 from parallax.runtime.deadline import Deadline

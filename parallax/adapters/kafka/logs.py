@@ -11,7 +11,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from parallax.adapters.kafka.links import UNKNOWN_TOPIC, Link, MovedError
 from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import TopicInfo
 

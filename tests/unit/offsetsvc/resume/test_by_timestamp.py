@@ -12,7 +12,7 @@ from offsetsvc.transport.messages import policy_from_pb
 from offsetsvc.transport.rest import policy_of
 from parallax.domain.ids import TopicId, TopicPartition
 from parallax.domain.outcome import Outcome
-from parallax.domain.resume import Via
+from parallax.domain.place import Via
 from parallax.errors import InvalidNameError, InvalidOffsetError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from parallax.domain.ids import GroupName, TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, ConfigError
 from parallax.failover.clusters import SharedView
 from parallax.ports.clusters import ClusterWriter, GroupState, TopicInfo

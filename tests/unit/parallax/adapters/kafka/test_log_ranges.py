@@ -11,7 +11,7 @@ from parallax.adapters.kafka import cluster as module
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TargetOffset, TopicName, TopicPartition
-from parallax.domain.resume import LogRange
+from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError
 
 TRIPS = [TopicPartition(TopicName("trips"), number) for number in range(4)]
