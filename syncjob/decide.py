@@ -23,7 +23,7 @@ from parallax.domain.metadata import is_ours
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.domain.progress import Progress
-from syncjob.active import Active, active_by_topic, active_on, assigned_alone
+from syncjob.active import Active, where_active
 from syncjob.facts import GroupFacts, GroupSide, Seen
 
 
@@ -111,14 +111,10 @@ def decide(facts: GroupFacts, answers: Answers, rules: Rules, now_ms: int) -> li
             for item in items
             for target, side in facts.sides.items()
         ]
-    actives = {item: active_on(facts, answers, item) for item in items}
-    by_topic = {**assigned_alone(facts), **active_by_topic(actives)}
     return [
         decision
-        for item in items
-        for decision in _for_partition(
-            facts, answers, rules, now_ms, item, _or_topic(actives[item], by_topic.get(item.topic))
-        )
+        for item, active in where_active(facts, answers, items).items()
+        for decision in _for_partition(facts, answers, rules, now_ms, item, active)
     ]
 
 
@@ -136,10 +132,6 @@ def _standstill(assignment: Assignment | None) -> tuple[Reason, Outcome] | None:
 def needs_answers(assignment: Assignment | None) -> bool:
     """Whether `decide` looks at answers at all."""
     return _standstill(assignment) is None
-
-
-def _or_topic(active: Active, of_topic: ClusterName | None) -> Active:
-    return Active(of_topic) if active == Active(None) else active
 
 
 def _for_partition(

@@ -22,7 +22,7 @@ from offsetsvc.answers import (
 from offsetsvc.lookups import WatermarkView
 from offsetsvc.positions import ClusterPositions, PositionView
 from offsetsvc.regions import ClusterInfo, Health, RegionView
-from parallax.client.messages import _offset, outcome_to_pb, progress_from_pb, progress_to_pb
+from parallax.client.messages import offset_from_pb, outcome_to_pb, progress_from_pb, progress_to_pb
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
@@ -92,7 +92,7 @@ def position_from_pb(item: pb.PartitionPosition) -> ReportedPosition:
     """
     return ReportedPosition(
         partition_from(item.topic, item.partition),
-        TargetOffset(_offset(item.next_offset, f"next_offset of {item.topic}-{item.partition}")),
+        TargetOffset(offset_from_pb(item.next_offset, f"next_offset of {item.topic}-{item.partition}")),
         item.leader_epoch if item.HasField("leader_epoch") else UNKNOWN_EPOCH,
     )
 
@@ -101,7 +101,7 @@ def move_from_pb(item: pb.PartitionMove, cluster: ClusterName) -> ReportedMove:
     """A move to ``cluster`` that a caller has made; raises as `position_from_pb` does."""
     topic_id = TopicId(item.target_topic_id)
     resume_offset = TargetOffset(
-        _offset(item.resume_offset, f"resume_offset of {item.topic}-{item.partition}")
+        offset_from_pb(item.resume_offset, f"resume_offset of {item.topic}-{item.partition}")
     )
     return ReportedMove(
         partition_from(item.topic, item.partition),

@@ -56,9 +56,9 @@ def progress_from_pb(items: Iterable[pb.SourceProgress]) -> dict[SourceId, Sourc
     return {
         SourceId(RegionName(item.region), TopicId(item.source_topic_id)): SourcePosition(
             item.source_leader_epoch,
-            SourceOffset(_offset(item.source_next_offset, "source_next_offset")),
+            SourceOffset(offset_from_pb(item.source_next_offset, "source_next_offset")),
             tuple(
-                (end.leader_epoch, SourceOffset(_offset(end.source_next_offset, "source_next_offset")))
+                (end.leader_epoch, SourceOffset(offset_from_pb(end.source_next_offset, "source_next_offset")))
                 for end in item.epoch_ends
             ),
         )
@@ -71,7 +71,12 @@ def ranges_from_pb(items: Iterable[pb.OffsetRange]) -> tuple[SkipRange, ...]:
     return tuple(SkipRange(TargetOffset(item.start), TargetOffset(item.end)) for item in items)
 
 
-def _offset(value: int, what: str) -> int:
+def offset_from_pb(value: int, what: str) -> int:
+    """An offset that was sent, called so by ``what``.
+
+    Raises:
+        InvalidOffsetError: it is negative.
+    """
     if value < 0:
         raise InvalidOffsetError(f"{what} {value} is negative; leave an unknown offset out")
     return value

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Assignment, Change, Mode, PrimaryDecision, Stage
 from parallax.errors import InvalidNameError, InvariantError
 from parallax.v1 import primaries_pb2 as pb
 
+T = TypeVar("T")
+
 _MODES = {Mode.ACTIVE_PASSIVE: pb.ACTIVE_PASSIVE, Mode.ACTIVE_ACTIVE: pb.ACTIVE_ACTIVE}
 _STAGES = {Stage.SETTLED: pb.SETTLED, Stage.MOVING: pb.MOVING}
-_MODE_OF = {number: mode for mode, number in _MODES.items()}
-_STAGE_OF = {number: stage for stage, number in _STAGES.items()}
+_MODE_OF: Mapping[int, Mode] = {number: mode for mode, number in _MODES.items()}
+_STAGE_OF: Mapping[int, Stage] = {number: stage for stage, number in _STAGES.items()}
 
 
 def primary_to_pb(group: GroupName, assignment: Assignment | None) -> pb.Primary:
@@ -64,7 +67,7 @@ def decision_to_pb(decision: PrimaryDecision) -> pb.PrimaryDecision:
 
 def decision_from_pb(group: GroupName, item: pb.PrimaryDecision) -> PrimaryDecision:
     """One decision; raises as `primary_from_pb` does."""
-    mode, stage = _known_mode(item.mode), _known_stage(item.stage)
+    mode, stage = _known(item.mode, _MODE_OF, "mode"), _known(item.stage, _STAGE_OF, "stage")
     if mode is None or stage is None:
         raise InvalidNameError("a decision without mode or stage; the server may be newer than this client")
     return PrimaryDecision(
@@ -94,9 +97,9 @@ def change_from_pb(request: pb.SetPrimaryRequest) -> Change:
     return Change(
         group=GroupName(request.group),
         primary=RegionName(request.region),
-        mode=_known_mode(request.mode),
+        mode=_known(request.mode, _MODE_OF, "mode"),
         cluster=ClusterName(request.cluster) if request.HasField("cluster") else None,
-        stage=_known_stage(request.stage) or Stage.SETTLED,
+        stage=_known(request.stage, _STAGE_OF, "stage") or Stage.SETTLED,
         moving_from=ClusterName(request.moving_from) if request.HasField("moving_from") else None,
         expected_number=request.expected_fencing_number
         if request.HasField("expected_fencing_number")
@@ -138,13 +141,12 @@ def primaries_to_pb(
     )
 
 
-def _known_mode(number: int) -> Mode | None:
-    if number != pb.PRIMARY_MODE_UNSPECIFIED and number not in _MODE_OF:
-        raise InvalidNameError(f"mode {number} is unknown; the other side may be newer than this program")
-    return next((mode for known, mode in _MODE_OF.items() if known == number), None)
+def _known(number: int, values: Mapping[int, T], what: str) -> T | None:
+    """The value of a number; None of 0, which stands for none.
 
-
-def _known_stage(number: int) -> Stage | None:
-    if number != pb.PRIMARY_STAGE_UNSPECIFIED and number not in _STAGE_OF:
-        raise InvalidNameError(f"stage {number} is unknown; the other side may be newer than this program")
-    return next((stage for known, stage in _STAGE_OF.items() if known == number), None)
+    Raises:
+        InvalidNameError: the number is none of ours.
+    """
+    if number and number not in values:
+        raise InvalidNameError(f"{what} {number} is unknown; the other side may be newer than this program")
+    return values.get(number)
