@@ -27,6 +27,7 @@ from replicator.preflight import (
 
 if TYPE_CHECKING:
     from parallax.adapters.spark.application import Application
+    from parallax.adapters.spark.status_server import StatusPart
 
 _log = structlog.get_logger(__name__)
 
@@ -99,7 +100,7 @@ def _application(
     *,
     with_sync: bool,
     available_now: bool = False,
-    json_logs: bool | None = None,
+    json_logs: bool = False,
 ) -> Application:
     """What replicates into the regions, and syncs too if it shall."""
     # Spark is heavy: it is imported only by the commands that run it.
@@ -108,24 +109,26 @@ def _application(
     from replicator.leases.claims import Claims  # noqa: PLC0415
     from replicator.leases.console import progress_view  # noqa: PLC0415
     from replicator.leases.query import lease_keys, replication_query, routes_of  # noqa: PLC0415
-    from replicator.leases.status import LeaseStatus  # noqa: PLC0415
+    from replicator.leases.status import ReplicationStatus  # noqa: PLC0415
     from syncjob.query import sync_query  # noqa: PLC0415
     from syncjob.status import SyncBoard  # noqa: PLC0415
 
     keys = lease_keys(config, routes_of(config, regions))
     board = ProgressBoard(keys)
-    replication = [
-        replication_query(config, region, available_now=available_now, json_logs=json_logs)
-        for region in regions
-    ]
+    queries = [replication_query(config, region, available_now=available_now) for region in regions]
+    status: list[StatusPart] = [ReplicationStatus(board, Claims(keys))]
+    if with_sync:
+        queries.append(sync_query(config))
+        status.append(SyncBoard(config.sync.interval_ms))
     return Application(
-        "replicator",
-        [*replication, *([sync_query(config, json_logs=json_logs)] if with_sync else ())],
-        [LeaseStatus(board, Claims(keys)), *([SyncBoard(config.sync.interval_ms)] if with_sync else ())],
-        config.replicator.status_address,
-        config.replicator.spark_master,
-        config.replicator.checkpoint_directory,
-        partial(progress_view, board),
+        name="replicator",
+        queries=queries,
+        status=status,
+        status_address=config.replicator.status_address,
+        master=config.replicator.spark_master,
+        checkpoint_directory=config.replicator.checkpoint_directory,
+        view=partial(progress_view, board),
+        json_logs=json_logs,
     )
 
 

@@ -42,19 +42,20 @@ def sync(
         raise typer.Exit(1)
 
 
-def _run_on_spark(config: Config, *, json_logs: bool | None) -> None:
+def _run_on_spark(config: Config, *, json_logs: bool) -> None:
     # Spark is heavy: it is imported only by the commands that run it.
     from parallax.adapters.spark.application import Application  # noqa: PLC0415
     from syncjob.query import sync_query  # noqa: PLC0415
     from syncjob.status import SyncBoard  # noqa: PLC0415
 
     application = Application(
-        "sync",
-        [sync_query(config, json_logs=json_logs)],
-        [SyncBoard(config.sync.interval_ms)],
-        config.sync.status_address,
-        config.replicator.spark_master,
-        config.replicator.checkpoint_directory,
+        name="sync",
+        queries=[sync_query(config)],
+        status=[SyncBoard(config.sync.interval_ms)],
+        status_address=config.sync.status_address,
+        master=config.replicator.spark_master,
+        checkpoint_directory=config.replicator.checkpoint_directory,
+        json_logs=json_logs,
     )
     application.run()
 

@@ -8,16 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from parallax.adapters.spark.leases import LeaseQuery
 from parallax.adapters.spark.reporting import HolderReporter, StatusTarget
 from parallax.config.config import Config
 from parallax.runtime.deadline import Deadline
-from parallax.runtime.logs import configure_logging
 from syncjob.status import REPORTS_PATH, SyncReport
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,12 +40,10 @@ class SyncHolder:
     Attributes:
         config: everything, passwords included: pickled with the data source, never written anywhere.
         status: where each cycle is reported.
-        json_logs: how to log on executors.
     """
 
     config: Config
     status: StatusTarget
-    json_logs: bool | None = None
 
     def __repr__(self) -> str:
         return "SyncHolder()"
@@ -60,7 +53,6 @@ class SyncHolder:
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
         from syncjob.run import run_until  # noqa: PLC0415
 
-        configure_logging(json=self.json_logs)
         remaining_ms = json.loads(lease)["deadline_unix_ms"] - time.time_ns() // 1_000_000
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
@@ -72,30 +64,14 @@ class SyncHolder:
         finally:
             reporter.close()
 
-    def epoch_ended(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
-        """One event with the epoch's sums."""
-        configure_logging(json=self.json_logs)
-        for item in counts:
-            _log.info("sync_epoch_ended", epoch=epoch, **item)
 
-    def epoch_failed(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
-        """One event; Spark has said why."""
-        configure_logging(json=self.json_logs)
-        _log.warning("sync_epoch_failed", epoch=epoch, leases_that_ended_well=len(counts))
-
-
-def sync_query(config: Config, *, json_logs: bool | None = None) -> LeaseQuery:
-    """Publishes resume offsets: one lease serves all groups of a configuration.
-
-    Args:
-        config: everything.
-        json_logs: how to log on executors; None: by whether their standard error is a terminal.
-    """
+def sync_query(config: Config) -> LeaseQuery:
+    """Publishes resume offsets: one lease serves all groups of a configuration."""
     plan = SyncPlan(config.replicator.lease_epoch_s * 1_000)
     return LeaseQuery(
         "sync",
         1,
-        lambda status: (plan, SyncHolder(config, status, json_logs)),
-        preload=("syncjob.query",),
+        lambda status: (plan, SyncHolder(config, status)),
+        preload=(__name__,),
         task_preload=("syncjob.run",),
     )

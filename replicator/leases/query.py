@@ -16,7 +16,6 @@ from parallax.adapters.spark.leases import LeaseQuery
 from parallax.adapters.spark.reporting import NOT_DELIVERED, HolderReporter, StatusTarget
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route
-from parallax.runtime.logs import configure_logging
 from replicator.lease import Lease, LeaseKey
 from replicator.leases.board import LeaseReport
 from replicator.leases.claims import claim
@@ -44,9 +43,7 @@ def lease_keys(config: Config, routes: Sequence[Route]) -> list[LeaseKey]:
     return [LeaseKey(route, shard) for route in routes for shard in range(config.replicator.shards_per_route)]
 
 
-def replication_query(
-    config: Config, region: RegionName, *, available_now: bool = False, json_logs: bool | None = None
-) -> LeaseQuery:
+def replication_query(config: Config, region: RegionName, *, available_now: bool = False) -> LeaseQuery:
     """Replicates every route into a region.
 
     Each start creates the routes' run logs and layouts on the region's aggregate cluster where they are missing, and
@@ -57,7 +54,6 @@ def replication_query(
         config: everything.
         region: the target region.
         available_now: copy what the sources hold now, then stop.
-        json_logs: how to log on executors; None: by whether their standard error is a terminal.
 
     Raises:
         UnknownRegionError: the region is not configured.
@@ -72,7 +68,7 @@ def replication_query(
 
         layouts = {route: ensure_layout(config, route, shards).layout for route in routes}
         plan = LeasePlan(layouts, shards, config.replicator.lease_epoch_s * 1_000, available_now)
-        return plan, AggregateHolder(config, status, region, layouts, json_logs)
+        return plan, AggregateHolder(config, status, region, layouts)
 
     return LeaseQuery(
         f"replicate-{region}",
@@ -119,16 +115,14 @@ class AggregateHolder:
     Attributes:
         config: everything, passwords included: pickled with the data source, never written anywhere.
         status: where leases report.
-        region: the target region, for logs.
+        region: the target region.
         layouts: the number of each route's layout, as the leases have it.
-        json_logs: how to log on executors.
     """
 
     config: Config
     status: StatusTarget
     region: str
     layouts: Mapping[Route, int]
-    json_logs: bool | None = None
 
     def __repr__(self) -> str:
         return f"AggregateHolder({self.region})"
@@ -139,7 +133,6 @@ class AggregateHolder:
         Raises:
             FencedError: another application holds the same shard, or has changed the route's layout.
         """
-        configure_logging(json=self.json_logs)
         held = self._claimed(Lease.from_json(json.loads(lease)))
         key = LeaseKey.of(held)
         holder, holding = _holdings.get(key, (None, None))
@@ -186,22 +179,6 @@ class AggregateHolder:
             newest = holding.newest
             reporter.close(None if newest is None else LeaseReport(newest, reporter.attempt, ended=True))
 
-    def epoch_ended(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
-        """One event with the sums of the epoch's leases."""
-        configure_logging(json=self.json_logs)
-        _log.info("epoch_ended", region=self.region, epoch=epoch, leases=len(counts), **summed(counts))
-
-    def epoch_failed(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
-        """One event with the sums of the leases that ended well."""
-        configure_logging(json=self.json_logs)
-        _log.warning("epoch_failed", region=self.region, epoch=epoch, leases=len(counts), **summed(counts))
-
 
 _holdings: dict[LeaseKey, tuple[AggregateHolder, Holding]] = {}
 """What this process copies, and for whom. Spark hands it one task after another, never two at once."""
-
-
-def summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """The sum of each count."""
-    names = dict.fromkeys(name for item in counts for name in item)
-    return {name: sum(item.get(name, 0) for item in counts) for name in names}

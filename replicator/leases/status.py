@@ -62,7 +62,7 @@ LEASE_METRICS: tuple[TotalsMetric[LeaseTotals], ...] = (
 )
 
 
-class LeaseStatus:
+class ReplicationStatus:
     """The leases' part of the status (`parallax.adapters.spark.status_server.StatusPart`).
 
     Args:

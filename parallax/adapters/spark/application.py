@@ -68,6 +68,7 @@ class Application:
         master: Spark's master; None: this process, with slots for all leases.
         checkpoint_directory: where Spark's bookkeeping lies; None: a temporary directory.
         view: opened once everything runs.
+        json_logs: log JSON on executors even where standard error is a terminal.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Application:
     master: str | None = None
     checkpoint_directory: str | None = None
     view: Callable[[], View] = no_view
+    json_logs: bool = False
 
     @property
     def session_settings(self) -> SessionSettings:
@@ -119,7 +121,14 @@ class Application:
                 [
                     QueryPlan(
                         query.name,
-                        partial(start_lease_query, session, query, target, str(folder / query.name)),
+                        partial(
+                            start_lease_query,
+                            session,
+                            query,
+                            target,
+                            str(folder / query.name),
+                            json_logs=self.json_logs,
+                        ),
                         ends_by_itself=query.available_now,
                     )
                     for query in self.queries

@@ -1,9 +1,9 @@
 """Leases on Spark: a Structured Streaming query whose rows are leases and whose tasks hold them.
 
 The source plans leases on the driver, one row each. A micro-batch is one *epoch*: the sink's tasks take one row
-each and hold its lease until the deadline in it, then say what they counted. Spark schedules the tasks, starts one
-again whose executor died, and begins epoch N+1 only after all of epoch N has ended. Spark's checkpoint holds the
-number of the epoch and nothing else.
+each and hold its lease until the deadline in it, then say what they counted, and the driver logs the sums. Spark
+schedules the tasks, starts one again whose executor died, and begins epoch N+1 only after all of epoch N has ended.
+Spark's checkpoint holds the number of the epoch and nothing else.
 
 What a lease is, is the business of the two objects handed in. They are pickled with the data source's class, never
 put into Spark's options, so that nothing of a configuration shows in plans, logs or error messages.
@@ -11,10 +11,12 @@ put into Spark's options, so that nothing of a configuration shows in plans, log
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -28,6 +30,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from parallax.adapters.spark.reporting import StatusTarget
+from parallax.runtime.logs import configure_logging
+
+_log = structlog.get_logger(__name__)
 
 Counts = Mapping[str, int]
 """What a lease counted; the driver adds the values up by name."""
@@ -43,16 +48,10 @@ class LeasePlanner(Protocol):
 
 
 class LeaseHolder(Protocol):
-    """Holds leases on executors and hears on the driver how they ended. Picklable."""
+    """Holds leases, on executors. Picklable."""
 
     def hold(self, lease: str) -> Counts:
         """Hold one lease until its end. What it raises lets Spark start the lease again, elsewhere perhaps."""
-
-    def epoch_ended(self, epoch: int, counts: Sequence[Counts]) -> None:
-        """All leases of an epoch have ended well."""
-
-    def epoch_failed(self, epoch: int, counts: Sequence[Counts]) -> None:
-        """Some lease of an epoch failed too often; the counts are those of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +123,27 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
 
 class LeaseWriter(DataSourceStreamWriter):  # type: ignore[misc] # as above
-    """Holds leases."""
+    """Holds leases on executors, and hears on the driver how an epoch ended. Both log from processes of their own."""
 
-    def __init__(self, holder: LeaseHolder) -> None:
+    def __init__(self, name: str, holder: LeaseHolder, *, json_logs: bool) -> None:
+        self._name = name
         self._holder = holder
+        self._json_logs = json_logs
 
     def write(self, iterator: Iterator[Any]) -> LeaseMessage:
         """Hold the lease of this task until its end."""
+        configure_logging(json=self._json_logs)
         return LeaseMessage(tuple(self._holder.hold(row[0]) for row in iterator))
 
     def commit(self, messages: list[LeaseMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Every lease of the epoch ended well."""
-        self._holder.epoch_ended(_epoch(batchId), _counts(messages))
+        configure_logging(json=self._json_logs)
+        _log.info("epoch_ended", query=self._name, **_sums(messages, batchId))
 
     def abort(self, messages: list[LeaseMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """The epoch failed; Spark ends the query."""
-        self._holder.epoch_failed(_epoch(batchId), _counts(messages))
+        """Some lease failed too often; the sums are those of the others. Spark has said why, and ends the query."""
+        configure_logging(json=self._json_logs)
+        _log.warning("epoch_failed", query=self._name, **_sums(messages, batchId))
 
 
 def lease_source(name: str, planner: LeasePlanner) -> type[DataSource]:
@@ -164,8 +168,8 @@ def lease_source(name: str, planner: LeasePlanner) -> type[DataSource]:
     return LeaseSource
 
 
-def lease_sink(name: str, holder: LeaseHolder) -> type[DataSource]:
-    """A data source class whose writer hands leases to the holder."""
+def lease_sink(name: str, writer: LeaseWriter) -> type[DataSource]:
+    """A data source class whose writer holds leases, under a name of its own."""
 
     class LeaseSink(DataSource):  # type: ignore[misc] # as above
         """Leases are held where they arrive."""
@@ -177,13 +181,13 @@ def lease_sink(name: str, holder: LeaseHolder) -> type[DataSource]:
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> LeaseWriter:  # noqa: N802, ARG002, FBT001 - Spark's
             """A writer, on executors and on the driver."""
-            return LeaseWriter(holder)
+            return writer
 
     return LeaseSink
 
 
 def start_lease_query(
-    session: SparkSession, query: LeaseQuery, target: StatusTarget, checkpoint: str
+    session: SparkSession, query: LeaseQuery, target: StatusTarget, checkpoint: str, *, json_logs: bool
 ) -> StreamingQuery:
     """Start a query.
 
@@ -192,11 +196,12 @@ def start_lease_query(
         query: what to start.
         target: where its leases report.
         checkpoint: a folder for Spark's bookkeeping, of this query alone.
+        json_logs: log JSON even where standard error is a terminal.
     """
     planner, holder = query.parts(target)
     source, sink = f"parallax-leases-{query.name}", f"parallax-holder-{query.name}"
     session.dataSource.register(lease_source(source, planner))
-    session.dataSource.register(lease_sink(sink, holder))
+    session.dataSource.register(lease_sink(sink, LeaseWriter(query.name, holder, json_logs=json_logs)))
     stream = (
         session.readStream.format(source)
         .load()
@@ -210,10 +215,13 @@ def start_lease_query(
     return stream.start()
 
 
-def _epoch(batch_id: int) -> int:
-    """The epoch that a batch holds: Spark counts batches from 0, and the first one leads to epoch 1."""
-    return batch_id + 1
+def _sums(messages: Sequence[LeaseMessage | None], batch_id: int) -> dict[str, int]:
+    """The epoch, how many leases of it ended well, and the sum of each of their counts.
 
-
-def _counts(messages: Sequence[LeaseMessage | None]) -> list[Counts]:
-    return [counts for message in messages if message is not None for counts in message.counts]
+    Spark counts batches from 0, and the first one leads to epoch 1.
+    """
+    ended = [counts for message in messages if message is not None for counts in message.counts]
+    sums: Counter[str] = Counter()
+    for counts in ended:
+        sums.update(counts)
+    return {"epoch": batch_id + 1, "leases": len(ended), **sums}

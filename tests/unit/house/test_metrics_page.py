@@ -16,7 +16,7 @@ from offsetsvc.metrics import ServiceMetrics
 from parallax.errors import StoreUnavailableError
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import Claims
-from replicator.leases.status import LEASE_LABELS, LEASE_METRICS, PARTITION_LABELS, PREFIX, LeaseStatus
+from replicator.leases.status import LEASE_LABELS, LEASE_METRICS, PARTITION_LABELS, PREFIX, ReplicationStatus
 from syncjob.decide import Reason
 from syncjob.status import SyncBoard
 
@@ -30,7 +30,7 @@ def away(*_: Any) -> NoReturn:
 
 
 def families() -> Iterator[Metric]:
-    yield from LeaseStatus(ProgressBoard([]), Claims([])).collect()
+    yield from ReplicationStatus(ProgressBoard([]), Claims([])).collect()
     yield from SyncBoard(1_000).collect()
     metrics = ServiceMetrics()
     service: Any = SimpleNamespace(mapping=SimpleNamespace(routes=away), primaries=SimpleNamespace(all=away))

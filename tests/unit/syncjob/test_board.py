@@ -25,7 +25,7 @@ from replicator import command as replicate
 from replicator.lease import LeaseKey
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import Claims
-from replicator.leases.status import LeaseStatus
+from replicator.leases.status import ReplicationStatus
 from syncjob import command as sync
 from syncjob.cycle import CycleReport
 from syncjob.decide import Reason
@@ -184,7 +184,7 @@ def test_the_server_of_the_sync_job_alone_is_ready_with_it(server: StatusServer)
 
 
 def test_a_replicator_with_the_sync_job_waits_for_both(board: SyncBoard) -> None:
-    leases = LeaseStatus(ProgressBoard([KEY]), Claims([KEY]))
+    leases = ReplicationStatus(ProgressBoard([KEY]), Claims([KEY]))
     server = StatusServer("127.0.0.1:0", [leases, board], token=TOKEN)
     try:
         board.record(report(cycles=1))
@@ -197,7 +197,7 @@ def test_a_replicator_with_the_sync_job_waits_for_both(board: SyncBoard) -> None
 
 
 def test_a_replicator_alone_says_nothing_of_the_sync_job() -> None:
-    server = StatusServer("127.0.0.1:0", [LeaseStatus(ProgressBoard([]), Claims([]))], token=TOKEN)
+    server = StatusServer("127.0.0.1:0", [ReplicationStatus(ProgressBoard([]), Claims([]))], token=TOKEN)
     try:
         assert get(server, "/readyz") == (200, "ready\n")
         assert set(json.loads(get(server, "/status")[1])) == {"ready", "missing", "leases", "queries"}
@@ -242,8 +242,6 @@ def test_a_holder_tells_the_driver_after_each_cycle(
         yield FakeSyncer()
 
     monkeypatch.setattr(syncjob.run, "open_syncer", opened)
-    # It would change the logs of other tests.
-    monkeypatch.setattr("syncjob.query.configure_logging", lambda **_: None)
     holder = pickle.loads(pickle.dumps(SyncHolder(CONFIG, StatusTarget(*server.address, TOKEN))))  # noqa: S301
     assert TOKEN not in repr(holder)
     counts = holder.hold(json.dumps({"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 250}))
@@ -257,7 +255,7 @@ def test_a_holder_tells_the_driver_after_each_cycle(
 def test_both_commands_show_the_sync_job_and_let_it_report(monkeypatch: pytest.MonkeyPatch) -> None:
     alone: list[Application] = []
     monkeypatch.setattr(Application, "run", lambda self: alone.append(self))  # noqa: PLW0108 - it binds
-    sync._run_on_spark(CONFIG, json_logs=None)
+    sync._run_on_spark(CONFIG, json_logs=False)
     target = StatusTarget("127.0.0.1", 1, TOKEN)
     for application in (*alone, replicate._application(CONFIG, [], with_sync=True)):
         (query,) = application.queries

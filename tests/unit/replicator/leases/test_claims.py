@@ -20,7 +20,7 @@ from replicator.leases import query as query_module
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import TOGETHER_WITHIN_S, Claims, exchanged
 from replicator.leases.query import AggregateHolder
-from replicator.leases.status import LeaseStatus
+from replicator.leases.status import ReplicationStatus
 
 A_TO_B = Route(RegionName("a"), RegionName("b"))
 B_TO_B = Route(RegionName("b"), RegionName("b"))
@@ -137,7 +137,7 @@ def claimed(
 
 def test_a_task_asks_the_driver_which_lease_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     claims = Claims(KEYS)
-    status = LeaseStatus(ProgressBoard(KEYS), claims)
+    status = ReplicationStatus(ProgressBoard(KEYS), claims)
     server = StatusServer("127.0.0.1:0", [status], token="token")  # noqa: S106 - a test's own
     server.start()
     try:

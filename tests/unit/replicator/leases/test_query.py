@@ -8,7 +8,7 @@ from parallax.adapters.spark.reporting import StatusTarget
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route
 from replicator.lease import Lease
-from replicator.leases.query import AggregateHolder, LeasePlan, lease_keys, routes_of, summed
+from replicator.leases.query import AggregateHolder, LeasePlan, lease_keys, routes_of
 
 A_TO_B = Route(RegionName("a"), RegionName("b"))
 B_TO_B = Route(RegionName("b"), RegionName("b"))
@@ -57,10 +57,6 @@ def test_leases_are_counted_over_all_routes_of_all_regions() -> None:
     routes = routes_of(settings, [RegionName("a"), RegionName("b"), RegionName("a")])
     assert len(routes) == 4
     assert len(set(lease_keys(settings, routes))) == 12
-
-
-def test_counts_add_up_by_name() -> None:
-    assert summed([{"a": 1}, {"a": 2, "b": 3}, {}]) == {"a": 3, "b": 3}
 
 
 def test_neither_holder_nor_target_shows_a_secret() -> None:

@@ -19,7 +19,7 @@ from parallax.errors import ConfigError
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.leases.board import SILENT_AFTER_MS, LeaseReport, ProgressBoard
 from replicator.leases.claims import Claims
-from replicator.leases.status import REPORTS_PATH, LeaseStatus
+from replicator.leases.status import REPORTS_PATH, ReplicationStatus
 from tests.support import poll_until
 
 ROUTE = Route(RegionName("a"), RegionName("b"))
@@ -141,7 +141,7 @@ def board() -> ProgressBoard:
 
 @pytest.fixture
 def server(board: ProgressBoard) -> Iterator[StatusServer]:
-    running = StatusServer("127.0.0.1:0", [LeaseStatus(board, Claims(KEYS))], token=TOKEN)
+    running = StatusServer("127.0.0.1:0", [ReplicationStatus(board, Claims(KEYS))], token=TOKEN)
     running.start()
     yield running
     running.close()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from structlog.testing import capture_logs
 
+from parallax.adapters.spark import leases
 from parallax.adapters.spark.leases import LeaseMessage, LeaseReader, LeaseRow, LeaseWriter
 
 
@@ -15,18 +18,15 @@ class Planner:
 
 
 class Holder:
-    def __init__(self) -> None:
-        self.ended: list[tuple[int, Sequence[Mapping[str, int]]]] = []
-        self.failed: list[tuple[int, Sequence[Mapping[str, int]]]] = []
-
     def hold(self, lease: str) -> Mapping[str, int]:
         return {"records": len(lease)}
 
-    def epoch_ended(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
-        self.ended.append((epoch, counts))
 
-    def epoch_failed(self, epoch: int, counts: Sequence[Mapping[str, int]]) -> None:
-        self.failed.append((epoch, counts))
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> LeaseWriter:
+    # It would change the logs of other tests.
+    monkeypatch.setattr(leases, "configure_logging", lambda **_: None)
+    return LeaseWriter("replicate-b", Holder(), json_logs=False)
 
 
 def test_there_is_always_a_next_epoch() -> None:
@@ -51,15 +51,27 @@ def test_a_task_reads_its_lease_as_one_row() -> None:
     assert rows[0] == LeaseRow("2/0")
 
 
-def test_a_task_says_what_its_lease_counted() -> None:
-    writer = LeaseWriter(Holder())
+def test_a_task_says_what_its_lease_counted(writer: LeaseWriter) -> None:
     assert writer.write(iter([("2/0",)])) == LeaseMessage(({"records": 3},))
 
 
-def test_the_driver_hears_of_the_epoch_that_spark_calls_a_batch() -> None:
-    holder = Holder()
-    writer = LeaseWriter(holder)
-    writer.commit([LeaseMessage(({"records": 1},)), LeaseMessage(({"records": 2},))], 0)
-    writer.abort([LeaseMessage(({"records": 1},)), None], 1)
-    assert holder.ended == [(1, [{"records": 1}, {"records": 2}])]
-    assert holder.failed == [(2, [{"records": 1}])]
+def test_the_driver_logs_the_sums_of_the_epoch_that_spark_calls_a_batch(writer: LeaseWriter) -> None:
+    with capture_logs() as lines:
+        writer.commit([LeaseMessage(({"a": 1},)), LeaseMessage(({"a": 2, "b": 3}, {}))], 0)
+        writer.abort([LeaseMessage(({"records": 1},)), None], 1)
+    ended, failed = lines
+    assert ended == {
+        "event": "epoch_ended",
+        "log_level": "info",
+        "query": "replicate-b",
+        "epoch": 1,
+        "leases": 3,
+        "a": 3,
+        "b": 3,
+    }
+    assert (failed["event"], failed["epoch"], failed["leases"], failed["records"]) == (
+        "epoch_failed",
+        2,
+        1,
+        1,
+    )
