@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import structlog
 
-from parallax.domain.ids import GroupName
+from parallax.domain.ids import GroupName, TopicName
 from parallax.errors import ParallaxError, UnavailableError
-from parallax.failover.facts import Move, MoveFacts
+from parallax.failover.facts import Move
 from parallax.failover.journal import MoveRecord, Snapshot, Step
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, outdated
@@ -25,7 +25,7 @@ class Mover:
     def __init__(self, outside: Outside, limits: MoveLimits) -> None:
         self._outside = outside
         self._limits = limits
-        self._ahead: dict[GroupName, tuple[MovePlan, Moving]] = {}
+        self._ahead: dict[GroupName, Moving] = {}
 
     def fence_ahead(self, move: Move) -> None:
         """Fence a group that `move` will move: many groups' consumers then report at the same time.
@@ -33,15 +33,13 @@ class Mover:
         `move` then goes on from there, without planning again. What is in the way is met again, and told, by `move`.
         """
         try:
-            newest = self._outside.journal.newest(move.group)
-            facts = self._facts(move, newest)
-            plan = make_plan(facts)
+            plan, newest = self._plan(move)
             refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
             if not plan.arrived and not plan.publisher_only and not refusals:
                 self._outside.time.go_on()
-                moving = self._moving(facts, newest)
+                moving = self._moving(plan, newest)
                 moving.fence()
-                self._ahead[move.group] = (plan, moving)
+                self._ahead[move.group] = moving
         except StoppedError:
             _log.info("fencing_ahead_stopped", group=move.group)
         except AbandonedError as error:
@@ -71,20 +69,20 @@ class Mover:
         moving: Moving | None = None
         try:
             self._outside.time.go_on()
-            plan, moving = self._ahead.pop(move.group, (None, None))
-            if plan is None or moving is None or moving.record.move != move:
+            moving = self._ahead.pop(move.group, None)
+            if moving is not None and moving.record.move == move:
+                plan, newest = moving.plan, None
+            else:
+                moving = None
                 tell("planning")
-                newest = self._outside.journal.newest(move.group)
-                facts, moving = self._facts(move, newest), None
-                plan = make_plan(facts)
-                ended = self._without_moving(plan, facts, newest)
+                plan, newest = self._plan(move)
+                ended = self._without_moving(plan, newest)
                 if ended is not None:
                     return ended
                 self._outside.time.go_on()
             waiting = Waiting(self._outside.time, self._outside.clusters, self._outside.services, move, tell)
             waiting.for_remnants_to_leave(plan.remnants, self._limits.drain_ms)
-            if moving is None:
-                moving = self._moving(facts, newest)
+            moving = moving or self._moving(plan, newest)
             return moving.run(tell)
         except StoppedError:
             return self._untouched(move, plan, "the command was stopped")
@@ -99,7 +97,7 @@ class Mover:
                 problem += moving.record.standing
             return Result(move, Ending.INTERRUPTED, plan, problem=problem)
 
-    def _without_moving(self, plan: MovePlan, facts: MoveFacts, newest: MoveRecord | None) -> Result | None:
+    def _without_moving(self, plan: MovePlan, newest: MoveRecord | None) -> Result | None:
         """The ending of a plan by which no consumer has to move; None: it has to."""
         move = plan.move
         if plan.arrived:
@@ -108,7 +106,7 @@ class Mover:
         if refusals:
             return self._untouched(move, plan, "; ".join(refusals))
         if plan.publisher_only:
-            return Result(move, Ending.MOVED, plan, self._publish_from(facts, newest))
+            return Result(move, Ending.MOVED, plan, self._publish_from(plan, newest))
         return None
 
     def _untouched(self, move: Move, plan: MovePlan | None, problem: str) -> Result:
@@ -122,24 +120,30 @@ class Mover:
             return Result(move, Ending.REFUSED, plan, problem=problem)
         return Result(move, Ending.INTERRUPTED, plan, begun.fencing_number, f"{problem}{begun.standing}")
 
-    def _publish_from(self, facts: MoveFacts, newest: MoveRecord | None) -> int:
+    def _publish_from(self, plan: MovePlan, newest: MoveRecord | None) -> int:
         """An active/active group consumes everywhere already: only who publishes its results changes."""
-        region = None if facts.assignment is None else facts.assignment.decision.primary
-        before = Snapshot({}, {}, facts.fencing_number, region)
-        record = self._outside.journal.begin(facts.move, before, newest)
+        assignment, journal = plan.facts.assignment, self._outside.journal
+        region = None if assignment is None else assignment.decision.primary
+        record = journal.begin(plan.move, Snapshot({}, {}, plan.fencing_number, region), newest)
         reason = f"failover {record.operation_id}"
-        number = self._outside.services.publish_from(facts.move, reason, facts.fencing_number)
-        self._outside.journal.keep(replace(record, step=Step.DONE, fencing_number=number))
+        number = self._outside.services.publish_from(plan.move, reason, plan.fencing_number)
+        journal.keep(replace(record, step=Step.DONE, fencing_number=number))
         return number
 
-    def _facts(self, move: Move, newest: MoveRecord | None) -> MoveFacts:
-        """The members' topics are those of the beginning too: an interrupted move has made its members leave."""
-        begun = _interrupted(move, newest)
-        return self._outside.facts(move, topics=frozenset() if begun is None else begun.assigned)
+    def _plan(self, move: Move) -> tuple[MovePlan, MoveRecord | None]:
+        """The plan, and the group's newest move until now.
 
-    def _moving(self, facts: MoveFacts, newest: MoveRecord | None) -> Moving:
+        The members' topics are those of the beginning too: an interrupted move has made its members leave.
+        """
+        newest = self._outside.journal.newest(move.group)
+        begun = _interrupted(move, newest)
+        topics = frozenset[TopicName]() if begun is None else begun.assigned
+        return make_plan(self._outside.facts(move, topics=topics)), newest
+
+    def _moving(self, plan: MovePlan, newest: MoveRecord | None) -> Moving:
         """The move, taken up again if it was interrupted: its snapshot is that of the beginning."""
-        move, begun, journal = facts.move, _interrupted(facts.move, newest), self._outside.journal
+        move, facts, journal = plan.move, plan.facts, self._outside.journal
+        begun = _interrupted(move, newest)
         if begun is None:
             snapshot = self._outside.snapshot(move, facts.assignment)
             record = journal.begin(move, snapshot, newest, facts.assigned)
@@ -148,7 +152,7 @@ class Mover:
             raise AbandonedError("another command has gone on with this move meanwhile; run this one again")
         else:
             record = journal.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
-        return Moving(self._outside, self._limits, record, facts)
+        return Moving(self._outside, self._limits, record, plan)
 
     def _arrived(self, plan: MovePlan, newest: MoveRecord | None) -> Result:
         """There already, unless the journal knows a later decision than the services, whose store was away."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from parallax.adapters.cassandra.groups import progress_from_text, progress_to_text
 from parallax.domain.commits import GroupCommit
@@ -20,6 +20,7 @@ from parallax.failover.facts import Move, MoveKind
 from parallax.failover.timekeeper import Timekeeper
 from parallax.ports.decisions import OperationJournal, OperationNote
 
+T = TypeVar("T")
 Commits = Mapping[TopicPartition, GroupCommit]
 
 _DIGEST_DIGITS = 16
@@ -201,19 +202,18 @@ def note_of(record: MoveRecord) -> OperationNote:
         "fencing_number": record.fencing_number,
         "problem": record.problem,
         "assigned": sorted(record.assigned),
-        "written": [
-            [item.topic, item.partition, mark.next_offset, mark.digest]
-            for item, mark in record.written.items()
-        ],
-        "left_at": [[item.topic, item.partition, offset] for item, offset in record.left_at.items()],
+        "written": _listed(record.written, lambda mark: (mark.next_offset, mark.digest)),
+        "left_at": _listed(record.left_at, lambda offset: (offset,)),
         "snapshot": {
             "fencing_number": snapshot.fencing_number,
             "primary": snapshot.primary,
-            "commits": {cluster: _commits_values(items) for cluster, items in snapshot.commits.items()},
-            "progress": [
-                [item.topic, item.partition, progress_to_text(progress)]
-                for item, progress in snapshot.progress.items()
-            ],
+            "commits": {
+                cluster: _listed(
+                    items, lambda commit: (commit.next_offset, commit.leader_epoch, commit.metadata)
+                )
+                for cluster, items in snapshot.commits.items()
+            },
+            "progress": _listed(snapshot.progress, lambda left: (progress_to_text(left),)),
         },
     }
     return OperationNote(
@@ -243,37 +243,25 @@ def record_of(note: OperationNote) -> MoveRecord:
         version=note.version,
         step=Step(body["step"]),
         snapshot=Snapshot(
-            commits={ClusterName(cluster): _commits(items) for cluster, items in snapshot["commits"].items()},
-            progress={
-                TopicPartition(TopicName(topic), partition): progress_from_text(text)
-                for topic, partition, text in snapshot["progress"]
+            commits={
+                ClusterName(cluster): _mapped(rows, GroupCommit)
+                for cluster, rows in snapshot["commits"].items()
             },
+            progress=_mapped(snapshot["progress"], progress_from_text),
             fencing_number=snapshot["fencing_number"],
             primary=None if primary is None else RegionName(primary),
         ),
         assigned=frozenset(TopicName(topic) for topic in body["assigned"]),
         fencing_number=body["fencing_number"],
-        written={
-            TopicPartition(TopicName(topic), partition): Mark(TargetOffset(offset), digest)
-            for topic, partition, offset, digest in body["written"]
-        },
-        left_at={
-            TopicPartition(TopicName(topic), partition): TargetOffset(offset)
-            for topic, partition, offset in body.get("left_at", ())  # notes of earlier versions don't say
-        },
+        written=_mapped(body["written"], Mark),
+        left_at=_mapped(body.get("left_at", ()), TargetOffset),  # notes of earlier versions don't say
         problem=body["problem"],
     )
 
 
-def _commits_values(commits: Commits) -> list[list[Any]]:
-    return [
-        [item.topic, item.partition, commit.next_offset, commit.leader_epoch, commit.metadata]
-        for item, commit in commits.items()
-    ]
+def _listed(values: Mapping[TopicPartition, T], cells: Callable[[T], tuple[Any, ...]]) -> list[list[Any]]:
+    return [[item.topic, item.partition, *cells(value)] for item, value in values.items()]
 
 
-def _commits(values: list[list[Any]]) -> Commits:
-    return {
-        TopicPartition(TopicName(topic), partition): GroupCommit(TargetOffset(offset), epoch, metadata)
-        for topic, partition, offset, epoch, metadata in values
-    }
+def _mapped(rows: Iterable[list[Any]], make: Callable[..., T]) -> dict[TopicPartition, T]:
+    return {TopicPartition(TopicName(topic), partition): make(*cells) for topic, partition, *cells in rows}

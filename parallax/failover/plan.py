@@ -21,6 +21,7 @@ class MovePlan:
     """A group's move as foreseen.
 
     Attributes:
+        facts: what it was made of.
         partitions: where each goes on, and what FailoverConsumers skip and plain clients read again.
         gaps: what would never be delivered, one sentence each.
         unknown: what can't be known, one sentence each.
@@ -32,8 +33,7 @@ class MovePlan:
         publisher_only: an active/active group: it goes on consuming everywhere, and another region publishes.
     """
 
-    move: Move
-    fencing_number: int
+    facts: MoveFacts
     obstacles: tuple[str, ...]
     partitions: tuple[ResumeAnswer, ...] = ()
     gaps: tuple[str, ...] = ()
@@ -42,6 +42,16 @@ class MovePlan:
     remnants: int = 0
     arrived: bool = False
     publisher_only: bool = False
+
+    @property
+    def move(self) -> Move:
+        """Which move it is."""
+        return self.facts.move
+
+    @property
+    def fencing_number(self) -> int:
+        """That held; the move is off if somebody has decided since."""
+        return self.facts.fencing_number
 
     @property
     def outcome(self) -> Outcome:
@@ -126,14 +136,13 @@ def make_plan(facts: MoveFacts) -> MovePlan:
     """The plan of a move."""
     assignment = facts.assignment
     if assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
-        return _publisher_plan(facts.move, assignment)
+        return _publisher_plan(facts, assignment)
     return MovePlan(
-        move=facts.move,
+        facts,
+        obstacles=tuple(_obstacles(facts)),
         partitions=facts.partitions,
         gaps=tuple(gap for item in facts.partitions for gap in _gaps(facts, item)),
         unknown=tuple(text for item in facts.partitions for text in _unknown(facts, item)),
-        fencing_number=facts.fencing_number,
-        obstacles=tuple(_obstacles(facts)),
         waits_for=tuple(_waits(facts)),
         remnants=_remnants(facts),
         arrived=assignment is not None
@@ -142,11 +151,10 @@ def make_plan(facts: MoveFacts) -> MovePlan:
     )
 
 
-def _publisher_plan(move: Move, assignment: Assignment) -> MovePlan:
-    dual = assignment.dual_active
+def _publisher_plan(facts: MoveFacts, assignment: Assignment) -> MovePlan:
+    move, dual = facts.move, assignment.dual_active
     return MovePlan(
-        move=move,
-        fencing_number=assignment.decision.fencing_number,
+        facts,
         obstacles=(_dual(move),) if dual and move.kind is MoveKind.PLANNED else (),
         arrived=assignment.decision.primary == move.region and not dual,
         publisher_only=True,

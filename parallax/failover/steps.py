@@ -18,7 +18,7 @@ import structlog
 from parallax.client.answer import ResumeAnswer
 from parallax.domain.primary import Assignment
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError, RefusedError
-from parallax.failover.facts import MoveFacts, MoveKind, origin_positions
+from parallax.failover.facts import MoveKind, origin_positions
 from parallax.failover.journal import Commits, MoveRecord, Snapshot, Step, mark_of, stands
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
@@ -40,11 +40,10 @@ class Moving:
         outside: all that it touches.
         limits: how long it waits, and what it may cross.
         record: what it has done so far.
-        planned: what the plan was made of: about a group that has stood still since nobody is asked again, and the
-            move is off if somebody has decided about it since.
+        plan: its answers stand if the group has stood still since, and it is off if somebody has decided since.
     """
 
-    def __init__(self, outside: Outside, limits: MoveLimits, record: MoveRecord, planned: MoveFacts) -> None:
+    def __init__(self, outside: Outside, limits: MoveLimits, record: MoveRecord, plan: MovePlan) -> None:
         self._outside = outside
         self._limits = limits
         self._record = record
@@ -53,8 +52,13 @@ class Moving:
         self._begun_at_s = outside.time.clock()
         self._fenced_at_s: float | None = None
         self._fenced_as: Assignment | None = None
-        self._planned = planned
+        self._plan = plan
         self._reason = f"failover {record.operation_id}"
+
+    @property
+    def plan(self) -> MovePlan:
+        """By which it began."""
+        return self._plan
 
     @property
     def record(self) -> MoveRecord:
@@ -100,7 +104,7 @@ class Moving:
     def fence(self) -> float:
         """Record that the group moves; since when, on the command's clock."""
         self._waiting.tell("fencing")
-        self._fenced_as = self._outside.services.fence(self._move, self._reason, self._planned.fencing_number)
+        self._fenced_as = self._outside.services.fence(self._move, self._reason, self._plan.fencing_number)
         self._keep(step=Step.FENCED, fencing_number=self._fenced_as.decision.fencing_number)
         self._fenced_at_s = self._outside.time.clock()
         return self._fenced_at_s
@@ -117,15 +121,15 @@ class Moving:
         if self._outside.clusters.commits(group, origin) is not None:
             return ()
         # Where the service asked the cluster itself, and this command can't, it may know more by now.
-        if not all(item.basis == "observed" for item in self._planned.partitions):
+        if not all(item.basis == "observed" for item in self._plan.partitions):
             return ()
         seen = self._outside.groups.observed(group, origin)
         return self._plan_at({item.topic_partition: item.next_offset for item in seen})
 
     def _plan_at(self, positions: Positions) -> tuple[ResumeAnswer, ...]:
         """The plan's answers, if asking again from the positions would give the same: the index only grows."""
-        answers = self._planned.partitions
-        young = 0 <= self._outside.time.now_ms() - self._planned.now_ms < _PLAN_HOLDS_MS
+        answers = self._plan.partitions
+        young = 0 <= self._outside.time.now_ms() - self._plan.facts.now_ms < _PLAN_HOLDS_MS
         final = bool(answers) and all(item.final for item in answers)
         unmoved = origin_positions(answers) == positions
         return answers if young and final and unmoved and self._target_has(answers) else ()
@@ -156,7 +160,8 @@ class Moving:
             if attempt:
                 self._outside.time.pause(POLL_S)
             before = self._origin_commits() if attempt else left
-            plan, final = self._final(() if attempt else arrived)
+            plan = self._final(() if attempt else arrived)
+            final = plan.facts.partitions
             late = behind(final, before)
             if late:
                 why = f"the services do not know the group's newest commits yet ({', '.join(late[:5])})"
@@ -194,7 +199,7 @@ class Moving:
             raise AbandonedError(self._waiting.still_there(None))
         return commits
 
-    def _final(self, arrived: tuple[ResumeAnswer, ...]) -> tuple[MovePlan, tuple[ResumeAnswer, ...]]:
+    def _final(self, arrived: tuple[ResumeAnswer, ...]) -> MovePlan:
         """The offsets to write, judged once more: the group may have gone on since the plan.
 
         Whether it has members at the target is said by the target itself when the offsets are written.
@@ -210,7 +215,7 @@ class Moving:
             raise AbandonedError("; ".join(refusals))
         if self._move.kind is MoveKind.PLANNED and facts.members:
             raise AbandonedError(self._waiting.still_there(facts.members))
-        return plan, facts.partitions
+        return plan
 
     def _decided_just_now(self) -> Assignment | None:
         """What the fence has said, unless others have had time to decide since; the end of the move would tell."""
