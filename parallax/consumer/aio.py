@@ -160,6 +160,14 @@ class AIOFailoverConsumer:
         """As `FailoverConsumer.committed`."""
         return await self._call(self._consumer.committed, partitions, timeout)
 
+    async def consumer_group_metadata(self) -> Any:
+        """As `FailoverConsumer.consumer_group_metadata`.
+
+        Raises:
+            ConsumerConfigError, GroupMovingError: as there.
+        """
+        return await self._call(self._consumer.consumer_group_metadata)
+
     async def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """As `FailoverConsumer.position`."""
         return await self._call(self._consumer.position, partitions)
@@ -185,9 +193,27 @@ class AIOFailoverConsumer:
         """As `FailoverConsumer.get_watermark_offsets`."""
         return await self._call(self._consumer.get_watermark_offsets, partition, timeout, cached)
 
+    async def offsets_for_times(
+        self, partitions: Sequence[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """As `FailoverConsumer.offsets_for_times`."""
+        return await self._call(self._consumer.offsets_for_times, partitions, timeout)
+
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """As `FailoverConsumer.list_topics`."""
         return await self._call(self._consumer.list_topics, topic, timeout)
+
+    async def cluster_id(self, timeout: float = -1) -> str:
+        """As `FailoverConsumer.cluster_id`."""
+        return await self._call(self._consumer.cluster_id, timeout)
+
+    async def memberid(self) -> str | None:
+        """As `FailoverConsumer.memberid`."""
+        return await self._call(self._consumer.memberid)
+
+    async def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As `FailoverConsumer.set_sasl_credentials`."""
+        await self._call(self._consumer.set_sasl_credentials, username, password)
 
     async def close(self) -> None:
         """As `FailoverConsumer.close`; a call under way ends first, within a quarter of a second for polls."""

@@ -191,6 +191,10 @@ class Committer:
                 commits.append(TopicPartition(item.topic, item.partition, item.offset, metadata=metadata))
             return commits
 
+    def belongs(self, item: TopicPartition, state: PartitionState) -> bool:
+        """Whether an offset can be one of the cluster that is consumed now: after a move, those delivered there."""
+        return not self._moved or state.gate.floor <= item.offset <= state.gate.position
+
     def store(self, offsets: Iterable[TopicPartition], *, seen: bool = False) -> None:
         """Remember what the application is done with, for the next commit.
 
@@ -200,15 +204,27 @@ class Committer:
 
         Raises:
             StaleMessageError: an offset can't belong to the cluster that is consumed now.
+            KafkaException: the partition is not assigned (``_UNKNOWN_PARTITION``), or delivered records are stored by
+                themselves (``_INVALID_ARG``).
         """
+        if self._delivery.auto_store:
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._INVALID_ARG,  # noqa: SLF001 - librdkafka's own code
+                    "store_offsets needs enable.auto.offset.store=false",
+                )
+            )
         with self._delivery.lock:
             for item in offsets:
                 state = self._delivery.partitions.get(key_of(item))
-                if state is None:
-                    self._check_unassigned(item, seen=seen)
-                else:
+                if state is not None:
                     self._check(item, state)
                     state.stored = item.offset
+                    continue
+                self._check_unassigned(item, seen=seen)
+                if not seen:
+                    code = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - as above
+                    raise KafkaException(KafkaError(code, f"{item.topic}-{item.partition} is not assigned"))
 
     def send(self, commits: Sequence[TopicPartition], *, asynchronous: bool) -> list[TopicPartition] | None:
         """Commit, and remember that it was done.
@@ -304,7 +320,7 @@ class Committer:
         )
 
     def _check(self, item: TopicPartition, state: PartitionState) -> None:
-        if not self._moved or state.gate.floor <= item.offset <= state.gate.position:
+        if self.belongs(item, state):
             return
         raise StaleMessageError(
             f"{item.topic}-{item.partition} offset {item.offset}: since the last move offsets from "

@@ -8,7 +8,7 @@ record was consumed, its partition waits while the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from types import TracebackType
 from typing import Any, Self, cast
@@ -17,7 +17,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from parallax.client.client import OffsetClient
 from parallax.client.primary_messages import primary_from_pb
-from parallax.consumer.commits import of_message
+from parallax.consumer.arguments import (
+    check_count,
+    check_done,
+    check_partition,
+    check_partitions,
+    subscription_of,
+)
+from parallax.consumer.commits import carrying, of_message
 from parallax.consumer.delivery import key_of
 from parallax.consumer.engine import Engine
 from parallax.consumer.errors import (
@@ -35,7 +42,6 @@ from parallax.consumer.settings import (
     OnNoOffset,
     OnServiceAway,
     Policies,
-    Subscription,
     read_settings,
 )
 from parallax.domain.primary import Assignment
@@ -187,7 +193,8 @@ class FailoverConsumer:
         on_lost: Rebalance | None = None,
     ) -> None:
         """Join the group. The callbacks are called at a move too: ``on_lost`` (else ``on_revoke``), ``on_assign``."""
-        self._engine.subscribe(Subscription(tuple(topics), on_assign, on_revoke, on_lost))
+        self._engine.check_open()
+        self._engine.subscribe(subscription_of(topics, on_assign, on_revoke, on_lost))
 
     def unsubscribe(self) -> None:
         """Leave the group."""
@@ -196,11 +203,13 @@ class FailoverConsumer:
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions, from their offsets; without one from the commit, or by ``on_no_offset``."""
         self._engine.check_settled()
+        check_partitions(partitions)
         self._engine.site.assign(partitions)
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions too."""
         self._engine.check_settled()
+        check_partitions(partitions)
         self._engine.site.assign(partitions, incremental=True)
 
     def unassign(self) -> None:
@@ -211,6 +220,7 @@ class FailoverConsumer:
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these partitions no more."""
         self._engine.check_settled()
+        check_partitions(partitions)
         self._engine.site.unassign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
@@ -237,7 +247,9 @@ class FailoverConsumer:
 
         Raises:
             ParallaxError: as `poll`.
+            ValueError: ``num_messages`` is negative or above a million.
         """
+        check_count(num_messages)
         return self._engine.fetch(lambda delivery, slice_s: delivery.consume(num_messages, slice_s), timeout)
 
     def commit(
@@ -253,9 +265,12 @@ class FailoverConsumer:
 
         Raises:
             StaleMessageError: the message or offset belongs to the cluster before the last move.
-            KafkaException: the cluster refused, or nothing was stored (``_NO_OFFSET``).
+            KafkaException: the cluster refused, nothing was stored (``_NO_OFFSET``, unless ``asynchronous``), or the
+                message is an error.
+            ValueError: both a message and offsets.
         """
         self._engine.check_settled()
+        check_done(message, offsets)
         site = self._engine.site
         if message is not None:
             self._engine.provenance.check(message, site.generation)
@@ -264,6 +279,8 @@ class FailoverConsumer:
             commits = site.committer.explicit(offsets)
         else:
             commits = site.committer.stored()
+            if not commits and asynchronous:
+                return None
             if not commits:
                 raise KafkaException(KafkaError(KafkaError._NO_OFFSET))  # noqa: SLF001 - librdkafka's own code
         # From on_lost or on_revoke at a move the cluster may be dead, and nobody waits for it.
@@ -278,9 +295,12 @@ class FailoverConsumer:
         """Remember what is done, for the next commit (with ``enable.auto.offset.store`` false).
 
         Raises:
-            StaleMessageError: as `commit`.
+            StaleMessageError, ValueError: as `commit`.
+            KafkaException: the partition is not assigned (``_UNKNOWN_PARTITION``), the message is an error, or
+                ``enable.auto.offset.store`` is true (``_INVALID_ARG``).
         """
         self._engine.check_open()
+        check_done(message, offsets)
         site = self._engine.site
         if message is not None:
             self._engine.provenance.check(message, site.generation)
@@ -292,31 +312,60 @@ class FailoverConsumer:
     def committed(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """The group's committed offsets at the present cluster."""
         self._engine.check_settled()
+        check_partitions(partitions)
         return self._inner.committed(list(partitions), timeout)
 
+    def consumer_group_metadata(self) -> Any:
+        """What ``Producer.send_offsets_to_transaction`` needs, for a producer of the present cluster.
+
+        Ask anew for each transaction: it belongs to the membership of this moment. Offsets are to come from
+        `position`, whose metadata is committed with them.
+
+        Raises:
+            ConsumerConfigError: offsets are committed automatically, or moves start from what was delivered: a move
+                would then take records for consumed whose transaction is aborted.
+            GroupMovingError: a move has begun, or has not arrived yet. Abort the transaction; what it has read is
+                delivered again at the destination.
+        """
+        return self._engine.group_metadata()
+
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Next offsets: every record below was delivered or skipped; OFFSET_INVALID for what is not assigned."""
+        """Next offsets: every record below was delivered or skipped; OFFSET_INVALID for what is not assigned.
+
+        They carry the metadata that a restarted consumer skips by, for ``Producer.send_offsets_to_transaction``.
+        """
         self._engine.check_open()
+        check_partitions(partitions)
         delivery = self._engine.site.delivery
         with delivery.lock:
-            states = {key_of(item): delivery.partitions.get(key_of(item)) for item in partitions}
+            states = [(key_of(item), delivery.partitions.get(key_of(item))) for item in partitions]
             return [
-                TopicPartition(*key) if state is None else TopicPartition(*key, state.gate.position)
-                for key, state in states.items()
+                TopicPartition(*key)
+                if state is None
+                else TopicPartition(*key, state.gate.position, metadata=carrying(state, state.gate.position))
+                for key, state in states
             ]
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Deliver nothing of these partitions until `resume`."""
         self._engine.check_settled()
+        check_partitions(partitions)
         self._engine.site.delivery.pause([key_of(item) for item in partitions])
 
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Deliver again."""
         self._engine.check_settled()
+        check_partitions(partitions)
         self._engine.site.delivery.resume([key_of(item) for item in partitions])
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on from another offset. Below the resume offset of the last move, nothing is skipped any more."""
+        """Go on from another offset. Below the resume offset of the last move, nothing is skipped any more.
+
+        Raises:
+            KafkaException: the partition is not assigned (``_UNKNOWN_PARTITION``).
+        """
+        self._engine.check_settled()
+        check_partition(partition)
         self._engine.seek(partition)
 
     def get_watermark_offsets(
@@ -329,10 +378,31 @@ class FailoverConsumer:
         self._engine.check_settled()
         return self._inner.get_watermark_offsets(partition, timeout, cached=cached)
 
+    def offsets_for_times(
+        self, partitions: Sequence[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """The first offsets at the present cluster whose records are not older than the timestamps in ``offset``."""
+        self._engine.check_settled()
+        return self._inner.offsets_for_times(partitions, timeout)
+
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """Metadata of the present cluster."""
         self._engine.check_settled()
         return self._inner.list_topics(topic, timeout) if topic else self._inner.list_topics(timeout=timeout)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """The id of the present cluster."""
+        self._engine.check_settled()
+        return self._inner.cluster_id(timeout)
+
+    def memberid(self) -> str | None:
+        """This member's id in the group at the present cluster; None while it has none."""
+        self._engine.check_open()
+        return None if self._engine.between_clusters else self._inner.memberid()
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in to the present region's cluster with these from now on, also when the consumer comes back to it."""
+        self._engine.set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """Commit if that is automatic, leave the group and end; bounded by ``close_timeout_ms``."""

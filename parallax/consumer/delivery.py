@@ -85,7 +85,7 @@ class Delivery:
         self.lock = threading.RLock()
         self.skipped_records = 0
         self.steps = 0
-        self._auto_store = auto_store
+        self.auto_store = auto_store
         self._to_release: deque[Key] = deque()
         self._left_paused: set[Key] = set()
 
@@ -208,7 +208,7 @@ class Delivery:
                 state.stored = state.gate.position
             return None
         state.delivered_at_s = time.monotonic()
-        if self._auto_store:
+        if self.auto_store:
             state.stored = state.gate.position
         return message
 
@@ -297,7 +297,7 @@ class Delivery:
             kept = state.gate.seek(offset)
             if not kept:
                 state.skipping = None
-            if self._auto_store:
+            if self.auto_store:
                 state.stored = offset
             if was_holding and not state.paused_by_user:
                 self._go_on([key])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from parallax.consumer.commits import Provenance
 from parallax.consumer.delivery import Step, key_of
@@ -86,7 +87,9 @@ class Engine:
             interval_s=policies.report_interval_ms / 1_000,
         )
         chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
-        self._tools = Tools(owner, settings, service, chooser, self._reporter, self._events, self._raised)
+        self._tools = Tools(
+            owner, settings, policies, service, chooser, self._reporter, self._events, self._raised
+        )
         self._leaving = Leaving(own_member_ids=settings.next_generation)
         self._own_place = OwnPlace(own=settings.own_instance, handles=self._inner, leaving=self._leaving)
         self._service_state = ServiceState(policies, self._reporter, self._events)
@@ -129,12 +132,10 @@ class Engine:
 
     def subscribe(self, subscription: Subscription) -> None:
         """Join the group for these topics."""
-        self.check_open()
-        self._subscription = subscription
-        if self._fenced is not None or self._first_word is not None:
-            return
-        if self._moved_from is None:
+        if self._fenced is None and self._first_word is None and self._moved_from is None:
             self.site.join(subscription)
+        self._subscription = subscription
+        if self._fenced is not None or self._first_word is not None or self._moved_from is None:
             return
         origin, self._moved_from = self._moved_from, None
         self._against.look(self.site.region)
@@ -164,7 +165,7 @@ class Engine:
             if self._asking.request is not None:
                 if self._asking.wait(slice_s):
                     self._tend_at_s = 0.0
-            elif self._fenced is not None or self._first_word is not None:
+            elif self._fenced is not None or self._first_word is not None or self._wanted is not None:
                 self._closed.wait(min(slice_s, _TEND_EVERY_S))
             else:
                 messages = self._own_place.sift(self.site.inner, step(self.site.delivery, slice_s))
@@ -178,12 +179,45 @@ class Engine:
                 return []
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go to another offset of an assigned partition."""
-        self.check_settled()
+        """Go to another offset of an assigned partition.
+
+        Raises:
+            KafkaException: it is not assigned (``_UNKNOWN_PARTITION``).
+        """
         site, key = self.site, key_of(partition)
+        if key not in site.delivery.partitions:
+            code = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's own code
+            raise KafkaException(KafkaError(code, f"{key[0]}-{key[1]} is not assigned: it can't be sought"))
         start = self._tools.chooser.explicit(site.delivery, [partition])[key]
         if not site.delivery.seek(key, start.offset):
             site.rewound(key, start.offset)
+
+    def group_metadata(self) -> Any:
+        """What a producer needs to commit offsets of the present membership in a transaction.
+
+        Raises:
+            ConsumerConfigError: a move would not start from what the transactions have committed.
+            GroupMovingError: there is no such membership, or what it commits now would not count for the move.
+        """
+        self.check_settled()
+        if self._settings.auto_commit or self._policies.move_from != "committed":
+            raise ConsumerConfigError(
+                "consumer_group_metadata: transactions need enable.auto.commit=false and move_from='committed', or a "
+                "move would take records for consumed whose transaction is aborted"
+            )
+        site = self.site
+        if self._asking.request is not None or site.lost or not (site.arrived and site.committer.joined):
+            raise GroupMovingError(
+                "the consumer is moving: abort the transaction, and what it has read is delivered again"
+            )
+        site.transactions.offered()
+        return site.inner.consumer_group_metadata()
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use other credentials at the present region's cluster."""
+        self.check_settled()
+        self.site.inner.set_sasl_credentials(username, password)
+        self._inner.remember_credentials(self.site.region, username, password)
 
     def close(self) -> None:
         """Commit, leave the group and end; bounded by ``close_timeout_ms``."""
@@ -237,6 +271,7 @@ class Engine:
             if self._asking.request is None:
                 self._mind_services()
                 self.site.committer.tick()
+                self.site.transactions.tick()
             self.site.tell_skipped()
         finally:
             self._events.deliver()
@@ -334,6 +369,9 @@ class Engine:
             if self._fenced is not None:
                 self._events.put(FailoverEvent(EventKind.UNFENCED, wanted.region))
                 self._go_on(wanted.region)
+            return
+        if self._fenced is None and not self.site.transactions.settled():
+            self._wanted = wanted
             return
         positions = self._positions() if self._fenced is None else self._fenced
         topics = self._subscription.plain_topics if self._subscription is not None else ()

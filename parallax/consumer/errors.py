@@ -1,55 +1,79 @@
 """What a `FailoverConsumer` raises, besides what confluent-kafka raises itself.
 
-ConfigError
+ConfigError, ValueError, KafkaException (_INVALID_ARG)
 └── ConsumerConfigError      a setting that a failover consumer can't honour; nothing was started
 ServiceUnavailableError
 └── OffsetServiceAwayError   no offset service answered in time and the policy is to stop
-ParallaxError
-├── NoStartOffsetError       a partition has neither a commit nor an answer, and the policy is to stop
-├── StaleMessageError        a message or offset of the cluster before the move was given to commit
-├── ConsumerClosedError      the consumer was closed
-└── GroupMovingError         the group is being moved: a call that needs a cluster came in between
+ParallaxError, KafkaException
+├── NoStartOffsetError       _AUTO_OFFSET_RESET: a partition has neither a commit nor an answer; the policy is to stop
+├── StaleMessageError        ILLEGAL_GENERATION: a message or offset of the cluster before the move was to be committed
+└── GroupMovingError         REBALANCE_IN_PROGRESS: the group is being moved, and a call that needs a cluster came between
+ParallaxError, RuntimeError
+└── ConsumerClosedError      the consumer was closed
+
+An application that catches what `confluent_kafka.Consumer` raises catches these too: such a `KafkaException` has a
+`KafkaError` with the code that stands beside it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
+
+from confluent_kafka import KafkaError, KafkaException
 
 from parallax.errors import ConfigError, ParallaxError, ServiceUnavailableError
 
 
-class ConsumerConfigError(ConfigError):
+class _AsKafkaError(ParallaxError, KafkaException):
+    """An error that is caught as confluent-kafka's own, with the code that this one has for the like."""
+
+    kafka_code: ClassVar[int]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(KafkaError(self.kafka_code, message))
+
+    def __str__(self) -> str:
+        return str(self.args[0].str())
+
+
+class ConsumerConfigError(_AsKafkaError, ConfigError, ValueError):
     """A setting that a failover consumer can't honour: the message says which, and what to set instead."""
+
+    code = "CONFIG"
+    kafka_code = KafkaError._INVALID_ARG  # noqa: SLF001 - librdkafka's own code
 
 
 class OffsetServiceAwayError(ServiceUnavailableError):
     """No offset service answered in time, and ``on_service_away="stop"``."""
 
 
-class NoStartOffsetError(ParallaxError):
+class NoStartOffsetError(_AsKafkaError):
     """A partition has neither a committed offset nor an answer, and the policy is not to guess."""
 
     code = "NO_START_OFFSET"
+    kafka_code = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - as above
 
 
-class StaleMessageError(ParallaxError):
+class StaleMessageError(_AsKafkaError):
     """A commit names a message or an offset of the cluster before the move: it means nothing in the new one."""
 
     code = "STALE_MESSAGE"
+    kafka_code = KafkaError.ILLEGAL_GENERATION
 
 
-class ConsumerClosedError(ParallaxError):
+class ConsumerClosedError(ParallaxError, RuntimeError):
     """The consumer was closed; make a new one."""
 
     code = "CONSUMER_CLOSED"
 
 
-class GroupMovingError(ParallaxError):
+class GroupMovingError(_AsKafkaError):
     """The group is being moved and this consumer has left its cluster; `poll` goes on once it has arrived."""
 
     code = "GROUP_MOVING"
+    kafka_code = KafkaError.REBALANCE_IN_PROGRESS
 
 
 class Raised:

@@ -32,6 +32,11 @@ class InnerConsumers:
         self._factory = factory
         self._present = present
         self._raised = raised
+        self._credentials: dict[str, dict[str, str]] = {}
+
+    def remember_credentials(self, region: str, username: str, password: str) -> None:
+        """What the application has set at a region's cluster holds for later consumers of it."""
+        self._credentials[region] = {"sasl.username": username, "sasl.password": password}
 
     def make(self, region: str, generation: int) -> InnerConsumer:
         """A consumer of a region's aggregate cluster."""
@@ -45,7 +50,11 @@ class InnerConsumers:
             if callback is not None:
                 callback(error, partitions)
 
-        config = {**self._settings.for_region(region), "on_commit": on_commit}
+        config = {
+            **self._settings.for_region(region),
+            **self._credentials.get(region, {}),
+            "on_commit": on_commit,
+        }
         called = {name: config[name] for name in _CALLED_BY_POLL if callable(config.get(name))}
         return self._factory(config | {name: self._raised.kept_from(call) for name, call in called.items()})
 

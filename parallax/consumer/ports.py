@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from confluent_kafka import Message, TopicPartition
@@ -62,6 +62,18 @@ class InnerConsumer(Protocol):
         self, partition: TopicPartition, timeout: float, *, cached: bool
     ) -> tuple[int, int]:
         """Log start and end."""
+
+    def offsets_for_times(self, partitions: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """The first offsets that are not older than timestamps."""
+
+    def consumer_group_metadata(self) -> Any:
+        """The membership, for a producer's transaction."""
+
+    def cluster_id(self, timeout: float) -> str:
+        """The cluster's id."""
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Fetch no more of these for now."""

@@ -15,10 +15,11 @@ from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.moves import MoveAnswer, MoveRequest
 from parallax.consumer.ports import InnerConsumer, Key, OffsetService, Rebalance
 from parallax.consumer.reporting import Reporter
-from parallax.consumer.settings import Settings, Subscription
+from parallax.consumer.settings import Policies, Settings, Subscription
 from parallax.consumer.skip_watcher import SkipWatcher
 from parallax.consumer.start import Start
 from parallax.consumer.start_chooser import StartChooser
+from parallax.consumer.transactions import Transactions
 
 START_AGAIN_S = 0.5
 """Between two attempts, each of which tells the application if it failed."""
@@ -36,6 +37,7 @@ class Tools:
 
     owner: object
     settings: Settings
+    policies: Policies
     service: OffsetService
     chooser: StartChooser
     reporter: Reporter
@@ -90,6 +92,9 @@ class Site:
         region: where that is.
         generation: the number of moves before.
         move: the move that leads here and its answer; None for the first site.
+
+    Attributes:
+        lost: a move leads away from here, and what is committed from now on does not count for it.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class Site:
         self._arrived = move is None
         self._resumed = move is None
         self._left = False
+        self.lost = False
         self._told_skipped, self._told_skipped_at_s = 0, time.monotonic()
         origin = None if move is None else move[0].origin
         settings = tools.settings
@@ -126,6 +132,9 @@ class Site:
             self.delivery,
             interval_s=settings.auto_commit_interval_ms / 1_000 if settings.auto_commit else None,
             moved=generation > 0,
+        )
+        self.transactions = Transactions(
+            self.delivery, self.committer, interval_s=tools.policies.report_interval_ms / 1_000
         )
         self._watcher = SkipWatcher(tools.service, region, from_region=origin)
 
@@ -153,7 +162,6 @@ class Site:
 
     def join(self, subscription: Subscription) -> None:
         """Join the group."""
-        self._subscription, self._member = subscription, True
         kept = self._tools.raised.kept_from
         self.inner.subscribe(
             list(subscription.topics),
@@ -161,6 +169,7 @@ class Site:
             on_revoke=kept(lambda _inner, partitions: self._on_revoke(partitions, lost=False)),
             on_lost=kept(lambda _inner, partitions: self._on_revoke(partitions, lost=True)),
         )
+        self._subscription, self._member = subscription, True
 
     def unsubscribe(self) -> None:
         """Leave the group; the application's callback is still to hear of it."""
@@ -216,11 +225,12 @@ class Site:
         if not commit:
             return []
         self.committer.flush()
+        self.transactions.look()
         return self.committer.standing()
 
     def tell_leaving(self, *, lost: bool) -> None:
         """Tell the application that its partitions here are gone: ``lost`` by a move, or given up by closing."""
-        self._left = True
+        self._left, self.lost = True, lost
         partitions = [TopicPartition(*key) for key in self.delivery.partitions]
         if partitions:
             self._call_revoked(partitions, lost=lost)
@@ -272,6 +282,7 @@ class Site:
         finally:
             if not lost:
                 self.committer.see_standing(keys)
+                self.transactions.look()
             if self._tools.settings.cooperative:
                 self.inner.incremental_unassign(list(partitions))
             else:

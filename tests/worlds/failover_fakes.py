@@ -43,6 +43,8 @@ class FakeCluster:
     logs: dict[Key, list[Record | None]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[Key, tuple[int, str]] = field(default_factory=dict)
     dead: bool = False
+    unsettled: bool = False
+    """A transaction has sent offsets and is open: nobody is told what is committed."""
     refusal: KafkaError | None = None
     """What commits are refused with; those that nobody waits for are told of it at the next poll."""
     released: threading.Event = field(default_factory=threading.Event)
@@ -69,6 +71,7 @@ class FakeConsumer:
         self.fatal: KafkaError | None = None
         self._fatal_told = False
         self.joins = True
+        self.credentials: tuple[str, str] | None = None
         self._member_id = ""
         self._callbacks: dict[str, Rebalance] = {}
         self._rebalances: list[tuple[str, list[Key]]] = []
@@ -193,6 +196,22 @@ class FakeConsumer:
     def memberid(self) -> str | None:
         return self._member_id or None
 
+    def consumer_group_metadata(self) -> FakeConsumer:
+        return self
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        assert timeout > 0
+        return self.cluster.name
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        self.credentials = username, password
+
+    def offsets_for_times(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        assert timeout > 0
+        return [TopicPartition(item.topic, item.partition, 0) for item in partitions]
+
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition] | None:
         if self.closed:
             raise RuntimeError("Consumer closed")
@@ -216,7 +235,7 @@ class FakeConsumer:
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout > 0
-        if self.cluster.dead:
+        if self.cluster.dead or self.cluster.unsettled:
             self._nothing.wait(min(timeout, 0.002))
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         answers = []
@@ -249,6 +268,35 @@ class FakeConsumer:
         if self.cluster.dead:
             self.cluster.released.wait(30)
         self.closed = True
+
+
+class FakeProducer:
+    """Transactions of a producer of a `FakeCluster`, as far as they touch a group."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+        self._offsets: list[TopicPartition] = []
+
+    def send_offsets_to_transaction(self, positions: list[TopicPartition], group_metadata: object) -> None:
+        assert isinstance(group_metadata, FakeConsumer)
+        if (
+            group_metadata.cluster is not self.cluster
+            or group_metadata.closed
+            or group_metadata.gave_up_place
+        ):
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
+        self._offsets = positions
+        self.cluster.unsettled = True
+
+    def commit_transaction(self) -> None:
+        for item in self._offsets:
+            if item.offset >= 0:
+                place = item.topic, item.partition
+                self.cluster.committed[place] = item.offset, item.metadata or ""
+        self.abort_transaction()
+
+    def abort_transaction(self) -> None:
+        self._offsets, self.cluster.unsettled = [], False
 
 
 Vector = dict[str, int]

@@ -170,7 +170,7 @@ def test_a_message_from_before_the_move_is_not_committed(world: World) -> None:
 def test_offsets_of_partitions_not_assigned_are_refused_after_a_move(world: World) -> None:
     world.log("a").extend(A[:8])
     world.log("b").extend([*B[:3], *A[:8]])
-    consumer = world.start("a", MANUAL)
+    consumer = world.start("a", {**MANUAL, "enable.auto.offset.store": False})
     world.poll_records(8)
     consumer.commit(offsets=[TopicPartition(TOPIC, 5, 1)])  # of this cluster all the same
     world.coordinator_answers = False
