@@ -9,9 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from offsetsvc.clusters import Clusters
-from offsetsvc.index.cache import MAX_AGE_MS, CachedIndex
-from offsetsvc.index.row_memory import RowMemory
-from offsetsvc.index.tails import Tails
+from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
 from offsetsvc.lookups import MappingLookups
 from offsetsvc.names import Places
 from offsetsvc.positions import GroupPositions
@@ -62,7 +60,7 @@ class UseCases:
         clusters: a reader for every aggregate cluster.
         primaries: decisions about primaries.
         now_ms: the wall clock.
-        cache: whether the first reads about a topic may be `cached_index.MAX_AGE_MS` old.
+        cache: whether what was read of the index is remembered (`offsetsvc.index.memory`).
     """
 
     def __init__(
@@ -81,12 +79,11 @@ class UseCases:
         self.config = config
         self.region = region
         self.places = Places(config)
-        self._index: MappingIndexReader = CachedIndex(RowMemory(index)) if cache else index
+        self._index = IndexMemory(index, max_age_ms=MAX_AGE_MS if cache else 0)
         self._clusters = Clusters(clusters, probe_every_ms=_PROBE_EVERY_MS)
         self._executor = ThreadPoolExecutor(_READERS, "offsetsvc-read")
-        tails = Tails(self._index, max_age_ms=MAX_AGE_MS if cache else 0)
-        self.failover = Failover(config, self._index, tails, groups, self._clusters, self._executor, now_ms)
-        self.skips = Watching(config, self._index, tails, self._clusters)
+        self.failover = Failover(config, self._index, groups, self._clusters, self._executor, now_ms)
+        self.skips = Watching(config, self._index, self._clusters)
         self.mapping = MappingLookups(config, self._index, self._clusters, self._executor, now_ms)
         self.positions = GroupPositions(config, self._index, groups, self._clusters, now_ms)
         self.primaries = Primaries(config, region, primaries, now_ms)

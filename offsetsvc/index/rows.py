@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from offsetsvc.index.tails import Tail
+from offsetsvc.index.window import Tail
 from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.index_rows import RowPlace
@@ -33,7 +33,7 @@ class LineageRows:
     def __init__(self, index: MappingIndexReader, view: LineageView, tail: Tail | None = None) -> None:
         self.view = view
         self._index = index
-        self._stretch = None if tail is None else tail.stretch
+        self._window = None if tail is None else tail.window
         self._rows: set[Run] = set()
         self._lost: Sequence[LostRange] | None = None if tail is None else tail.lost
         self._history: SourceHistory | None = None
@@ -148,7 +148,7 @@ class LineageRows:
 
         Rows that begin at or above ``end`` may be left out.
         """
-        page = None if self._stretch is None else self._stretch.page(start, limit)
+        page = None if self._window is None else self._window.page(start, limit)
         if page is None:
             page = self._index.rows_from_target(self.view.partition, self.view.lineage, start, limit, end)
         self._add(page.rows)
@@ -167,7 +167,7 @@ class LineageRows:
 
     def known(self, place: RowPlace) -> Sequence[Run] | None:
         """What the tail says of the place; None: that needs a read."""
-        return None if self._stretch is None else self._stretch.around(place)
+        return None if self._window is None else self._window.around(place)
 
     def read_ahead(self, place: RowPlace, rows: Sequence[Run]) -> None:
         """Take what was read for a place that is going to be asked for."""

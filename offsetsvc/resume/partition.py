@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, Side, SourceView
 from offsetsvc.index.rows import LineageRows, fetch_common_epochs, read_together, rows_of
-from offsetsvc.index.tails import Tail
+from offsetsvc.index.window import Tail
 from offsetsvc.resume.explain import explain
 from offsetsvc.resume.skips import Limits, Skips, collect_skips
 from parallax.domain.ids import (

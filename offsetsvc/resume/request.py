@@ -9,8 +9,7 @@ from functools import partial
 
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
-from offsetsvc.index.lineage_memory import LineageMemory
-from offsetsvc.index.tails import Tails
+from offsetsvc.index.memory import IndexMemory
 from offsetsvc.parallel import Concurrently
 from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.commits import Commits
@@ -41,7 +40,6 @@ from parallax.errors import (
     UnknownTopicError,
 )
 from parallax.ports.groups import GroupStore
-from parallax.ports.index import MappingIndexReader
 from parallax.runtime.deadline import Deadline
 
 _NAMED_TOPICS = 20
@@ -76,8 +74,7 @@ class Failover:
     def __init__(
         self,
         config: Config,
-        index: MappingIndexReader,
-        tails: Tails,
+        index: IndexMemory,
         groups: GroupStore,
         clusters: Clusters,
         executor: Executor,
@@ -85,12 +82,10 @@ class Failover:
     ) -> None:
         self._config = config
         self._index = index
-        self._tails = tails
         self._groups = groups
         self._clusters = clusters
         self._executor = executor
         self._now_ms = now_ms
-        self._lineages = LineageMemory()
 
     def answers(
         self, request: FailoverRequest, deadline: Deadline, *, record_move: bool = False
@@ -113,7 +108,7 @@ class Failover:
             DeadlineError: the deadline passed first.
         """
         _check(request)
-        call = _Call(self._config, self._index, self._groups, self._clusters, request, self._lineages)
+        call = _Call(self._config, self._index, self._groups, self._clusters, request)
         together = Concurrently(self._executor, deadline)
         # What one partition needs is mostly remembered: threads would cost more than they save.
         run = together.run if request.only is None else together.run_here
@@ -127,7 +122,7 @@ class Failover:
             )
         questions = call.questions(partitions, call.read_shared(partitions, run))
         deadline.check("reading the index")
-        tails = self._tails.read([view for question in questions for view in question.views])
+        tails = self._index.tails_of([view for question in questions for view in question.views])
         now_ms = self._now_ms()
         answers = together.map(
             lambda question: answer_partition(self._index, tails, question, now_ms),
@@ -185,17 +180,15 @@ class _Call:
     def __init__(
         self,
         config: Config,
-        index: MappingIndexReader,
+        index: IndexMemory,
         groups: GroupStore,
         clusters: Clusters,
         request: FailoverRequest,
-        lineage_memory: LineageMemory,
     ) -> None:
         self._config = config
         self._index = index
         self._groups = groups
         self._request = request
-        self._lineage_memory = lineage_memory
         self.origin = clusters.view(request.origin)
         self.destination = clusters.view(request.destination)
         self._routes_in = config.routes_into(region_of(request.origin))
@@ -283,7 +276,7 @@ class _Call:
         indexed: Mapping[Route, RouteTopic],
     ) -> TopicLineages:
         of_routes = {route: indexed[route] for route in routes}
-        return self._lineage_memory.that_count(view.cluster, topic, of_routes, view.topic_id(topic))
+        return self._index.counting_lineages(view.cluster, topic, of_routes, view.topic_id(topic))
 
     def _question(
         self,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from offsetsvc.answers import SkipPage
 from offsetsvc.clusters import Clusters
+from offsetsvc.index.memory import IndexMemory
 from offsetsvc.index.rows import LineageRows, fetch_common_epochs, rows_of
-from offsetsvc.index.tails import Tails
 from offsetsvc.resume.skips import Limits, collect_skips
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, Route, SourceId, TargetOffset, TopicId, TopicPartition, region_of
@@ -17,7 +17,7 @@ from parallax.domain.progress import Progress, SourcePosition, agreed, made_for
 from parallax.domain.resume import Resume, resume
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidOffsetError, UnknownTopicError
-from parallax.ports.index import MappingIndexReader, topic_lineages
+from parallax.ports.index import topic_lineages
 from parallax.runtime.deadline import Deadline
 
 POLL_MS = 200.0
@@ -45,10 +45,9 @@ class WatchRequest:
 class Watching:
     """Answers `WatchSkips`."""
 
-    def __init__(self, config: Config, index: MappingIndexReader, tails: Tails, clusters: Clusters) -> None:
+    def __init__(self, config: Config, index: IndexMemory, clusters: Clusters) -> None:
         self._config = config
         self._index = index
-        self._tails = tails
         self._clusters = clusters
 
     def updates(
@@ -155,7 +154,7 @@ class Watching:
     ) -> list[LineageRows]:
         lineages = topic_lineages(self._index, routes, partition.topic, topic_id)
         views = lineages.of(partition.partition)
-        tails = self._tails.read(views)
+        tails = self._index.tails_of(views)
         return [rows_of(self._index, view, tails) for view in views]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsetsvc.index.lineage_memory import LineageMemory
+from offsetsvc.index.memory import IndexMemory
 from parallax.domain.ids import (
     ClusterName,
     Lineage,
@@ -20,6 +20,7 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import LineageRecord, RouteTopic, StampedRow
 from parallax.domain.lineages import lineages_that_count
 from parallax.domain.runs import Run
+from tests.memory.index import MemoryMappingIndex
 
 TOPIC = TopicName("trips")
 CLUSTER = ClusterName("aggregate-b")
@@ -37,26 +38,28 @@ def read(route: Route, target_id: TopicId, end: int = 5) -> RouteTopic:
 
 
 def test_the_same_reads_give_the_same_lineages_and_new_ones_new_ones() -> None:
-    memory = LineageMemory()
+    memory = IndexMemory(MemoryMappingIndex())
     found = {route: read(route, OLD) for route in ROUTES}
-    first = memory.that_count(CLUSTER, TOPIC, found, OLD)
+    first = memory.counting_lineages(CLUSTER, TOPIC, found, OLD)
     assert first == lineages_that_count(found, OLD)
     assert len(first.of(0)) == len(ROUTES)
-    assert memory.that_count(CLUSTER, TOPIC, dict(found), OLD) is first
+    assert memory.counting_lineages(CLUSTER, TOPIC, dict(found), OLD) is first
 
     grown = {**found, ROUTES[0]: replace(found[ROUTES[0]], newest=read(ROUTES[0], OLD, 9).newest)}
-    assert memory.that_count(CLUSTER, TOPIC, grown, OLD) == lineages_that_count(grown, OLD) != first
+    assert memory.counting_lineages(CLUSTER, TOPIC, grown, OLD) == lineages_that_count(grown, OLD) != first
     renewed = {**found, ROUTES[1]: replace(found[ROUTES[1]], records=[])}
-    assert memory.that_count(CLUSTER, TOPIC, renewed, OLD) == lineages_that_count(renewed, OLD) != first
+    assert (
+        memory.counting_lineages(CLUSTER, TOPIC, renewed, OLD) == lineages_that_count(renewed, OLD) != first
+    )
 
 
 def test_an_incarnation_a_route_less_or_another_cluster_is_another_question() -> None:
-    memory = LineageMemory()
+    memory = IndexMemory(MemoryMappingIndex())
     found = {route: read(route, OLD) for route in ROUTES}
-    first = memory.that_count(CLUSTER, TOPIC, found, OLD)
-    assert memory.that_count(CLUSTER, TOPIC, found, NEW).of(0) == ()
+    first = memory.counting_lineages(CLUSTER, TOPIC, found, OLD)
+    assert memory.counting_lineages(CLUSTER, TOPIC, found, NEW).of(0) == ()
     fewer = {ROUTES[0]: found[ROUTES[0]]}
-    assert memory.that_count(CLUSTER, TOPIC, fewer, OLD) == lineages_that_count(fewer, OLD) != first
+    assert memory.counting_lineages(CLUSTER, TOPIC, fewer, OLD) == lineages_that_count(fewer, OLD) != first
     other = {route: read(route, NEW) for route in ROUTES}
-    assert memory.that_count(ClusterName("aggregate-a"), TOPIC, other, NEW) != first
-    assert memory.that_count(CLUSTER, TOPIC, found, OLD) == first
+    assert memory.counting_lineages(ClusterName("aggregate-a"), TOPIC, other, NEW) != first
+    assert memory.counting_lineages(CLUSTER, TOPIC, found, OLD) == first

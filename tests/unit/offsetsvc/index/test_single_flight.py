@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from offsetsvc.index.single_flight import Flights
+from offsetsvc.index.memory import Flights
 
 
 class Memory:
@@ -25,7 +25,6 @@ class Memory:
             lambda max_age_s: self.value if self.age_s < max_age_s else None,
             self.read,
             max_age_s=1,
-            overdue_age_s=3,
         )
 
     def read(self) -> int:
@@ -68,7 +67,7 @@ def test_a_failed_read_is_the_callers_own_and_the_next_one_reads_again() -> None
         raise LookupError
 
     try:
-        memory.flights.fresh("number", lambda _age_s: None, fail, max_age_s=1, overdue_age_s=3)
+        memory.flights.fresh("number", lambda _age_s: None, fail, max_age_s=1)
     except LookupError as error:
         seen.append(error)
     assert len(seen) == 1

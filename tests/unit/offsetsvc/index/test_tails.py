@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from offsetsvc.index.row_memory import Stretch
-from offsetsvc.index.tails import Tails
+from offsetsvc.index.memory import IndexMemory
+from offsetsvc.index.window import RowWindow
 from parallax.domain.ids import (
     Lineage,
     RegionName,
@@ -49,15 +49,15 @@ class World:
     def __init__(self, tail_rows: int) -> None:
         self.now_s = 100.0
         self.index = CountingIndex(tail_rows)
-        self.tails = Tails(self.index, max_age_ms=MAX_AGE_MS, clock=lambda: self.now_s)
+        self.memory = IndexMemory(self.index, max_age_ms=MAX_AGE_MS, clock=lambda: self.now_s)
 
     def view(self, source_first: int = 0) -> LineageView:
         newest = self.index.newest(PARTITION.route, PARTITION.topic_partition.topic).get((0, LINEAGE))
         record = LineageRecord(PARTITION, LINEAGE, 0, SourceOffset(source_first), TargetOffset(0), None, 1)
         return LineageView(record, None, newest)
 
-    def stretch(self, source_first: int = 0) -> Stretch:
-        found = self.tails.read([self.view(source_first)])[KEY].stretch
+    def stretch(self, source_first: int = 0) -> RowWindow:
+        found = self.memory.tails_of([self.view(source_first)])[KEY].window
         assert found is not None
         return found
 
@@ -107,9 +107,9 @@ def test_the_tail_of_an_idle_lineage_is_left_alone_once_it_has_settled() -> None
 
 def test_a_lineage_without_rows_has_no_tail_and_one_whose_rows_are_gone_no_stretch() -> None:
     world = World(10)
-    assert world.tails.read([world.view()]) == {}
+    assert world.memory.tails_of([world.view()]) == {}
     gone = LineageView(world.view().record, None, StampedRow(run(0, 0, 5), START_MS))
-    assert world.tails.read([gone])[KEY].stretch is None
+    assert world.memory.tails_of([gone])[KEY].window is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -143,5 +143,5 @@ def test_the_beginning_of_a_lineage_is_known_as_such() -> None:
     world = World(1_000)
     world.index.write_rows([batch(PARTITION, LINEAGE, [run(50, 3, 5, 50)], version=1)])
     assert world.stretch(source_first=50).around_target(TargetOffset(0)) is not None
-    world.tails = Tails(world.index, max_age_ms=0)
+    world.memory = IndexMemory(world.index, max_age_ms=0)
     assert world.stretch(source_first=10).low == 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from offsetsvc.index.row_memory import FORGET_AFTER_S, SETTLED_AFTER_S, RowMemory
+from offsetsvc.index.memory import FORGET_AFTER_S, SETTLED_AFTER_S, IndexMemory
 from parallax.domain.ids import (
     Lineage,
     RegionName,
@@ -33,7 +33,7 @@ class World:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.index = CountingIndex()
-        self.memory = RowMemory(self.index, clock=lambda: self.now_s)
+        self.memory = IndexMemory(self.index, clock=lambda: self.now_s)
 
     def later(self, seconds: float) -> None:
         self.now_s += seconds
