@@ -17,7 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from parallax.adapters.kafka.librdkafka import list_offsets
 from parallax.domain.ids import TopicPartition
 from parallax.errors import ClusterUnavailableError
-from replicator.kafka import choice as connector
+from replicator.kafka import connector
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 from tests.support import Stack, poll_until
 from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows
