@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 import structlog
 import typer
 
+from parallax.adapters.spark.application import Application
+from parallax.adapters.spark.session import local_slots
+from parallax.adapters.spark.status_server import StatusPart
 from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
-from parallax.domain.ids import ClusterName, RegionName
+from parallax.domain.ids import RegionName
 from parallax.runtime.logs import configure_logging
 from replicator.kafka.topics import TopicAdmin
+from replicator.leases.board import ProgressBoard
+from replicator.leases.claims import Claims
+from replicator.leases.console import progress_view
+from replicator.leases.query import lease_keys, replication_query, routes_of
+from replicator.leases.status import ReplicationStatus
 from replicator.preflight import (
     Finding,
     Severity,
@@ -24,10 +32,8 @@ from replicator.preflight import (
     slots_finding,
     status_finding,
 )
-
-if TYPE_CHECKING:
-    from parallax.adapters.spark.application import Application
-    from parallax.adapters.spark.status_server import StatusPart
+from syncjob.query import sync_query
+from syncjob.status import SyncBoard
 
 _log = structlog.get_logger(__name__)
 
@@ -77,14 +83,11 @@ def _every_target(config: Config) -> list[RegionName]:
 
 
 def _preflight(config: Config, regions: Sequence[RegionName], application: Application) -> list[Finding]:
-    from parallax.adapters.spark.session import local_slots  # noqa: PLC0415 - as below
-    from replicator.leases.query import routes_of  # noqa: PLC0415 - as below
-
-    @lru_cache
-    def door(cluster: ClusterName) -> TopicAdmin:
-        return TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS)
-
-    findings = run_preflight(config, routes_of(config, regions), door)
+    findings = run_preflight(
+        config,
+        routes_of(config, regions),
+        lambda cluster: TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS),
+    )
     session = application.session_settings
     slots = local_slots(session.master)
     first = [
@@ -103,16 +106,6 @@ def _application(
     json_logs: bool = False,
 ) -> Application:
     """What replicates into the regions, and syncs too if it shall."""
-    # Spark is heavy: it is imported only by the commands that run it.
-    from parallax.adapters.spark.application import Application  # noqa: PLC0415
-    from replicator.leases.board import ProgressBoard  # noqa: PLC0415
-    from replicator.leases.claims import Claims  # noqa: PLC0415
-    from replicator.leases.console import progress_view  # noqa: PLC0415
-    from replicator.leases.query import lease_keys, replication_query, routes_of  # noqa: PLC0415
-    from replicator.leases.status import ReplicationStatus  # noqa: PLC0415
-    from syncjob.query import sync_query  # noqa: PLC0415
-    from syncjob.status import SyncBoard  # noqa: PLC0415
-
     keys = lease_keys(config, routes_of(config, regions))
     board = ProgressBoard(keys)
     queries = [replication_query(config, region, available_now=available_now) for region in regions]

@@ -252,22 +252,16 @@ def _look(
             door.check_transactions()
     except UnavailableError as error:
         advice = "check its address; its leases wait until it answers"
-        findings.append(_of_cluster(Severity.WARNING, Problem.CLUSTER_UNREACHABLE, cluster, error, advice))
+        findings.append(Finding(Severity.WARNING, Problem.CLUSTER_UNREACHABLE, cluster, str(error), advice))
         return None
     except ParallaxError as error:
         problem = Problem.TRANSACTIONS_REFUSED if is_target else Problem.CLUSTER_REFUSED
         advice = "check credentials and access rights" + (
             " (Write on transactional ids that start with 'parallax.')" if is_target else ""
         )
-        findings.append(_of_cluster(Severity.ERROR, problem, cluster, error, advice))
+        findings.append(Finding(Severity.ERROR, problem, cluster, str(error), advice))
         return None
     return side
-
-
-def _of_cluster(
-    severity: Severity, problem: Problem, cluster: ClusterName, error: ParallaxError, advice: str
-) -> Finding:
-    return Finding(severity, problem, cluster, str(error), advice)
 
 
 def _compare_route(config: Config, route: Route, source: _Side, target: _Side) -> Iterator[Finding]:

@@ -34,6 +34,13 @@ def test_a_command_without_its_libraries_says_what_to_install() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_replication_without_spark_says_so_before_it_looks_at_anything() -> None:
+    done = parallax({"pyspark"}, "replicate", "--config", "none.yaml")
+    assert done.returncode == 1
+    assert "parallax-kafka[replicator]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_without_a_checkout_the_local_stack_says_that_it_needs_one() -> None:
     done = parallax({"lab"}, "stack", "up", "--detach")
     assert (done.returncode, done.stderr) == (
