@@ -21,7 +21,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange
-from parallax.domain.progress import made_for
+from parallax.domain.progress import holds_for_topic
 from parallax.errors import UnknownGroupError, UnknownPartitionError, UnknownTopicError
 from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
@@ -106,7 +106,7 @@ class GroupPositions:
             _require_partition(view, partition)
         for move in moves:
             present = ids[move.topic_partition.topic]
-            if not made_for(move.topic_id, move.progress.resume_offset, present):
+            if not holds_for_topic(move.topic_id, move.progress.resume_offset, present):
                 raise UnknownTopicError(
                     f"the move of {move.topic_partition} was to topic id {move.topic_id!r}, but {cluster} has "
                     f"{present!r}: the topic was created anew and the move is void"

@@ -32,7 +32,7 @@ from parallax.domain.progress import (
     Progress,
     SourceHistory,
     SourcePosition,
-    agreed,
+    consumed_end,
     consumed_position,
     records_below,
     settled_commit,
@@ -228,7 +228,7 @@ class _Answering:
             rows.at_source(consumed.source_next)
             if fetch_common_epochs(consumed, at_origin, rows):
                 consumed = self._consumed(source, commit, moved)
-            here = agreed(consumed, rows.history().history)
+            here = consumed_end(consumed, rows.history().history)
             if here != consumed.source_next:
                 rows.at_source(here)
             self._fetch_low(rows, here)

@@ -13,7 +13,7 @@ from offsetsvc.resume.skips import Limits, collect_skips
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, Route, SourceId, TargetOffset, TopicId, TopicPartition, region_of
 from parallax.domain.place import LogRange
-from parallax.domain.progress import Progress, SourcePosition, agreed, made_for
+from parallax.domain.progress import Progress, SourcePosition, consumed_end, holds_for_topic
 from parallax.domain.resume import Resume, resume
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidOffsetError, UnknownTopicError
@@ -85,7 +85,7 @@ class Watching:
 
     def _require_same_topic(self, request: WatchRequest) -> None:
         present = self._topic_id(request)
-        if present is not None and not made_for(request.topic_id, TargetOffset(0), present):
+        if present is not None and not holds_for_topic(request.topic_id, TargetOffset(0), present):
             raise UnknownTopicError(
                 f"topic {request.topic_partition.topic!r} in {request.cluster} has id {present or 'none'}, not "
                 f"{request.topic_id!r}: it was created anew, and skip ranges of the former one are void"
@@ -171,6 +171,6 @@ def _fetch(
         if rows.view.source == source:
             rows.at_source(consumed.source_next)
             fetch_common_epochs(consumed, at_origin, rows)
-            here = agreed(consumed, rows.history().history)
+            here = consumed_end(consumed, rows.history().history)
             if here != consumed.source_next:
                 rows.at_source(here)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from offsetsvc.index.rows import LineageRows
 from parallax.domain.ids import SourceId, TargetOffset
 from parallax.domain.place import Via, position_of
-from parallax.domain.progress import SourceHistory, SourcePosition, agreed, widened
-from parallax.domain.skips import SkipRange, beyond, merged, skip_ranges
+from parallax.domain.progress import SourceHistory, SourcePosition, consumed_end, with_known_epochs
+from parallax.domain.skips import SkipRange, after_skips, merge_ranges, skip_ranges
 
 _FIRST_PAGE_ROWS = 128
 """What is read beyond the last consumed record was read in vain, and mostly that is not far."""
@@ -72,11 +72,11 @@ def collect_skips(
         )
         for source, position in positions.items()
     }
-    ranges = merged(item for items in of_source.values() for item in items)
+    ranges = merge_ranges(item for items in of_source.values() for item in items)
     if len(ranges) > limits.skip_ranges:
         cut_at = end = ranges[limits.skip_ranges].start
         ranges = ranges[: limits.skip_ranges]
-    first_new = beyond(start, ranges)
+    first_new = after_skips(start, ranges)
     by_source = {
         source: sum(max(0, min(item.end, end) - max(item.start, first_new)) for item in items)
         for source, items in of_source.items()
@@ -95,8 +95,8 @@ def _fetch(
     newest = rows.view.newest
     if newest is None or newest.row.target_end <= start:
         return None
-    bound = agreed(
-        widened(consumed, [item for item in origin if item.source == rows.view.source]),
+    bound = consumed_end(
+        with_known_epochs(consumed, [item for item in origin if item.source == rows.view.source]),
         rows.history().history,
     )
     place, via, row = position_of(bound, rows.history().history)

@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import pairwise
 
 from parallax.domain.ids import TargetOffset, next_offset
-from parallax.domain.skips import SkipRange, merged
+from parallax.domain.skips import SkipRange, merge_ranges
 from parallax.errors import InvariantError
 
 
@@ -58,7 +58,7 @@ class Gate:
         self._position = position
         self._known_to = known_to
         self._floor = position if floor is None else floor
-        self._ranges: list[SkipRange] = merged(skip_ranges)
+        self._ranges: list[SkipRange] = merge_ranges(skip_ranges)
         self._starts: list[int] = [item.start for item in self._ranges]
         check_invariants(self)
 
@@ -100,7 +100,7 @@ class Gate:
             return
         fresh = list(skip_ranges)
         if fresh:
-            self._ranges = merged([*self._ranges, *fresh])
+            self._ranges = merge_ranges([*self._ranges, *fresh])
             self._starts = [item.start for item in self._ranges]
         self._known_to = None if known_to is None else max(known_to, self._known_to)
         check_invariants(self)

@@ -118,10 +118,10 @@ def tally(stretches: Sequence[Stretch]) -> Tally:
     All histories must be of the same unbroken source log: one incarnation of its topic, and no truncation.
     """
     columns = [list(_pieces(stretch)) for stretch in stretches]
-    found = _Ranges()
+    ranges = _Ranges()
     for start, end, row in _aligned(columns):
-        found.add(start, end, *_judged(stretches, row, start))
-    return found.tally()
+        ranges.add(start, end, *_judged(stretches, row, start))
+    return ranges.tally()
 
 
 # --- where records lie ---------------------------------------------------------------------------------------------

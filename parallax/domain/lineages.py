@@ -79,16 +79,16 @@ class TopicLineages:
         ]
 
 
-def lineages_that_count(found: Mapping[Route, RouteTopic], topic_id: TopicId | None) -> TopicLineages:
+def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | None) -> TopicLineages:
     """The lineages of a topic on a cluster, from what was read of each route into it, in configured order.
 
     Args:
-        found: by route.
+        topics: by route.
         topic_id: as `topic_lineages` takes it.
     """
-    routes = list(found)
-    records = {route: item.records for route, item in found.items()}
-    newest = {route: item.newest for route, item in found.items()}
+    routes = list(topics)
+    records = {route: item.records for route, item in topics.items()}
+    newest = {route: item.newest for route, item in topics.items()}
     chosen = _latest_id(newest, records) if topic_id is None else topic_id
     by_partition: dict[int, list[LineageView]] = {}
     seen: set[int] = set()

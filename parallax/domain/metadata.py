@@ -37,7 +37,7 @@ class CommittedMetadata:
     Attributes:
         fencing_number: of the decision that made the destination primary; 0 if none was recorded.
         target_topic_id: the incarnation of the destination's topic; under another one all of this is void. Empty: the
-            topic was not there yet, and whichever one came is meant (`made_for`).
+            topic was not there yet, and whichever one came is meant (`holds_for_topic`).
         resume_offset: the resume offset of the move; a commit below it voids the positions.
         positions: how far each source was consumed, older incarnations of a region's topic first.
         skips: target offsets consumed already, merged and ascending.

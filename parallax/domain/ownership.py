@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from parallax.domain.commits import GroupCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
 from parallax.domain.metadata import decode, is_ours
-from parallax.domain.progress import made_for
+from parallax.domain.progress import holds_for_topic
 from parallax.errors import MetadataError
 
 Offers = Mapping[TopicPartition, PublishedOffset]
@@ -75,4 +75,4 @@ def _is_as_left(commit: GroupCommit, topic_id: TopicId | None) -> bool:
     except MetadataError:
         return False
     as_left = metadata.resume_offset == commit.next_offset
-    return as_left and made_for(metadata.target_topic_id, metadata.resume_offset, topic_id)
+    return as_left and holds_for_topic(metadata.target_topic_id, metadata.resume_offset, topic_id)

@@ -8,7 +8,7 @@ from enum import Enum
 
 from parallax.domain.history import History
 from parallax.domain.ids import SourceOffset, TargetOffset
-from parallax.domain.progress import SourceHistory, SourcePosition, agreed, records_below
+from parallax.domain.progress import SourceHistory, SourcePosition, consumed_end, records_below
 from parallax.domain.runs import Run
 
 
@@ -108,20 +108,20 @@ def place_of(
         if starts and min(starts) <= low_watermark:
             continue  # all that the lineage ever had lies below the log start
         before = [*older, *lineages[:index]] if item is not None or not newer else []
-        found = _place_in(consumed, item, low_watermark)
-        if found.via is Via.CONSUMED and not following:
-            found = _behind(item)
-        if found.via is Via.CONSUMED:
+        place = _place_in(consumed, item, low_watermark)
+        if place.via is Via.CONSUMED and not following:
+            place = _behind(item)
+        if place.via is Via.CONSUMED:
             continue
         older_end = rows_end(before)
-        if older_end > (TargetOffset(-1) if found.offset is None else found.offset):
-            found = Place(older_end, Via.AFTER)
-        place = TargetOffset(0) if found.offset is None else found.offset
-        matters = best.lineage_matters or found.lineage_matters or bool(following)
-        if best.offset is not None and best.offset <= place:
+        if older_end > (TargetOffset(-1) if place.offset is None else place.offset):
+            place = Place(older_end, Via.AFTER)
+        offset = TargetOffset(0) if place.offset is None else place.offset
+        matters = best.lineage_matters or place.lineage_matters or bool(following)
+        if best.offset is not None and best.offset <= offset:
             best = Place(best.offset, best.via, best.row, matters)
         else:
-            best = Place(place, found.via, found.row, matters)
+            best = Place(offset, place.via, place.row, matters)
     return best
 
 
@@ -136,7 +136,7 @@ def _place_in(consumed: SourcePosition, item: SourceHistory | None, low_watermar
     newest = None if item is None else item.history.newest
     if item is None or newest is None:
         return Place(None, Via.LOG_START)
-    here = agreed(consumed, item.history)
+    here = consumed_end(consumed, item.history)
     diverged = here < min(consumed.source_next, newest.last_record_end)
     below = records_below(low_watermark, item.history)
     if below is not None:

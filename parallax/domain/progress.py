@@ -4,7 +4,7 @@ A source offset alone does not name a record: after an unclean leader election a
 record is named by its offset and the leader epoch that wrote it, and two copies of a log that both hold records
 of one epoch agree on everything below the lower of their ends in that epoch (the reasoning of KIP-101). So a
 position carries, beside its offset, the consumed end of each leader epoch that is known: with these it can be
-laid onto any copy of the log (`agreed`).
+laid onto any copy of the log (`consumed_end`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Progress:
 
     It holds in ``cluster`` and for the topic incarnation ``topic_id`` there, and only while the group's commit
     is at or above ``resume_offset``. ``positions`` names older incarnations of a region's topic before newer ones.
-    An empty ``topic_id``: the topic was not there yet, see `made_for`.
+    An empty ``topic_id``: the topic was not there yet, see `holds_for_topic`.
     """
 
     cluster: ClusterName
@@ -69,16 +69,16 @@ class Progress:
 
     def holds_in(self, cluster: ClusterName, topic_id: TopicId | None) -> bool:
         """Whether it was left in the cluster, for the topic that is there (None: not known, or none)."""
-        return self.cluster == cluster and made_for(self.topic_id, self.resume_offset, topic_id)
+        return self.cluster == cluster and holds_for_topic(self.topic_id, self.resume_offset, topic_id)
 
 
-def made_for(told: TopicId, resume_offset: TargetOffset, present: TopicId | None) -> bool:
-    """Whether a move to the topic incarnation ``told`` was one to the topic that is there.
+def holds_for_topic(topic_id: TopicId, resume_offset: TargetOffset, present: TopicId | None) -> bool:
+    """Whether a move to the topic incarnation ``topic_id`` was one to the topic that is there.
 
-    A move may come before the topic does. It told no id and starts at offset 0: whichever topic comes is read from
+    A move may come before the topic does. It names no id and starts at offset 0: whichever topic comes is read from
     its first record on, and what was consumed elsewhere before is to be skipped in it.
     """
-    return told == present or (not told and resume_offset == 0)
+    return topic_id == present or (not topic_id and resume_offset == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class SourceHistory:
         return newest.last_record_end
 
 
-def agreed(consumed: SourcePosition, history: History) -> SourceOffset:
+def consumed_end(consumed: SourcePosition, history: History) -> SourceOffset:
     """The next offset up to which the history's own records were consumed.
 
     Each leader epoch that both sides know proves it up to the lower of their ends in it. Without a common epoch
@@ -116,7 +116,7 @@ def agreed(consumed: SourcePosition, history: History) -> SourceOffset:
     return max(proven, default=SourceOffset(0))
 
 
-def joined(positions: Iterable[SourcePosition]) -> SourcePosition:
+def union_of(positions: Iterable[SourcePosition]) -> SourcePosition:
     """What was consumed if each of the positions was."""
     newest = START
     ends: dict[int, SourceOffset] = {}
@@ -129,7 +129,7 @@ def joined(positions: Iterable[SourcePosition]) -> SourcePosition:
     return SourcePosition(newest.leader_epoch, newest.source_next, tuple(sorted(ends.items())))
 
 
-def widened(consumed: SourcePosition, histories: Iterable[SourceHistory]) -> SourcePosition:
+def with_known_epochs(consumed: SourcePosition, histories: Iterable[SourceHistory]) -> SourcePosition:
     """The same position with all leader epochs that the histories know of its log.
 
     What was consumed of a history was consumed of each of its epochs, so a cluster that lacks the position's
@@ -137,9 +137,9 @@ def widened(consumed: SourcePosition, histories: Iterable[SourceHistory]) -> Sou
     """
     known = [consumed]
     for item in histories:
-        here = agreed(consumed, item.history)
+        here = consumed_end(consumed, item.history)
         known.append(prefix(START.leader_epoch, here, item.history))
-    return SourcePosition(consumed.leader_epoch, consumed.source_next, joined(known).epoch_ends)
+    return SourcePosition(consumed.leader_epoch, consumed.source_next, union_of(known).epoch_ends)
 
 
 def prefix(leader_epoch: int, source_next: SourceOffset, history: History) -> SourcePosition:
@@ -174,16 +174,16 @@ def consumed_position(
     items = list(histories)
     positions: list[tuple[SourcePosition, Run]] = []
     for item in items:
-        found = records_below(commit, item.history)
-        if found is not None:
-            source_next, row = found
+        below = records_below(commit, item.history)
+        if below is not None:
+            source_next, row = below
             positions.append((prefix(row.source_leader_epoch, source_next, item.history), row))
-    here = joined(position for position, _ in positions)
+    here = union_of(position for position, _ in positions)
     if not here.ends and positions:  # no epochs known: the last place on the target decides
-        here = max(positions, key=lambda found: (found[1].target_start, found[0].source_next))[0]
-    both = joined([here, moved])
+        here = max(positions, key=lambda item: (item[1].target_start, item[0].source_next))[0]
+    both = union_of([here, moved])
     proof = next((row for position, row in positions if position.source_next == both.source_next), None)
-    return widened(both, items), proof
+    return with_known_epochs(both, items), proof
 
 
 @dataclass(frozen=True, slots=True)

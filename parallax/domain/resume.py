@@ -20,7 +20,7 @@ from parallax.domain.progress import (
     Progress,
     SourceHistory,
     SourcePosition,
-    agreed,
+    consumed_end,
     consumed_position,
     records_below,
 )
@@ -219,7 +219,7 @@ def _trimmed(
         (here, below[0])
         for item in at_destination
         if (below := records_below(low_watermark, item.history)) is not None
-        and (here := agreed(consumed, item.history)) < below[0]
+        and (here := consumed_end(consumed, item.history)) < below[0]
     ]
     return (min(start for start, _ in ranges), max(end for _, end in ranges)) if ranges else None
 
@@ -253,12 +253,12 @@ def _never_delivered(
         gap
         for item in at_origin
         for gap in item.history.lost
-        if agreed(moved, item.history) < gap.source_end <= agreed(consumed, item.history)
+        if consumed_end(moved, item.history) < gap.source_end <= consumed_end(consumed, item.history)
     ]
     ahead = [
         gap
         for item in at_destination
-        for gap in item.history.lost_from(agreed(consumed, item.history))
+        for gap in item.history.lost_from(consumed_end(consumed, item.history))
         if not any(
             other.source_start <= gap.source_start and gap.source_end <= other.source_end
             for other in origin_lost

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from parallax.domain.ids import SourceId, TargetOffset
-from parallax.domain.progress import SourceHistory, SourcePosition, agreed, widened
+from parallax.domain.progress import SourceHistory, SourcePosition, consumed_end, with_known_epochs
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,8 +50,8 @@ def skip_ranges(
         consumed = positions.get(item.source)
         if consumed is None:
             continue
-        consumed = widened(consumed, [other for other in origin if other.source == item.source])
-        bound = agreed(consumed, item.history)
+        consumed = with_known_epochs(consumed, [other for other in origin if other.source == item.source])
+        bound = consumed_end(consumed, item.history)
         for row in item.history.between_targets(start, end):
             if row.source_start >= bound:
                 break
@@ -59,10 +59,10 @@ def skip_ranges(
             high = min(row.target_start + min(bound - row.source_start, row.count), end)
             if low < high:
                 ranges.append(SkipRange(TargetOffset(low), TargetOffset(high)))
-    return merged(ranges)
+    return merge_ranges(ranges)
 
 
-def merged(ranges: Iterable[SkipRange]) -> list[SkipRange]:
+def merge_ranges(ranges: Iterable[SkipRange]) -> list[SkipRange]:
     """The same offsets in as few ranges as possible, in order."""
     result: list[SkipRange] = []
     last_end = -1
@@ -76,7 +76,7 @@ def merged(ranges: Iterable[SkipRange]) -> list[SkipRange]:
     return result
 
 
-def beyond(resume_offset: TargetOffset, ranges: Sequence[SkipRange]) -> TargetOffset:
+def after_skips(resume_offset: TargetOffset, ranges: Sequence[SkipRange]) -> TargetOffset:
     """The resume offset, moved to the end of the skip range that it lies in, if any.
 
     Args:

@@ -138,7 +138,7 @@ def _without_source(item: TopicPartition, here: TopicInfo, state: PartitionState
 
 def _decide_one(
     item: TopicPartition,
-    found: Lineage,
+    present: Lineage,
     source_log: LogEnd,
     state: PartitionState | None,
     position: SourceOffset | None,
@@ -146,14 +146,14 @@ def _decide_one(
 ) -> PartitionDecision:
     status = PartitionStatus.COPYING
     known = None if state is None else state.lineage
-    if state is None or known is None or _ids(known) != _ids(found):
+    if state is None or known is None or _ids(known) != _ids(present):
         why = "first seen"
-        if known is not None and known.target_topic_id != found.target_topic_id:
+        if known is not None and known.target_topic_id != present.target_topic_id:
             why = "the target topic was created anew: everything that the source holds is copied again"
         elif known is not None and known.source_topic_id != NO_TOPIC:
             why = "the source topic was created anew"
         begins = Beginning(
-            found,
+            present,
             source_log.low_watermark,
             None if state is None else state.source_next,
             predecessor_unknown=False,

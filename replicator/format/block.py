@@ -23,8 +23,8 @@ class BatchBlock(RecordBlock):
     @property
     def raw(self) -> memoryview:
         """The batch."""
-        found: memoryview = self.records[0]
-        return found
+        raw: memoryview = self.records[0]
+        return raw
 
     @property
     def most_runs(self) -> int:

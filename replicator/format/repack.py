@@ -77,21 +77,21 @@ def blocks_of(
     """
     gathered, damage = Repacker(place), None
     try:
-        for found in batches_of(records, place, at_offset=at.position, below_records=whole_from_records):
-            if isinstance(found, SmallBatches):
+        for batch in batches_of(records, place, at_offset=at.position, below_records=whole_from_records):
+            if isinstance(batch, SmallBatches):
                 yield from gathered.blocks()
-                yield from gathered.side_by_side(found)
+                yield from gathered.side_by_side(batch)
             else:
-                hidden = aborted.hides(found, place)
-                passage = Passage.DROPPED if hidden else passage_of(found, at.position)
-                if passage is Passage.WHOLE and not is_small(found, whole_from_records):
+                hidden = aborted.hides(batch, place)
+                passage = Passage.DROPPED if hidden else passage_of(batch, at.position)
+                if passage is Passage.WHOLE and not is_small(batch, whole_from_records):
                     yield from gathered.blocks()
-                    yield whole_block(found, place)
+                    yield whole_block(batch, place)
                 elif passage is not Passage.DROPPED:
-                    if not gathered.takes(found):
+                    if not gathered.takes(batch):
                         yield from gathered.blocks()
-                    gathered.add(found, at.position, passage)
-            at.position, at.epoch = found.next_offset, found.leader_epoch
+                    gathered.add(batch, at.position, passage)
+            at.position, at.epoch = batch.next_offset, batch.leader_epoch
     except CorruptBatchError as error:
         damage = error
     yield from gathered.blocks()

@@ -191,7 +191,7 @@ class KafkaSurveyor:
         futures = list_offsets(
             self._source_admin, request, isolation_level=isolation, request_timeout=self._timeout_s
         )
-        found: dict[TopicPartition, tuple[int, int]] = {}
+        offsets: dict[TopicPartition, tuple[int, int]] = {}
         for place, future in futures.items():
             item = TopicPartition(TopicName(place.topic), place.partition)
             try:
@@ -202,10 +202,10 @@ class KafkaSurveyor:
                     problems[item] = problem
                 continue
             epoch = UNKNOWN_EPOCH if answer.leader_epoch is None else answer.leader_epoch
-            found[item] = (answer.offset, epoch)
-        if problems and not found:
+            offsets[item] = (answer.offset, epoch)
+        if problems and not offsets:
             raise next(iter(problems.values()))
-        return found
+        return offsets
 
     def _log_changes(self, problems: Mapping[TopicPartition, ParallaxError]) -> None:
         """Log what has changed: a partition may be without a leader for hours, and a survey comes every few seconds."""

@@ -244,8 +244,8 @@ class IndexFeed:
 
     def _replay(self, start: int, end: int) -> int:
         """Read the run log again up to ``end``."""
-        found = self._reader.read(max(start, self._reader.start()), end)
-        written = sum(map(self._write, _turns(item for item in found if item[1].layout == self._key[1])))
+        entries = self._reader.read(max(start, self._reader.start()), end)
+        written = sum(map(self._write, _turns(item for item in entries if item[1].layout == self._key[1])))
         if self._next is not None and self._next < end:
             self._next = end
             self._index.save_indexed_up_to(*self._key, end)

@@ -20,7 +20,7 @@ from parallax.domain.place import LogRange, Via
 from parallax.domain.progress import Progress, SourceHistory, SourcePosition, TargetTruncation, settled_commit
 from parallax.domain.resume import Resume, resume
 from parallax.domain.runs import LostRange, Run
-from parallax.domain.skips import SkipRange, beyond, skip_ranges
+from parallax.domain.skips import SkipRange, after_skips, skip_ranges
 
 A = RegionName("a")
 B = RegionName("b")
@@ -130,7 +130,7 @@ def test_idle_source_without_watermark_holds_the_answer_back() -> None:
     answer = ask(7, IDLE_X, IDLE_Y, log(0, 7))
     assert answer.resume_offset == 1
     assert skips(answer, IDLE_Y, 7) == [(1, 7)]
-    assert beyond(answer.resume_offset, [SkipRange(TargetOffset(1), TargetOffset(7))]) == 7
+    assert after_skips(answer.resume_offset, [SkipRange(TargetOffset(1), TargetOffset(7))]) == 7
 
 
 def test_idle_source_with_a_watermark_holds_nothing_back() -> None:

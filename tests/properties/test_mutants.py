@@ -110,7 +110,7 @@ def leader_epochs_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         return consumed.source_next
 
     for module in (progress_module, place_module, resume_module, skips_module):
-        monkeypatch.setattr(module, "agreed", wrong)
+        monkeypatch.setattr(module, "consumed_end", wrong)
 
 
 @mutant

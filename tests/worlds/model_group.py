@@ -69,7 +69,7 @@ class Group:
             place = TargetOffset(self.commit)
             self.commit += 1
             record = self.cluster.entries[place]
-            skipped = skips_module.beyond(place, self.skips) > place
+            skipped = skips_module.after_skips(place, self.skips) > place
             if record is None:
                 continue
             if skipped:
@@ -209,7 +209,7 @@ class Group:
             rows[-1].rows[-1].target_end != len(destination.entries) for rows in destination.copiers.values()
         ):
             return
-        place = skips_module.beyond(answer.resume_offset, self.skips)
+        place = skips_module.after_skips(answer.resume_offset, self.skips)
         while place < len(destination.entries) and destination.entries[place] is None:
             place = TargetOffset(place + 1)  # markers are not records
         record = destination.entries[place] if place < len(destination.entries) else None

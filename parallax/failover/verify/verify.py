@@ -24,7 +24,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.lineages import TopicLineages
 from parallax.domain.metadata import is_ours
-from parallax.domain.progress import Progress, made_for
+from parallax.domain.progress import Progress, holds_for_topic
 from parallax.errors import ClusterUnavailableError, NotFoundError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.journal import Commits, MoveJournal, MoveRecord, Step
@@ -273,7 +273,7 @@ class _Work:
         if place == len(self._records):
             stay = replace(stay, passed_to=max(visit.end, self._log_start(visit, item, findings)))
         left = self._left_by(place - 1, item)
-        if left is not None and not made_for(left.topic_id, left.resume_offset, lineages.topic_id):
+        if left is not None and not holds_for_topic(left.topic_id, left.resume_offset, lineages.topic_id):
             findings.unknown.append(
                 f"{item.topic} was created anew at {visit.cluster} since the group moved there"
             )

@@ -129,15 +129,15 @@ class Fetch(OwnRequest):
         """The answer; records stay where they are."""
         throttle_ms, error_code, _session = _ANSWER.unpack_from(answer)
         topics, at = unsigned_varint(answer, _ANSWER.size)
-        found: list[FetchedPartition] = []
+        parts: list[FetchedPartition] = []
         for _ in range(topics - 1):
             topic_id = uuid.UUID(bytes=bytes(answer[at : at + 16]))
             partitions, at = unsigned_varint(answer, at + 16)
             for _ in range(partitions - 1):
                 partition, at = _fetched_partition(topic_id, answer, at)
-                found.append(partition)
+                parts.append(partition)
             at = after_tags(answer, at)
-        return Fetched(throttle_ms, error_code, found)
+        return Fetched(throttle_ms, error_code, parts)
 
 
 def _fetched_partition(topic_id: uuid.UUID, answer: memoryview, at: int) -> tuple[FetchedPartition, int]:

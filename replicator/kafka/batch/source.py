@@ -160,11 +160,10 @@ class BatchSource:
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """High watermarks as of the last fetch."""
-        found = ((item, self._reading.get(item)) for item in partitions)
         return {
             item: reading.high_watermark
-            for item, reading in found
-            if reading is not None and reading.high_watermark >= 0
+            for item in partitions
+            if (reading := self._reading.get(item)) is not None and reading.high_watermark >= 0
         }
 
     def close(self) -> None:
@@ -241,11 +240,14 @@ class BatchSource:
             return
         arrived = []
         for part in answer.partitions:
-            found = asked.get((part.topic_id, part.partition))
-            if found is None:
+            wanted = asked.get((part.topic_id, part.partition))
+            if wanted is None:
                 continue
-            reading, asked_at = found
-            if self._reading.get(reading.place.topic_partition) is reading and reading.position == asked_at:
+            reading, fetch_offset = wanted
+            if (
+                self._reading.get(reading.place.topic_partition) is reading
+                and reading.position == fetch_offset
+            ):
                 self._arrived = []
                 self._take_in_partition(reading, part)
                 arrived.append(self._arrived)

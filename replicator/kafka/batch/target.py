@@ -112,7 +112,7 @@ class BatchTarget:
     ) -> Mapping[TopicPartition, TargetOffset]:
         """High watermarks, asked now."""
         self._connections.learn_leaders(partitions, timeout_ms=_LEADERS_WITHIN_MS if patient else 0)
-        found: dict[TopicPartition, TargetOffset] = {}
+        ends: dict[TopicPartition, TargetOffset] = {}
         for leader, items in self._connections.by_leader(partitions).items():
             request = list_offsets(items, LATEST, timeout_ms=self._timeout_ms)
             answer = self._connections.ask(leader, request, "reading the ends of partitions")
@@ -120,7 +120,7 @@ class BatchTarget:
                 for part in topic.partitions:
                     place = TopicPartition(TopicName(topic.name), part.partition_index)
                     if part.error_code == 0 and part.offset >= 0:
-                        found[place] = TargetOffset(part.offset)
+                        ends[place] = TargetOffset(part.offset)
                     else:
                         log.info(
                             "partition_end_unknown",
@@ -128,7 +128,7 @@ class BatchTarget:
                             problem=for_code(part.error_code).__name__,
                         )
                         self._connections.refresh()
-        return found
+        return ends
 
     def close(self) -> None:
         """Leave; the next owner's start aborts what is open."""

@@ -212,11 +212,11 @@ class KafkaTarget:
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self._timeout_s,
         )
-        found: dict[TopicPartition, TargetOffset] = {}
+        ends: dict[TopicPartition, TargetOffset] = {}
         for item, future in futures.items():
             place = TopicPartition(TopicName(item.topic), item.partition)
             try:
-                found[place] = TargetOffset(future.result(timeout=self._timeout_s + 1).offset)
+                ends[place] = TargetOffset(future.result(timeout=self._timeout_s + 1).offset)
             except TimeoutError as error:
                 raise translated(error, self._cluster, f"reading the end of {place}") from error
             except KafkaException as error:
@@ -225,7 +225,7 @@ class KafkaTarget:
                 if error.args[0].code() < 0 and error.args[0].code() != KafkaError._NOENT:  # noqa: SLF001 - librdkafka's own code
                     raise translated(error, self._cluster, f"reading the end of {place}") from error
                 log.info("partition_end_unknown", partition=str(place), problem=error.args[0].str())
-        return found
+        return ends
 
     def close(self) -> None:
         """Leave; what is open is aborted if the cluster answers quickly."""
@@ -239,13 +239,13 @@ class KafkaTarget:
     def _learn_of(self, item: TopicPartition) -> None:
         """Let the producer look at the topic again: by older metadata it would refuse a partition added since."""
         if item.partition >= self._partitions.get(item.topic, 0):
-            found = self._call(
+            metadata = self._call(
                 f"asking for the partitions of {item.topic}",
                 self._producer.list_topics,
                 str(item.topic),
                 self._timeout_s,
             )
-            self._partitions[item.topic] = len(found.topics[str(item.topic)].partitions)
+            self._partitions[item.topic] = len(metadata.topics[str(item.topic)].partitions)
 
     def _acknowledger(self, item: TopicPartition) -> Callable[[KafkaError | None, Message], None]:
         append = self._acknowledged.setdefault(item, []).append

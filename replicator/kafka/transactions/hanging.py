@@ -128,7 +128,7 @@ def _open_transactions(
         raise ClusterUnavailableError(
             f"{connections.cluster}: {', '.join(map(str, sorted(missing)[:5]))}: no leader"
         )
-    found: dict[TopicPartition, TargetOffset] = {}
+    starts: dict[TopicPartition, TargetOffset] = {}
     for leader, led in connections.by_leader(items).items():
         answer = connections.ask(leader, messages.describe_producers(led), "asking for open transactions")
         for topic in answer.topics:
@@ -136,8 +136,8 @@ def _open_transactions(
                 item = TopicPartition(TopicName(topic.name), part.partition_index)
                 start = _start_of(part, producer_id, item, connections)
                 if start is not None:
-                    found[item] = start
-    return found
+                    starts[item] = start
+    return starts
 
 
 def _start_of(
@@ -181,14 +181,14 @@ class _Judge:
         return fates_with_entry(self._hanging, self._run_log, self._entry_at(start), self._visible)
 
     def _entry_at(self, offset: TargetOffset) -> Entry:
-        found = self._first_at(self._run_log, offset, committed=False)
-        if found is None or found[0] != offset:
+        first = self._first_at(self._run_log, offset, committed=False)
+        if first is None or first[0] != offset:
             raise ClusterUnavailableError(f"{self._cluster}: {self._run_log}: no entry at {offset}")
-        return Entry.FromString(found[1] or b"")
+        return Entry.FromString(first[1] or b"")
 
     def _visible(self, item: TopicPartition, offset: TargetOffset) -> bool:
-        found = self._first_at(item, offset, committed=True)
-        return found is not None and found[0] == offset
+        first = self._first_at(item, offset, committed=True)
+        return first is not None and first[0] == offset
 
     def _first_at(
         self, item: TopicPartition, offset: TargetOffset, *, committed: bool
@@ -203,7 +203,7 @@ class _Judge:
             timeout_ms=_TIMEOUT_MS,
             committed=committed,
         )
-        return next(((found, value) for found, _, value in records), None)
+        return next(((at, value) for at, _, value in records), None)
 
 
 # --- decisions -----------------------------------------------------------------------------------------------
@@ -219,12 +219,12 @@ class Fates:
 
 def first_records(entry: Entry) -> dict[TopicPartition, TargetOffset]:
     """Where the records of the entry's transaction begin, by target partition; watermarks are no records."""
-    found: dict[TopicPartition, TargetOffset] = {}
+    firsts: dict[TopicPartition, TargetOffset] = {}
     for part in entry.partitions:
         starts = [start for start, count in zip(part.target_start, part.count, strict=True) if count]
         if starts:
-            found[topic_partition_of(part)] = TargetOffset(min(starts))
-    return found
+            firsts[topic_partition_of(part)] = TargetOffset(min(starts))
+    return firsts
 
 
 def fates_with_entry(
@@ -256,5 +256,7 @@ def fates_by_state(
     hanging: Mapping[TopicPartition, TargetOffset], states: Mapping[TopicPartition, PartitionState]
 ) -> Fates:
     """The fates where the run log does not hang: what its entries tell of was committed, anything else was not."""
-    told = [item for item, start in hanging.items() if item in states and start < states[item].target_floor]
-    return Fates(commit=tuple(sorted(told)), abort=tuple(sorted(hanging.keys() - set(told))))
+    committed = [
+        item for item, start in hanging.items() if item in states and start < states[item].target_floor
+    ]
+    return Fates(commit=tuple(sorted(committed)), abort=tuple(sorted(hanging.keys() - set(committed))))

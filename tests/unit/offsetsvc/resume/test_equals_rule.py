@@ -20,7 +20,7 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourceHistory
 from parallax.domain.resume import resume
-from parallax.domain.skips import beyond, skip_ranges
+from parallax.domain.skips import after_skips, skip_ranges
 from parallax.runtime.deadline import Deadline
 from tests.worlds.offset_world import GROUP, TOPIC, Record, World
 
@@ -172,7 +172,7 @@ def _by_all_rows(world: World, origin: str, target: str, commit: int) -> tuple[i
         start=found.resume_offset,
         end=TargetOffset(log.high_watermark + 1),
     )
-    expected = beyond(found.resume_offset, ranges)
+    expected = after_skips(found.resume_offset, ranges)
     return expected, [(item.start, item.end) for item in ranges if item.end > expected]
 
 
