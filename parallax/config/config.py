@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -25,7 +26,6 @@ from pydantic import (
 
 from parallax.config.environment import override
 from parallax.config.mistakes import describe
-from parallax.config.types import Pattern, RegionKey, SaslMechanism, SecurityProtocol
 from parallax.domain.ids import (
     ClusterName,
     RegionName,
@@ -36,6 +36,38 @@ from parallax.domain.ids import (
     regional_cluster,
 )
 from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+"""How Kafka's clients speak to a listener."""
+
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+"""What both Kafka clients can do with a name and a password; others need tickets or tokens that have no keys."""
+
+_REGION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def _region_name(text: str) -> str:
+    if _REGION_NAME.fullmatch(text) is None:
+        raise ValueError(
+            f"{text!r} is no name for a region: it takes 1 to 64 ASCII letters, digits, '.', '_' and '-', and begins "
+            "with a letter or digit (it becomes part of topic and cluster names)"
+        )
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from error
+    return text
+
+
+RegionKey = Annotated[str, AfterValidator(_region_name)]
+"""A region's name. It becomes part of names of clusters, topics and transactional ids, and of routes (``a->b``)."""
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
+"""A regular expression in Python's syntax."""
 
 
 class _Section(BaseModel):
@@ -95,7 +127,11 @@ class Names(_Section):
 
     def chosen(self, name: str) -> bool:
         """Whether the name is included and not excluded."""
-        return _matches(self.include, name) and not _matches(self.exclude, name)
+
+        def matches(patterns: tuple[str, ...]) -> bool:
+            return any(re.fullmatch(pattern, name) is not None for pattern in patterns)
+
+        return matches(self.include) and not matches(self.exclude)
 
 
 class Cassandra(_Section):
@@ -316,10 +352,6 @@ class Config(_Section):
 
     def _route_list(self) -> str:
         return ", ".join(str(route) for route in self.all_routes()) or "none"
-
-
-def _matches(patterns: tuple[str, ...], name: str) -> bool:
-    return any(re.fullmatch(pattern, name) is not None for pattern in patterns)
 
 
 def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:

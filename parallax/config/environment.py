@@ -13,13 +13,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import yaml
 from pydantic import BaseModel, SecretStr
 
-from parallax.config.mistakes import is_mapping, section_of
+from parallax.config.mistakes import KeyPath, below, is_mapping, section_of
 from parallax.errors import ConfigError
 
 ENV_PREFIX = "PARALLAX__"
-
-KeyPath = tuple[int | str, ...]
-"""A key's place, from the top of the file."""
 
 
 def override(
@@ -64,7 +61,7 @@ class _Override:
         for place, part in enumerate(parts, start=1):
             key = self._key(part, section, annotation, path)
             path = (*path, key)
-            annotation = _below(annotation, key)
+            annotation = below(annotation, key)
             if place == len(parts):
                 break
             if section.get(key) is None:
@@ -108,15 +105,6 @@ def _folded(name: str) -> str:
 
 def _text(path: KeyPath) -> str:
     return ".".join(str(part) for part in path)
-
-
-def _below(annotation: Any, key: str) -> Any:
-    """The type of the key in a section of this type; None: there is no such key."""
-    if is_mapping(annotation):
-        return get_args(annotation)[1]
-    model = section_of(annotation)
-    field = None if model is None else model.model_fields.get(key)
-    return None if field is None else field.annotation
 
 
 def _is_text(annotation: Any) -> bool:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from yaml.nodes import MappingNode, Node, SequenceNode
+
+KeyPath = tuple[int | str, ...]
+"""A key's place, from the top of the file."""
 
 _OF_THE_KEY = "[key]"
 """Ends pydantic's location of a mistake in the name of a key."""
@@ -19,7 +23,7 @@ def describe(
     path: Path,
     node: Node | None,
     model: type[BaseModel],
-    origins: Mapping[tuple[int | str, ...], str],
+    origins: Mapping[KeyPath, str],
 ) -> str:
     """One line for each mistake.
 
@@ -42,7 +46,8 @@ def describe(
             place = f"{path}:{_line(node, location)}" if node is not None else str(path)
         key = ".".join(str(part) for part in location) or "(top)"
         if mistake["type"] == "extra_forbidden":
-            valid = _valid_keys(model, location[:-1])
+            section = section_of(reduce(below, location[:-1], model))
+            valid = [] if section is None else list(section.model_fields)
             near = difflib.get_close_matches(str(location[-1]), valid, n=1, cutoff=0.0)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             lines.append(f"{place}: unknown key {key!r}{hint}")
@@ -51,13 +56,13 @@ def describe(
     return "\n".join(lines)
 
 
-def _variable(origins: Mapping[tuple[int | str, ...], str], location: tuple[int | str, ...]) -> str | None:
+def _variable(origins: Mapping[KeyPath, str], location: KeyPath) -> str | None:
     """The variable that has set the key at ``location``, or the nearest section above it."""
     above = (location[:length] for length in range(len(location), 0, -1))
     return next((origins[place] for place in above if place in origins), None)
 
 
-def _line(node: Node | None, location: tuple[int | str, ...]) -> int:
+def _line(node: Node | None, location: KeyPath) -> int:
     """The line (from 1) of the key at ``location``, or of the nearest section above it."""
     line = 1
     for part in location:
@@ -75,22 +80,6 @@ def _line(node: Node | None, location: tuple[int | str, ...]) -> int:
     return line
 
 
-def _valid_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys of the section at ``location``."""
-    current: Any = model
-    for part in location:
-        if isinstance(current, type) and issubclass(current, BaseModel):
-            field = current.model_fields.get(str(part))
-            current = field.annotation if field is not None else None
-            if not is_mapping(current):
-                current = section_of(current)
-        elif is_mapping(current):
-            current = section_of(get_args(current)[1])
-    if isinstance(current, type) and issubclass(current, BaseModel):
-        return list(current.model_fields)
-    return []
-
-
 def is_mapping(annotation: Any) -> bool:
     """Whether its keys are names that the user chooses."""
     return get_origin(annotation) is Mapping
@@ -100,3 +89,12 @@ def section_of(annotation: Any) -> type[BaseModel] | None:
     """The model in an annotation such as ``Cluster | None``."""
     candidates = [item for item in (annotation, *get_args(annotation)) if isinstance(item, type)]
     return next((item for item in candidates if issubclass(item, BaseModel)), None)
+
+
+def below(annotation: Any, key: int | str) -> Any:
+    """The type of the key in a section of this type; None: there is no such key."""
+    if is_mapping(annotation):
+        return get_args(annotation)[1]
+    model = section_of(annotation)
+    field = None if model is None else model.model_fields.get(str(key))
+    return None if field is None else field.annotation
