@@ -11,7 +11,7 @@ from parallax.config.config import Config
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, assignment_of, decide
 from parallax.errors import DeadlineError, InvariantError, StoreUnavailableError
-from parallax.ports.decisions import PrimaryStore, Reach
+from parallax.ports.groups import PrimaryStore, Reach
 from parallax.runtime.deadline import Deadline
 
 _MEMORY_S = 0.2

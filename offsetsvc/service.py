@@ -21,8 +21,7 @@ from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster
 from parallax.errors import ParallaxError
 from parallax.ports.clusters import ClusterReader
-from parallax.ports.decisions import PrimaryStore
-from parallax.ports.groups import GroupStore
+from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.ports.index import MappingIndexReader
 from parallax.runtime.deadline import Deadline
 

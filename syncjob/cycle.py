@@ -20,8 +20,7 @@ from parallax.domain.primary import Decisions, assignment_of
 from parallax.domain.progress import Progress
 from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
-from parallax.ports.decisions import PrimaryStore
-from parallax.ports.groups import GroupStore
+from parallax.ports.groups import GroupStore, PrimaryStore
 from syncjob.active import moves_seen, pairs_to_ask, rewinds_seen
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes

@@ -18,7 +18,7 @@ from parallax.domain.progress import Progress
 from parallax.errors import LimitError, MetadataError
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.timekeeper import Timekeeper
-from parallax.ports.decisions import OperationJournal, OperationNote
+from parallax.ports.groups import OperationJournal, OperationNote
 
 T = TypeVar("T")
 Commits = Mapping[TopicPartition, GroupCommit]

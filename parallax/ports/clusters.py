@@ -1,7 +1,8 @@
-"""The narrow doors to the outside: one port per outside system, each with at least two implementations.
+"""The narrow doors to the outside: clusters here, what is remembered of groups and the mapping index beside it.
 
-Services take ports as arguments; composition roots (``parallax.cli``, the query's start, ``lab``) choose the
-adapters. Every method may raise `UnavailableError`'s subclasses; what else it raises is said beside it.
+Services take ports as arguments; composition roots (the commands, the start of a query) hand them the adapters of
+`parallax.adapters`, tests those in memory. Every method may raise `UnavailableError`'s subclasses; what else it raises
+is said beside it.
 """
 
 from __future__ import annotations

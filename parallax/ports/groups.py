@@ -1,17 +1,26 @@
-"""The store of what groups committed, of what was published for them, and of their progress."""
+"""The doors to what is remembered of groups: their positions, where they are primary, and what operators did with them.
+
+The rules of `parallax.ports.clusters` hold here too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, GroupName, TopicName
+from parallax.domain.primary import PrimaryDecision
 from parallax.domain.progress import Progress
+from parallax.errors import InvariantError
+
+# --- positions -------------------------------------------------------------------------------------------------
 
 
 class GroupStore(Protocol):
-    """What is remembered of consumer groups."""
+    """What groups committed, what was published for them, and their progress."""
 
     def groups(self) -> Sequence[GroupName]:
         """Every group that any table knows."""
@@ -38,3 +47,87 @@ class GroupStore(Protocol):
 
     def save_published(self, offsets: Sequence[PublishedOffset]) -> None:
         """Remember what was published; an older ``published_at_ms`` than the stored one is ignored."""
+
+
+# --- primaries -------------------------------------------------------------------------------------------------
+
+
+class Reach(Enum):
+    """Whose agreement a decision about a primary needs."""
+
+    EVERYWHERE = "everywhere"
+    """A majority over all regions: planned changes."""
+    HERE = "here"
+    """A majority of the region that decides: disasters, when others are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryLog:
+    """A group's decisions as read in order to append one.
+
+    Attributes:
+        decisions: the newest, at least all that no other one supersedes.
+        latest: what `PrimaryStore.append` compares: the number that the last append left; 0 before the first.
+    """
+
+    decisions: tuple[PrimaryDecision, ...]
+    latest: int
+
+
+class PrimaryStore(Protocol):
+    """Decisions about primaries: appended one at a time, never changed."""
+
+    def assigned_groups(self) -> Sequence[GroupName]:
+        """Every group with a decision, sorted."""
+
+    def decisions(
+        self, groups: Collection[GroupName]
+    ) -> Mapping[GroupName, Sequence[PrimaryDecision] | InvariantError]:
+        """The newest decisions of each group as this region sees them; groups without any are left out.
+
+        In the place of decisions that can't be read stands why.
+        """
+
+    def read_log(self, group: GroupName, reach: Reach) -> PrimaryLog:
+        """The group's decisions, agreed on as far as ``reach`` says.
+
+        Raises:
+            StoreUnavailableError: too few regions answer for that reach.
+            InvariantError: a decision can't be read.
+        """
+
+    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
+        """Append unless somebody has appended since `read_log` gave ``after``; whether it was appended.
+
+        Raises:
+            StoreUnavailableError: it is not known whether it was appended; read the log again.
+        """
+
+
+# --- operations ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OperationNote:
+    """What an operator's command has done to a group so far: enough to go on after an interruption.
+
+    Attributes:
+        version: grows with every note of the operation.
+        body: JSON, whose meaning is the operation's own.
+    """
+
+    group: GroupName
+    started_at_ms: int
+    operation_id: str
+    version: int
+    body: str
+
+
+class OperationJournal(Protocol):
+    """Operators' commands, kept for going on, going back and for the record."""
+
+    def operations(self, group: GroupName) -> Sequence[OperationNote]:
+        """The newest note of each of the group's newest operations, the newest operation first."""
+
+    def save_operation(self, note: OperationNote) -> None:
+        """Keep a note; one with a smaller version than the stored one is ignored."""

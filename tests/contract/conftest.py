@@ -13,13 +13,10 @@ from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.config.config import Cassandra, Index
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
-from parallax.ports.decisions import OperationJournal, PrimaryStore
-from parallax.ports.groups import GroupStore
+from parallax.ports.groups import GroupStore, OperationJournal, PrimaryStore
 from parallax.ports.index import MappingIndex
-from tests.memory.groups import MemoryGroupStore
+from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
-from tests.memory.journal import MemoryOperationJournal
-from tests.memory.primaries import MemoryPrimaryStore
 from tests.support import Stack, unique_name
 
 STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]
@@ -78,7 +75,7 @@ def groups(cassandra: CassandraStores | None) -> GroupStore:
 
 @pytest.fixture
 def primaries(cassandra: CassandraStores | None) -> PrimaryStore:
-    return MemoryPrimaryStore() if cassandra is None else cassandra.primaries
+    return MemoryPrimaryStore() if cassandra is None else cassandra.decisions
 
 
 @pytest.fixture

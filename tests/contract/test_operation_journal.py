@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from parallax.domain.ids import GroupName
-from parallax.ports.decisions import OperationJournal, OperationNote
+from parallax.ports.groups import OperationJournal, OperationNote
 from tests.support import unique_name
 
 

@@ -7,7 +7,7 @@ import pytest
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, decide
 from parallax.errors import InvariantError
-from parallax.ports.decisions import PrimaryStore, Reach
+from parallax.ports.groups import PrimaryStore, Reach
 from tests.support import unique_name
 
 A, B = RegionName("a"), RegionName("b")

@@ -36,9 +36,9 @@ from parallax.errors import (
     StoreUnavailableError,
     UnknownRegionError,
 )
-from parallax.ports.decisions import PrimaryLog, Reach
+from parallax.ports.groups import PrimaryLog, Reach
 from parallax.v1 import primaries_pb2 as pb
-from tests.memory.primaries import MemoryPrimaryStore
+from tests.memory.groups import MemoryPrimaryStore
 from tests.support import poll_until
 from tests.worlds.offset_servers import Served, serving
 from tests.worlds.offset_world import GROUP, World

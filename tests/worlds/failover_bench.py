@@ -37,7 +37,7 @@ from parallax.failover.timekeeper import Timekeeper
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
-from tests.memory.journal import MemoryOperationJournal
+from tests.memory.groups import MemoryOperationJournal
 from tests.worlds.offset_world import GROUP, TOPIC, World, Writer
 
 P0 = TopicPartition(TOPIC, 0)

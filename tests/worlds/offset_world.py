@@ -31,9 +31,8 @@ from parallax.domain.place import LogRange
 from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
-from tests.memory.groups import MemoryGroupStore
+from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
-from tests.memory.primaries import MemoryPrimaryStore
 
 TOPIC = TopicName("trips")
 GROUP = GroupName("billing")

@@ -24,8 +24,8 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourcePosition
 
 T = TypeVar("T")
-_GROUP_BUCKETS = 16
-"""Partitions of the list of groups; never changed, or groups would be listed in the wrong one."""
+_BUCKETS = 16
+"""Partitions of a list of groups; never changed, or groups would be listed in the wrong one."""
 
 
 def progress_to_text(progress: Progress) -> str:
@@ -129,6 +129,30 @@ def _progress(values: dict[str, Any]) -> Progress:
     )
 
 
+class GroupList:
+    """The groups that a table lists.
+
+    Args:
+        connection: to the store.
+        table: of the keyspace, with both names.
+    """
+
+    def __init__(self, connection: CassandraConnection, table: str) -> None:
+        self._connection = connection
+        self._insert_cql = f"INSERT INTO {table} (bucket, group_id) VALUES (?, ?)"
+        self._select_cql = f"SELECT group_id FROM {table} WHERE bucket = ?"
+
+    def all(self) -> list[GroupName]:
+        """Every group, sorted."""
+        select = self._connection.prepare(self._select_cql)
+        answers = self._connection.run_all([(select, (bucket,)) for bucket in range(_BUCKETS)])
+        return sorted(GroupName(row[0]) for answer in answers for row in answer)
+
+    def adding(self, group: GroupName) -> Request:
+        """The request that lists a group."""
+        return self._connection.prepare(self._insert_cql), (zlib.crc32(group.encode()) % _BUCKETS, group)
+
+
 class CassandraGroupStore:
     """What is remembered of consumer groups.
 
@@ -139,8 +163,7 @@ class CassandraGroupStore:
     def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
         self._connection = connection
         self._known: set[GroupName] = set()
-        self._know_cql = f"INSERT INTO {keyspace}.known_groups (bucket, group_id) VALUES (?, ?)"
-        self._groups_cql = f"SELECT group_id FROM {keyspace}.known_groups WHERE bucket = ?"
+        self._groups = GroupList(connection, f"{keyspace}.known_groups")
         self._progress_cql = (
             f"SELECT partition, body FROM {keyspace}.group_progress WHERE group_id = ? AND topic = ?"
         )
@@ -168,9 +191,7 @@ class CassandraGroupStore:
 
     def groups(self) -> Sequence[GroupName]:
         """Every group that was ever saved, sorted."""
-        select = self._connection.prepare(self._groups_cql)
-        answers = self._connection.run_all([(select, (bucket,)) for bucket in range(_GROUP_BUCKETS)])
-        return sorted(GroupName(row[0]) for answer in answers for row in answer)
+        return self._groups.all()
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress]:
         """What the group's last move left, by partition."""
@@ -212,14 +233,7 @@ class CassandraGroupStore:
         """Remember commits; an older ``observed_at_ms`` than the stored one is ignored."""
         insert = self._connection.prepare(self._save_cql["group_observed"])
         requests: list[Request] = [
-            (
-                insert,
-                (
-                    *_key(item.group, item.cluster, item.topic_partition),
-                    observed_to_text(item),
-                    item.observed_at_ms,
-                ),
-            )
+            (insert, (*_key(item, item.cluster), observed_to_text(item), item.observed_at_ms))
             for item in commits
         ]
         self._save({item.group for item in commits}, requests)
@@ -234,14 +248,7 @@ class CassandraGroupStore:
         """Remember what was published; an older ``published_at_ms`` than the stored one is ignored."""
         insert = self._connection.prepare(self._save_cql["group_published"])
         requests: list[Request] = [
-            (
-                insert,
-                (
-                    *_key(item.group, item.progress.cluster, item.topic_partition),
-                    published_to_text(item),
-                    item.published_at_ms,
-                ),
-            )
+            (insert, (*_key(item, item.progress.cluster), published_to_text(item), item.published_at_ms))
             for item in offsets
         ]
         self._save({item.group for item in offsets}, requests)
@@ -254,15 +261,9 @@ class CassandraGroupStore:
 
     def _save(self, groups: Iterable[GroupName], requests: list[Request]) -> None:
         unknown = {group for group in groups if group not in self._known}
-        know = self._connection.prepare(self._know_cql)
-        listed: list[Request] = [(know, (_bucket(group), group)) for group in sorted(unknown)]
-        self._connection.run_all([*listed, *requests])
+        self._connection.run_all([*map(self._groups.adding, sorted(unknown)), *requests])
         self._known |= unknown
 
 
-def _bucket(group: GroupName) -> int:
-    return zlib.crc32(group.encode()) % _GROUP_BUCKETS
-
-
-def _key(group: GroupName, cluster: ClusterName, item: TopicPartition) -> tuple[str, str, str, int]:
-    return (group, cluster, item.topic, item.partition)
+def _key(item: ObservedCommit | PublishedOffset, cluster: ClusterName) -> tuple[str, str, str, int]:
+    return (item.group, cluster, *item.topic_partition)

@@ -7,11 +7,10 @@ from typing import Self
 
 from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.connection import CassandraConnection
+from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore
 from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.adapters.cassandra.index_reader import IndexReader
 from parallax.adapters.cassandra.index_writer import IndexWriter
-from parallax.adapters.cassandra.journal import CassandraOperationJournal
-from parallax.adapters.cassandra.primaries import CassandraPrimaryStore
 from parallax.adapters.cassandra.schema import keyspace_of, require_schema
 from parallax.config.config import Cassandra, Index
 

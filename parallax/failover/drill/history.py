@@ -10,7 +10,7 @@ from typing import Any
 
 from parallax.domain.ids import GroupName
 from parallax.failover.drill.figures import DrillFigures, Leg, LegFigures, Timeline
-from parallax.ports.decisions import OperationJournal, OperationNote
+from parallax.ports.groups import OperationJournal, OperationNote
 
 DRILLS = GroupName("parallax.drills")
 """Groups of this form are Parallax's own (``groups.exclude``), so that no group's moves meet these notes."""

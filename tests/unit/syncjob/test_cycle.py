@@ -33,7 +33,7 @@ from parallax.errors import (
     UnknownTopicError,
 )
 from parallax.ports.clusters import GroupState, TopicInfo
-from parallax.ports.decisions import Reach
+from parallax.ports.groups import Reach
 from parallax.runtime.deadline import Deadline
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.decide import Decision, Reason

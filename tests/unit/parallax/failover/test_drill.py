@@ -30,7 +30,7 @@ from parallax.failover.drill.run import DrillPlan, DrillRun
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits
 from parallax.failover.waiting import Tell
-from tests.memory.journal import MemoryOperationJournal
+from tests.memory.groups import MemoryOperationJournal
 from tests.worlds.failover_bench import Bench, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, TOPIC
 

@@ -34,9 +34,9 @@ from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step, mark_of, note_of, record_of, without_skips
 from parallax.failover.plan import Ending, make_plan
 from parallax.failover.rollback import plan_rollback, roll_back
-from parallax.ports.decisions import Reach
+from parallax.ports.groups import Reach
 from parallax.runtime.deadline import Deadline
-from tests.memory.primaries import MemoryPrimaryStore
+from tests.memory.groups import MemoryPrimaryStore
 from tests.support import poll_until
 from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, NOW_MS, TOPIC

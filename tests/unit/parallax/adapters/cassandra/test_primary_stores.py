@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallax.adapters.cassandra.primaries import CassandraPrimaryStore, decision_from_text, decision_to_text
+from parallax.adapters.cassandra.decisions import CassandraPrimaryStore, decision_from_text, decision_to_text
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, assignment_of, decide
 from parallax.errors import InvariantError
-from parallax.ports.decisions import Reach
-from tests.memory.primaries import MemoryPrimaryStore
+from parallax.ports.groups import Reach
+from tests.memory.groups import MemoryPrimaryStore
 
 if TYPE_CHECKING:
     from parallax.adapters.cassandra.connection import CassandraConnection

@@ -1,4 +1,4 @@
-"""`PrimaryStore` in Cassandra.
+"""`PrimaryStore` and `OperationJournal` in Cassandra.
 
 A decision is a row of its own, so that decisions of regions that could not see each other both survive. A static
 cell of the group holds the number of the last append; the lightweight transaction compares that cell. After a
@@ -8,24 +8,23 @@ partition the cell is either region's, and whichever it is, the next append star
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cassandra import ConsistencyLevel
 
 from parallax.adapters.cassandra.connection import CassandraConnection, Row
+from parallax.adapters.cassandra.groups import GroupList
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import NO_NUMBER, Mode, PrimaryDecision, Stage
 from parallax.errors import InvariantError
-from parallax.ports.decisions import PrimaryLog, Reach
+from parallax.ports.groups import OperationNote, PrimaryLog, Reach
 
-_GROUP_BUCKETS = 16
-"""Partitions of the list of groups; never changed, or groups would be listed in the wrong one."""
-
-_NEWEST = 64
+_NEWEST_DECISIONS = 64
 """Decisions read of a group: one that none of 64 later ones supersedes does not exist in practice, since every
 decision supersedes all that it knows."""
+
+_NEWEST_OPERATIONS = 20
 
 _READ_LEVEL = {Reach.EVERYWHERE: ConsistencyLevel.SERIAL, Reach.HERE: ConsistencyLevel.LOCAL_SERIAL}
 _COMMIT_LEVEL = {Reach.EVERYWHERE: ConsistencyLevel.QUORUM, Reach.HERE: ConsistencyLevel.LOCAL_QUORUM}
@@ -36,11 +35,10 @@ class CassandraPrimaryStore:
 
     def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
         self._connection = connection
-        self._know_cql = f"INSERT INTO {keyspace}.assigned_groups (bucket, group_id) VALUES (?, ?)"
-        self._groups_cql = f"SELECT group_id FROM {keyspace}.assigned_groups WHERE bucket = ?"
+        self._groups = GroupList(connection, f"{keyspace}.assigned_groups")
         self._select_cql = (
             f"SELECT latest, fencing_number, decided_in, body FROM {keyspace}.primary_decisions "
-            f"WHERE group_id = ? LIMIT {_NEWEST}"
+            f"WHERE group_id = ? LIMIT {_NEWEST_DECISIONS}"
         )
         self._append_cql = (
             "BEGIN BATCH "
@@ -52,9 +50,7 @@ class CassandraPrimaryStore:
 
     def assigned_groups(self) -> Sequence[GroupName]:
         """Every group with a decision, sorted."""
-        select = self._connection.prepare(self._groups_cql)
-        answers = self._connection.run_all([(select, (bucket,)) for bucket in range(_GROUP_BUCKETS)])
-        return sorted(GroupName(row[0]) for answer in answers for row in answer)
+        return self._groups.all()
 
     def decisions(
         self, groups: Collection[GroupName]
@@ -83,9 +79,7 @@ class CassandraPrimaryStore:
         Raises:
             StoreUnavailableError: it is not known whether it was appended.
         """
-        self._connection.run(
-            self._know_cql, zlib.crc32(decision.group.encode()) % _GROUP_BUCKETS, decision.group
-        )
+        self._connection.run_all([self._groups.adding(decision.group)])
         rows = self._connection.run_at(
             self._append_cql,
             (
@@ -165,3 +159,35 @@ def _decision(
         disaster=values["disaster"],
         reason=values["reason"],
     )
+
+
+class CassandraOperationJournal:
+    """Operators' commands: a note's version is its write timestamp, so that the newest stays."""
+
+    def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
+        self._connection = connection
+        self._select_cql = (
+            f"SELECT started_at_ms, operation_id, version, body FROM {keyspace}.operations "
+            f"WHERE group_id = ? LIMIT {_NEWEST_OPERATIONS}"
+        )
+        self._save_cql = (
+            f"INSERT INTO {keyspace}.operations (group_id, started_at_ms, operation_id, version, body) "
+            "VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
+        )
+
+    def operations(self, group: GroupName) -> Sequence[OperationNote]:
+        """The newest note of each of the group's newest operations, the newest operation first."""
+        rows = self._connection.run(self._select_cql, group)
+        return [OperationNote(group, row[0], row[1], row[2], row[3]) for row in rows]
+
+    def save_operation(self, note: OperationNote) -> None:
+        """Keep a note; one with a smaller version than the stored one is ignored."""
+        self._connection.run(
+            self._save_cql,
+            note.group,
+            note.started_at_ms,
+            note.operation_id,
+            note.version,
+            note.body,
+            note.version,
+        )
