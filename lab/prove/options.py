@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.stack.spec import StackSpec
-from lab.workload.plan import Phase, Plan, Transactions
+from lab.workload.plan import Phase, Plan, PlannedTransactions
 
 _RATIO = 20
 
@@ -57,6 +57,6 @@ class ProveOptions:
                 Phase(flowing, self.flow_s),
                 Phase(share - 2 * flowing - idle.records),
             ),
-            Transactions(records=max(2, share // 500), abort_every=6),
+            PlannedTransactions(records=max(2, share // 500), abort_every=6),
             at_most_s=300.0 + 3 * self.flow_s,
         )

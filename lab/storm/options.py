@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.storm.schedule import Schedule, draw_schedule
-from lab.workload.plan import Phase, Plan, Transactions, on_and_off
+from lab.workload.plan import Phase, Plan, PlannedTransactions, on_and_off
 
 _RATIO = 4
 _BUSY_S = 8.0
@@ -82,5 +82,5 @@ class StormOptions:
             flow = on_and_off(self.per_s_of("a"), busy_s=_BUSY_S, idle_s=_BUSY_S, stretches=stretches)
             return Plan((Phase(of_a), *flow), at_most_s=self.at_most_s)
         flow = (Phase(round(self.per_s_of("b") * self.at_most_s), self.at_most_s),)
-        transactions = Transactions(records=max(1, round(self.per_s_of("b") / 2)), abort_every=6)
+        transactions = PlannedTransactions(records=max(1, round(self.per_s_of("b") / 2)), abort_every=6)
         return Plan((Phase(self.records // 2 - of_a), *flow), transactions, at_most_s=self.at_most_s)

@@ -43,7 +43,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Transactions:
+class PlannedTransactions:
     """Send in transactions.
 
     Attributes:
@@ -77,7 +77,7 @@ class Plan:
     """
 
     phases: tuple[Phase, ...]
-    transactions: Transactions | None = None
+    transactions: PlannedTransactions | None = None
     first_seq: int = 0
     at_most_s: float = 600.0
 
@@ -101,7 +101,7 @@ class Plan:
             fields = json.loads(text)
             phases = tuple(Phase(**phase) for phase in fields.pop("phases"))
             transactions = fields.pop("transactions", None)
-            return cls(phases, Transactions(**transactions) if transactions else None, **fields)
+            return cls(phases, PlannedTransactions(**transactions) if transactions else None, **fields)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a plan: {text!r}: {error}") from error
 

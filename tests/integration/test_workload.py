@@ -8,7 +8,7 @@ from lab.oracle.copies import compare_copies
 from lab.oracle.groups import judge_group
 from lab.oracle.logs import read_topic
 from lab.workload.delivered import read_deliveries, read_group
-from lab.workload.plan import Phase, Plan, Transactions
+from lab.workload.plan import Phase, Plan, PlannedTransactions
 from lab.workload.worker import Worker, wait_until
 from tests.support import Stack
 
@@ -52,7 +52,7 @@ def test_aborted_transactions_are_sent_and_stay_invisible(
     infrastructure: Stack, topic_name: str, tmp_path: Path
 ) -> None:
     create_topic(infrastructure.bootstrap("regional-a"), topic_name)
-    plan = Plan((Phase(400), Phase(0, 0.2), Phase(200, 0.5)), Transactions(50, abort_every=4))
+    plan = Plan((Phase(400), Phase(0, 0.2), Phase(200, 0.5)), PlannedTransactions(50, abort_every=4))
     assert produce(infrastructure, topic_name, plan, tmp_path) == {"sent": 750, "acked": 750, "aborted": 150}
     log = read_topic("regional-a", infrastructure.bootstrap("regional-a"), topic_name)
     assert log.count == 600

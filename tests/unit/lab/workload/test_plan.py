@@ -7,7 +7,7 @@ import pytest
 
 from lab.workload.consuming import Pace
 from lab.workload.events import MalformedEventError, RecordId, record_id, trip_event
-from lab.workload.plan import Phase, Plan, Transactions, on_and_off
+from lab.workload.plan import Phase, Plan, PlannedTransactions, on_and_off
 
 
 def test_an_event_tells_which_record_it_is() -> None:
@@ -54,7 +54,9 @@ def test_impossible_phases_are_refused(arguments: dict[str, int]) -> None:
 
 
 def test_a_plan_survives_the_command_line() -> None:
-    plan = Plan((Phase(10, 2.5), Phase(0, 3.0)), Transactions(5, abort_every=3), first_seq=7, at_most_s=30.0)
+    plan = Plan(
+        (Phase(10, 2.5), Phase(0, 3.0)), PlannedTransactions(5, abort_every=3), first_seq=7, at_most_s=30.0
+    )
     assert Plan.from_json(plan.to_json()) == plan
     assert plan.records == 10
 
@@ -66,9 +68,9 @@ def test_what_is_no_plan_is_refused(text: str) -> None:
 
 
 def test_every_so_many_transactions_one_is_aborted_first() -> None:
-    transactions = Transactions(10, abort_every=3)
+    transactions = PlannedTransactions(10, abort_every=3)
     assert [number for number in range(9) if transactions.aborts_before(number)] == [2, 5, 8]
-    assert not any(Transactions(10).aborts_before(number) for number in range(9))
+    assert not any(PlannedTransactions(10).aborts_before(number) for number in range(9))
 
 
 def test_idle_for_half_of_the_time() -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from lab.workload import producer as module
 from lab.workload.events import record_id
-from lab.workload.plan import Phase, Plan, Transactions
+from lab.workload.plan import Phase, Plan, PlannedTransactions
 from lab.workload.producer import TripProducer
 
 AGAIN = KafkaError(KafkaError._TIMED_OUT, "not yet", fatal=False, retriable=True)
@@ -101,7 +101,7 @@ class Parent:
 
 def produced(monkeypatch: pytest.MonkeyPatch, broker: Broker, *, abort_every: int = 0) -> dict[str, int]:
     monkeypatch.setattr(module, "Producer", broker)
-    plan = Plan((Phase(6),), Transactions(2, abort_every=abort_every))
+    plan = Plan((Phase(6),), PlannedTransactions(2, abort_every=abort_every))
     made = TripProducer(
         bootstrap_servers="",
         topic="t",
