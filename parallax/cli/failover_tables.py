@@ -51,17 +51,13 @@ def _partition_values(item: ResumeAnswer) -> dict[str, Any]:
         "resume_offset": item.resume_offset,
         "outcome": item.outcome.name,
         "skip_ranges": len(item.skips),
-        "skip_records": _skip_records(item),
+        "skip_records": item.skip_records,
         "pending_records": item.pending_records,
         "redelivery_records": item.redelivery_records,
         "redelivery_at_most_offsets": item.redelivery_at_most_offsets,
         "freshness_ms": item.freshness_ms,
         "settled": item.settled,
     }
-
-
-def _skip_records(item: ResumeAnswer) -> int:
-    return sum(skip.count for skip in item.skips)
 
 
 def result_values(result: Result, *, accept_gaps: bool) -> dict[str, Any]:
@@ -106,7 +102,7 @@ def show_plan(plan: MovePlan, out: Console, *, accept_gaps: bool) -> None:
             str(item.resume_offset),
             outcome_word(item.outcome.value),
             str(len(item.skips)),
-            str(_skip_records(item)),
+            str(item.skip_records),
             str(item.pending_records),
             known(item.redelivery_records),
             known(item.freshness_ms),

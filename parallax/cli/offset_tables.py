@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from parallax.cli.output import number, outcome_word, table
+from parallax.cli.output import known, number, outcome_word, table
+from parallax.client.answer import ResumeAnswer
+from parallax.domain.outcome import Outcome
 from parallax.v1 import offsets_pb2 as pb
 
 _BAR_WIDTH = 64
@@ -22,39 +25,37 @@ _VIA = {
 }
 
 
-def outcome_text(answer: pb.FailoverOffset) -> str:
-    """The outcome, coloured by its gravity, and the other notes."""
-    others = [pb.Outcome.Name(note) for note in answer.notes if note != answer.outcome]
+def outcome_text(outcome: int, notes: Iterable[int]) -> str:
+    """The outcome, coloured by its gravity, and the other notes, the gravest first."""
+    others = [pb.Outcome.Name(note) for note in sorted(notes, reverse=True) if note != outcome]
     more = f" + {', '.join(others)}" if others else ""
-    return f"{outcome_word(answer.outcome)}{more}"
+    return f"{outcome_word(outcome)}{more}"
 
 
-def show_offsets(answer: pb.GetGroupFailoverOffsetsResponse, out: Console) -> None:
+def show_offsets(group: str, answers: Sequence[ResumeAnswer], out: Console) -> None:
     """A group's partitions, a line each, and why the gravest outcome is what it is."""
-    first = answer.offsets[0]
-    origin = getattr(first, "from")
     partitions = table(
         "topic | >partition | >next offset | >resume | outcome | >pending | >skip records | >redelivery"
         " | >freshness ms | >lag at target",
-        title=f"{first.group}: {origin.cluster} to {first.to.cluster}",
+        title=f"{group}: {answers[0].origin} to {answers[0].target}",
     )
-    for item in answer.offsets:
+    for item in answers:
         partitions.add_row(
-            item.topic,
-            str(item.partition),
-            number(getattr(item, "from"), "next_offset"),
+            item.topic_partition.topic,
+            str(item.topic_partition.partition),
+            known(item.origin_next_offset),
             str(item.resume_offset),
-            outcome_text(item),
+            outcome_text(item.outcome.value, [note.value for note in item.notes]),
             str(item.pending_records),
-            str(sum(skip.end - skip.start for skip in item.skip_ranges)),
-            number(item, "redelivery_records"),
-            number(item, "freshness_ms"),
-            number(item.to, "lag_offsets"),
+            str(item.skip_records),
+            known(item.redelivery_records),
+            known(item.freshness_ms),
+            known(item.lag_offsets),
         )
     out.print(partitions)
-    grave = [item for item in answer.offsets if item.outcome == answer.outcome and item.outcome != pb.OK]
-    for item in grave[:1]:
-        out.print(f"{item.topic}-{item.partition}: {item.explanation}", highlight=False)
+    gravest = max(answers, key=lambda item: item.outcome.value)
+    if gravest.outcome is not Outcome.OK:
+        out.print(f"{gravest.topic_partition}: {gravest.explanation}", highlight=False)
 
 
 def tell(answer: pb.FailoverOffset, out: Console) -> None:
@@ -62,7 +63,7 @@ def tell(answer: pb.FailoverOffset, out: Console) -> None:
     origin = getattr(answer, "from")
     out.print(
         f"[bold]{escape(answer.group)}[/] on {escape(answer.topic)}-{answer.partition}: "
-        f"{origin.cluster} to {answer.to.cluster}: {outcome_text(answer)}",
+        f"{origin.cluster} to {answer.to.cluster}: {outcome_text(answer.outcome, answer.notes)}",
         highlight=False,
     )
     out.print(escape(answer.explanation), highlight=False)

@@ -26,6 +26,7 @@ from parallax.cli.options import (
     timestamp_policy,
 )
 from parallax.cli.output import console, number, print_json, table
+from parallax.client.answer import answers_from_pb
 from parallax.client.client import OffsetClient, at_cluster
 from parallax.client.json import to_json
 from parallax.errors import UnknownGroupError
@@ -70,7 +71,7 @@ def offsets(
     out = console()
     for answer in answers:
         if answer.offsets:
-            show_offsets(answer, out)
+            show_offsets(group, list(answers_from_pb(answer).values()), out)
 
 
 def _answers(

@@ -48,7 +48,7 @@ class ResumeAnswer:
     """The offset service's word on one partition of a move.
 
     Attributes:
-        target: the cluster that the group goes to.
+        origin, target: the clusters that the group leaves and goes to.
         origin_next_offset: the group's position that the answer was computed from; None: it has none.
         origin_indexed_to: the index tells of all records of the origin below; None: some source has no row.
         origin_answers: whether the origin's cluster told its log's end.
@@ -69,6 +69,7 @@ class ResumeAnswer:
     """
 
     topic_partition: TopicPartition
+    origin: ClusterName
     target: ClusterName
     origin_next_offset: TargetOffset | None
     origin_indexed_to: TargetOffset | None
@@ -118,6 +119,16 @@ class ResumeAnswer:
         what was consumed, and where it lies.
         """
         return self.settled and self.complete_to is None and self.notes <= _HARMLESS
+
+    @property
+    def skip_records(self) -> int:
+        """How many offsets the skip ranges hold."""
+        return sum(item.count for item in self.skips)
+
+    @property
+    def lag_offsets(self) -> int | None:
+        """What lies at the target from the resume offset on; None: its end is not known."""
+        return None if self.high_watermark is None else max(0, self.high_watermark - self.resume_offset)
 
     @property
     def progress(self) -> Progress:
@@ -189,6 +200,7 @@ def answer_from_pb(offset: pb.FailoverOffset) -> ResumeAnswer:
     bounds = (_present(offset, "complete_to"), _present(offset, "skip_ranges_continue_at"))
     return ResumeAnswer(
         topic_partition=TopicPartition(TopicName(offset.topic), offset.partition),
+        origin=ClusterName(origin.cluster),
         target=ClusterName(target.cluster),
         origin_next_offset=_present(origin, "next_offset"),
         origin_indexed_to=_present(origin, "indexed_to"),

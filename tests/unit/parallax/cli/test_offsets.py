@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from parallax.cli.offset_tables import outcome_text, tell
+from parallax.cli.offset_tables import outcome_text, show_offsets, tell
 from parallax.cli.options import connect, place, targets_of, timestamp_policy
 from parallax.cli.output import number
+from parallax.client.answer import answer_from_pb
 from parallax.config.config import Config
 from parallax.errors import ConfigError, InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
@@ -87,7 +88,36 @@ def test_unknown_is_not_zero() -> None:
 def test_an_outcome_is_shown_with_the_other_notes() -> None:
     answer = pb.FailoverOffset(outcome=pb.TRIMMED, notes=[pb.TRIMMED, pb.PENDING])
 
-    assert outcome_text(answer) == "[bold red]TRIMMED[/] + PENDING"
+    assert outcome_text(answer.outcome, answer.notes) == "[bold red]TRIMMED[/] + PENDING"
+
+
+def test_a_group_is_shown_by_partition_and_its_gravest_outcome_explained() -> None:
+    sides = {
+        "from": pb.ClusterPosition(cluster="aggregate-a", next_offset=15),
+        "to": pb.ClusterPosition(cluster="aggregate-b", high_watermark=20),
+    }
+    skips = [pb.OffsetRange(start=10, end=20)]
+    good = pb.FailoverOffset(topic="trips", resume_offset=5, outcome=pb.OK, skip_ranges=skips, **sides)  # type: ignore[arg-type] # `from`
+    bad = pb.FailoverOffset(topic="trips", partition=1, outcome=pb.TRIMMED, explanation="Why.")
+    text = io.StringIO()
+
+    show_offsets("billing", [answer_from_pb(good), answer_from_pb(bad)], Console(file=text, width=160))
+
+    assert "billing: aggregate-a to aggregate-b" in text.getvalue()
+    (row,) = [line for line in text.getvalue().splitlines() if " OK " in line]
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == [
+        "trips",
+        "0",
+        "15",
+        "5",
+        "OK",
+        "0",
+        "10",
+        "-",
+        "-",
+        "15",
+    ]
+    assert "trips-1: Why." in text.getvalue()
 
 
 def test_the_story_names_every_source_and_marks_the_one_that_decides() -> None:

@@ -99,3 +99,10 @@ def test_a_group_is_told_by_partition() -> None:
 def test_an_outcome_that_only_a_newer_service_knows_is_said_so() -> None:
     with pytest.raises(InvalidNameError, match="outcome 99 is unknown; the server may be newer"):
         answer_from_pb(message(outcome=99))
+
+
+def test_what_lies_beyond_the_answer_is_counted() -> None:
+    answer = answer_from_pb(message(skip_ranges=[pb.OffsetRange(start=8, end=10)]))
+    assert (answer.skip_records, answer.lag_offsets) == (2, 15)
+    assert answer_from_pb(message(resume_offset=21)).lag_offsets == 0
+    assert answer_from_pb(message(to=pb.ClusterPosition())).lag_offsets is None
