@@ -24,7 +24,16 @@ from parallax.domain.progress import SourcePosition
 from parallax.errors import InvalidNameError, UnknownRegionError
 from parallax.v1 import primaries_pb2 as pb
 from tests.support import poll_until
-from tests.worlds.failover_fakes import TOPIC, A, B, FakeCluster, FakeConsumer, FakeService, World
+from tests.worlds.failover_fakes import (
+    TOPIC,
+    A,
+    B,
+    FakeCluster,
+    FakeConsumer,
+    FakeProducer,
+    FakeService,
+    World,
+)
 
 
 class FakeChanges:
@@ -272,6 +281,31 @@ def refused_while_leaving(world: Following, code: int) -> FakeConsumer:
     inner = world.inner[0]
     poll_until(lambda: len(inner.commits) > 1, 5, "the last commit is sent again")
     return inner
+
+
+def test_a_transaction_that_ends_as_the_group_moves_counts(world: Following) -> None:
+    four_records(world)
+    world.service.decide("a")
+    config = {"enable.auto.commit": False}
+    consumer = world.start("a", config, move_from="committed", follow_primary=True, subscribe=False)
+
+    def commit(_consumer: object, partitions: list[TopicPartition]) -> None:
+        producer = FakeProducer(world.clusters[consumer.region])
+        positions = consumer.position(partitions)
+        positions[0].offset -= 1  # the last record is another transaction's, which is aborted
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+
+    consumer.subscribe([TOPIC], on_revoke=commit)
+    assert world.poll_records(4) == [A[0], B[0], A[1], A[2]]
+    world.service.decide("b", pb.MOVING)
+    world.until(EventKind.FENCED)
+    with pytest.raises(GroupMovingError):
+        consumer.consumer_group_metadata()
+    world.service.decide("b")
+    world.settled("b")
+    assert world.poll_records(5) == [B[1], A[2], A[3], A[4], B[2]]
+    world.poll_nothing()
 
 
 @pytest.mark.parametrize("code", [KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION])
