@@ -13,6 +13,8 @@ from parallax.config.config import Config, load
 from parallax.runtime.logs import configure_logging
 from syncjob.cycle import CycleReport
 from syncjob.decide import Decision
+from syncjob.run import run_once
+from syncjob.status import SyncBoard
 
 
 def sync(
@@ -33,9 +35,6 @@ def sync(
     if not once and not dry_run:
         _run_on_spark(settings, json_logs=as_json)
         return
-    # The clients of store and service are heavy too.
-    from syncjob.run import run_once  # noqa: PLC0415
-
     report = run_once(settings, dry_run=dry_run)
     _show(report, as_json=as_json)
     if report.failures:
@@ -43,10 +42,9 @@ def sync(
 
 
 def _run_on_spark(config: Config, *, json_logs: bool) -> None:
-    # Spark is heavy: it is imported only by the commands that run it.
+    # Spark is heavy, and a sync that runs once does without.
     from parallax.adapters.spark.application import Application  # noqa: PLC0415
     from syncjob.query import sync_query  # noqa: PLC0415
-    from syncjob.status import SyncBoard  # noqa: PLC0415
 
     application = Application(
         name="sync",
@@ -63,7 +61,7 @@ def _run_on_spark(config: Config, *, json_logs: bool) -> None:
 def _show(report: CycleReport, *, as_json: bool) -> None:
     if as_json:
         values = {
-            "decisions": [decision_values(decision) for decision in report.decisions],
+            "decisions": [_values_of(decision) for decision in report.decisions],
             "failures": dict(report.failures),
             "away": list(report.away),
             "counts": report.counts,
@@ -81,7 +79,7 @@ def _show(report: CycleReport, *, as_json: bool) -> None:
         out.print(f"group {group}: {problem}", style="bold red", markup=False)
 
 
-def decision_values(decision: Decision) -> dict[str, Any]:
+def _values_of(decision: Decision) -> dict[str, Any]:
     """A decision as JSON types."""
     return {
         "group": decision.group,
@@ -98,7 +96,7 @@ def decision_values(decision: Decision) -> dict[str, Any]:
 def _table(report: CycleReport) -> Table:
     decisions = table("~group | ~topic | ~partition | ~from | ~to | ~offset | ~what was done | ~outcome")
     for decision in report.decisions:
-        values = decision_values(decision)
+        values = _values_of(decision)
         decisions.add_row(
             *(
                 "-" if value is None else str(value).replace("_", " ") if key == "reason" else str(value)

@@ -99,10 +99,10 @@ def run_once(config: Config, *, dry_run: bool) -> CycleReport:
     with open_syncer(config, dry_run=dry_run) as syncer:
         first = syncer.cycle()
         time.sleep(config.sync.interval_ms / 1_000)
-        return merged(first, syncer.cycle())
+        return _merged(first, syncer.cycle())
 
 
-def merged(first: CycleReport, second: CycleReport) -> CycleReport:
+def _merged(first: CycleReport, second: CycleReport) -> CycleReport:
     """The second report, with what the first has already written in the place of "unchanged"."""
     written = {
         (item.group, item.topic_partition, item.target): item
