@@ -102,39 +102,25 @@ class Application:
         settings = self.session_settings
         token = secrets.token_urlsafe(24)
         with ExitStack() as stack:
-            supervisors: list[Supervisor] = []  # the server is there before the supervisor
-            server = StatusServer(
-                self.status_address,
-                self.status,
-                token=token,
-                queries=lambda: [state for supervisor in supervisors for state in supervisor.state()],
-            )
+            server = StatusServer(self.status_address, self.status, token=token)
             stack.callback(server.close)
             server.start()
             session = start_session(settings)
-            stack.callback(_stop_session, session)
+            stack.callback(_stop, partial(stop_session, session), "spark_did_not_stop")
             stop_on_signals(stop)  # Spark has set handlers of its own
             check_slots(lambda: task_slots(session), settings.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
             folder = stack.enter_context(_checkpoints(self.checkpoint_directory, self.name))
             target = _status_target(server, session, token)
-            supervisor = Supervisor(
-                [
-                    QueryPlan(
-                        query.name,
-                        partial(
-                            start_lease_query,
-                            session,
-                            query,
-                            target,
-                            str(folder / query.name),
-                            json_logs=self.json_logs,
-                        ),
-                        ends_by_itself=query.available_now,
-                    )
-                    for query in self.queries
-                ]
-            )
-            supervisors.append(supervisor)
+
+            def plan(query: LeaseQuery) -> QueryPlan:
+                checkpoint = str(folder / query.name)
+                start = partial(
+                    start_lease_query, session, query, target, checkpoint, json_logs=self.json_logs
+                )
+                return QueryPlan(query.name, start, ends_by_itself=query.available_now)
+
+            supervisor = Supervisor(list(map(plan, self.queries)))
+            server.queries = supervisor.state
             view = stack.enter_context(self.view())
             try:
                 supervisor.run(stop, view)
@@ -142,7 +128,7 @@ class Application:
                 raise ServiceUnavailableError(f"Spark has died: {first_lines(str(error))}") from error
             if stop.is_set():
                 self._end_leases(server)
-                _stop_queries(supervisor)
+                _stop(supervisor.stop_all, "queries_did_not_stop")
 
     def _end_leases(self, server: StatusServer) -> None:
         """Let leases commit and leave, so that no transaction stays open behind them."""
@@ -183,16 +169,9 @@ def _status_target(server: StatusServer, session: SparkSession, token: str) -> S
     return StatusTarget(host, port, token)
 
 
-def _stop_queries(supervisor: Supervisor) -> None:
+def _stop(stop: Callable[[], None], or_else: str) -> None:
+    """Stop a part of Spark; a signal to the whole process group reaches the JVM as well, which then stops by itself."""
     try:
-        supervisor.stop_all()
+        stop()
     except SPARK_DIED as error:
-        # A signal to the whole process group reaches the JVM as well, which then stops by itself.
-        _log.warning("queries_did_not_stop", problem=first_lines(str(error)))
-
-
-def _stop_session(session: SparkSession) -> None:
-    try:
-        stop_session(session)
-    except SPARK_DIED as error:
-        _log.warning("spark_did_not_stop", problem=first_lines(str(error)))
+        _log.warning(or_else, problem=first_lines(str(error)))

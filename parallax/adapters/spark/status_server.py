@@ -70,21 +70,14 @@ class StatusServer:
         address: ``host:port`` to listen on; port 0 takes a free one.
         parts: what to show, and where posts go.
         token: what leases must send along.
-        queries: the state of the queries for /status, asked at each request.
     """
 
-    def __init__(
-        self,
-        address: str,
-        parts: Sequence[StatusPart],
-        *,
-        token: str,
-        queries: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-    ) -> None:
+    def __init__(self, address: str, parts: Sequence[StatusPart], *, token: str) -> None:
+        self.queries: Callable[[], Sequence[Mapping[str, Any]]] = list
+        """The state of the queries for /status, asked at each request; none before they run."""
         self._parts = parts
         self._takers = {path: take for part in parts for path, take in part.takers.items()}
         self._token = token
-        self._queries = queries
         self._ending = threading.Event()
         self._registry = CollectorRegistry(auto_describe=False)
         for part in parts:
@@ -163,7 +156,7 @@ class StatusServer:
         state: dict[str, Any] = {"ready": not any(part.missing() for part in self._parts), "missing": {}}
         for part in self._parts:
             state |= part.state()
-        return state | {"queries": list(self._queries())}
+        return state | {"queries": self.queries()}
 
     def _handler_class(self) -> type[BaseHTTPRequestHandler]:
         server = self
