@@ -1,4 +1,4 @@
-"""What the use cases answer with, before any transport: plain values, no messages."""
+"""What failover requests, watches and reports speak of, before any transport: plain values, no messages."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
     GroupName,
-    Lineage,
-    Route,
     SourceId,
-    SourceOffset,
     TargetOffset,
     TopicId,
-    TopicName,
     TopicPartition,
 )
 from parallax.domain.outcome import Outcome, gravest
-from parallax.domain.place import LogRange, Via
+from parallax.domain.place import LogRange
 from parallax.domain.progress import Progress, SourcePosition
 from parallax.domain.resume import SourceAnswer
-from parallax.domain.runs import LostRange, Run
+from parallax.domain.runs import Run
 from parallax.domain.skips import SkipRange
 
 
@@ -95,11 +91,6 @@ class Commit:
     observed_at_ms: int | None = None
 
 
-def lag_of(log: LogRange | None, next_offset: TargetOffset | None) -> int | None:
-    """High watermark less next offset, never negative; None when either is unknown."""
-    return None if log is None or next_offset is None else max(0, log.high_watermark - next_offset)
-
-
 @dataclass(frozen=True, slots=True)
 class Side:
     """One cluster's side of an answer.
@@ -121,7 +112,9 @@ class Side:
     @property
     def lag_offsets(self) -> int | None:
         """High watermark less next offset, never negative; None when either is unknown."""
-        return lag_of(self.log, self.next_offset)
+        if self.log is None or self.next_offset is None:
+            return None
+        return max(0, self.log.high_watermark - self.next_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,74 +210,6 @@ class SkipPage:
     complete_to: TargetOffset | None
     pending_records: int
     cut: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """One next offset on both sides of a route."""
-
-    source_next: SourceOffset
-    target_next: TargetOffset
-    via: Via
-    lineage: Lineage
-    rows: tuple[Run, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Which source record lies at a target offset.
-
-    Attributes:
-        complete: every source is indexed beyond the offset, so that "not found" is final.
-    """
-
-    route: Route | None
-    source: SourceId | None
-    source_record_offset: int | None
-    complete: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RouteTopicView:
-    """A topic of a route.
-
-    Attributes:
-        freshness_ms: age of the oldest newest row over its partitions.
-    """
-
-    topic: TopicName
-    partitions: int
-    freshness_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RouteView:
-    """A configured route and the topics that it has copied."""
-
-    route: Route
-    topics: tuple[RouteTopicView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LineageRuns:
-    """Rows of one lineage, void ones left out."""
-
-    lineage: Lineage
-    rows: tuple[Run, ...]
-    lost: tuple[LostRange, ...]
-    closed_at: SourceOffset | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunsPage:
-    """Rows of a partition of a route.
-
-    Attributes:
-        continue_at: go on from this target offset; None: that was all.
-    """
-
-    lineages: tuple[LineageRuns, ...]
-    continue_at: TargetOffset | None
 
 
 @dataclass(frozen=True, slots=True)

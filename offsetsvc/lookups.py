@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
-from offsetsvc.answers import LineageRuns, Origin, RouteTopicView, RouteView, RunsPage, Translation
 from offsetsvc.clusters import Clusters
 from offsetsvc.index.rows import LineageRows
+from offsetsvc.messages import lost_to_pb, run_to_pb
 from offsetsvc.parallel import Concurrently
 from parallax.config.config import Config
 from parallax.domain.ids import (
@@ -22,6 +21,7 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
     region_of,
+    regional_cluster,
 )
 from parallax.domain.index_rows import LineageRecord, StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
@@ -37,25 +37,10 @@ from parallax.errors import (
 )
 from parallax.ports.index import MappingIndexReader, topic_lineages
 from parallax.runtime.deadline import Deadline
+from parallax.v1 import offsets_pb2 as pb
 
 DEFAULT_ROWS = 1_000
 MOST_ROWS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkView:
-    """How far one lineage of a partition has come.
-
-    Attributes:
-        row: its newest row; the end of a run is a watermark too.
-        age_ms: since it was committed.
-    """
-
-    lineage: Lineage
-    row: Run
-    committed_at_ms: int
-    age_ms: int
-    closed: bool
 
 
 class MappingLookups:
@@ -75,18 +60,28 @@ class MappingLookups:
         self._executor = executor
         self._now_ms = now_ms
 
-    def routes(self, deadline: Deadline) -> list[RouteView]:
+    def routes(self, deadline: Deadline) -> pb.ListRoutesResponse:
         """Every configured route with the topics that it has copied."""
         together = Concurrently(self._executor, deadline)
         routes = self._config.all_routes()
         topics = together.map(self._index.topics, routes, "listing topics")
         pairs = [(route, topic) for route, names in zip(routes, topics, strict=True) for topic in names]
-        views = together.map(lambda pair: (pair[0], self._topic_view(*pair)), pairs, "reading newest rows")
-        return [
-            RouteView(route, tuple(view for of_route, view in views if of_route == route)) for route in routes
-        ]
+        found = together.map(lambda pair: (pair[0], self._route_topic(*pair)), pairs, "reading newest rows")
+        return pb.ListRoutesResponse(
+            routes=[
+                pb.RouteInfo(
+                    route=str(route),
+                    source_cluster=regional_cluster(route.source),
+                    target_cluster=aggregate_cluster(route.target),
+                    topics=[topic for of_route, topic in found if of_route == route],
+                )
+                for route in routes
+            ]
+        )
 
-    def runs(self, route: Route, partition: TopicPartition, start: TargetOffset, limit: int) -> RunsPage:
+    def runs(
+        self, route: Route, partition: TopicPartition, start: TargetOffset, limit: int
+    ) -> pb.ListRunsResponse:
         """Rows of a partition of a route from a target offset on, every lineage by itself.
 
         Args:
@@ -116,20 +111,24 @@ class MappingLookups:
             and start < page.complete_to < last.row.target_end
         ]
         continue_at = min(cut_off, default=None)
-        return RunsPage(
-            tuple(
-                LineageRuns(
-                    record.lineage,
-                    tuple(row for row in page.rows if continue_at is None or row.target_start < continue_at),
-                    tuple(self._index.lost_ranges(item, record.lineage)),
-                    record.closed_at,
+        return pb.ListRunsResponse(
+            lineages=[
+                pb.ListRunsResponse.LineageRuns(
+                    lineage=str(record.lineage),
+                    runs=[
+                        run_to_pb(row)
+                        for row in page.rows
+                        if continue_at is None or row.target_start < continue_at
+                    ],
+                    lost=[lost_to_pb(gap) for gap in self._index.lost_ranges(item, record.lineage)],
+                    closed_at=record.closed_at,
                 )
                 for record, page in zip(records, pages, strict=True)
-            ),
-            continue_at,
+            ],
+            continue_at=continue_at,
         )
 
-    def watermarks(self, route: Route, partition: TopicPartition) -> list[WatermarkView]:
+    def watermarks(self, route: Route, partition: TopicPartition) -> pb.ListWatermarksResponse:
         """The newest row of each lineage of a partition, older lineages first.
 
         Raises:
@@ -138,17 +137,22 @@ class MappingLookups:
         """
         newest = self._index.newest(route, partition.topic)
         now_ms = self._now_ms()
-        return [
-            WatermarkView(
-                record.lineage,
-                stamped.row,
-                stamped.committed_at_ms,
-                max(0, now_ms - stamped.committed_at_ms),
-                record.closed_at is not None,
-            )
-            for record in self._records(route, partition)
-            if (stamped := newest.get((partition.partition, record.lineage))) is not None
-        ]
+        return pb.ListWatermarksResponse(
+            watermarks=[
+                pb.ListWatermarksResponse.Watermark(
+                    lineage=str(record.lineage),
+                    source_next_offset=stamped.row.source_end,
+                    target_end=stamped.row.target_end,
+                    last_record_end=stamped.row.last_record_end,
+                    source_leader_epoch=stamped.row.source_leader_epoch,
+                    committed_at_ms=stamped.committed_at_ms,
+                    age_ms=max(0, now_ms - stamped.committed_at_ms),
+                    closed=record.closed_at is not None,
+                )
+                for record in self._records(route, partition)
+                if (stamped := newest.get((partition.partition, record.lineage))) is not None
+            ]
+        )
 
     def translate(
         self,
@@ -157,7 +161,7 @@ class MappingLookups:
         *,
         source_next: SourceOffset | None = None,
         target_next: TargetOffset | None = None,
-    ) -> Translation:
+    ) -> pb.TranslateOffsetResponse:
         """One next offset on the other side of a route.
 
         Raises:
@@ -181,7 +185,9 @@ class MappingLookups:
             )
         return translation
 
-    def origin(self, cluster: ClusterName, partition: TopicPartition, record_offset: int) -> Origin:
+    def origin(
+        self, cluster: ClusterName, partition: TopicPartition, record_offset: int
+    ) -> pb.LookupOriginResponse:
         """Which source record lies at ``record_offset``?
 
         Raises:
@@ -208,7 +214,7 @@ class MappingLookups:
             )
         return ours
 
-    def _topic_view(self, route: Route, topic: TopicName) -> RouteTopicView:
+    def _route_topic(self, route: Route, topic: TopicName) -> pb.RouteTopic:
         records = self._index.lineages(route, topic)
         newest: dict[int, StampedRow] = {}
         for (partition, _), row in self._index.newest(route, topic).items():
@@ -217,10 +223,11 @@ class MappingLookups:
                 newest[partition] = row
         partitions = {item.partition.topic_partition.partition for item in records}
         oldest_ms = min((row.committed_at_ms for row in newest.values()), default=None)
-        return RouteTopicView(
-            topic,
-            max(partitions, default=-1) + 1,
-            None if oldest_ms is None or partitions - set(newest) else max(0, self._now_ms() - oldest_ms),
+        known = oldest_ms is not None and not partitions - set(newest)
+        return pb.RouteTopic(
+            topic=topic,
+            partitions=max(partitions, default=-1) + 1,
+            freshness_ms=max(0, self._now_ms() - (oldest_ms or 0)) if known else None,
         )
 
     def _lineages(
@@ -245,7 +252,7 @@ class MappingLookups:
 
 def _source_to_target(
     index: MappingIndexReader, lineages: Sequence[LineageView], source_next: SourceOffset
-) -> Translation | None:
+) -> pb.TranslateOffsetResponse | None:
     """Where the first record at or above ``source_next`` can lie on the target; None without lineages.
 
     The source's present incarnation counts, and of its lineages the one that covers the offset.
@@ -260,12 +267,12 @@ def _source_to_target(
     rows.at_source(source_next)
     place, via, row = position_of(source_next, rows.history().history)
     target = TargetOffset(0) if place is None else place
-    return Translation(source_next, target, via, rows.view.lineage, () if row is None else (row,))
+    return _translation(source_next, target, via, rows.view.lineage, () if row is None else (row,))
 
 
 def _target_to_source(
     index: MappingIndexReader, lineages: Sequence[LineageView], target_next: TargetOffset
-) -> Translation | None:
+) -> pb.TranslateOffsetResponse | None:
     """How far a reader of the target with ``target_next`` has come in the source; None without lineages."""
     if target_next < 0:
         raise InvalidOffsetError(f"target next offset {target_next} is negative")
@@ -276,11 +283,23 @@ def _target_to_source(
     rows.at_target(target_next)
     found = records_below(target_next, rows.history().history)
     if found is None:
-        return Translation(SourceOffset(0), target_next, Via.LOG_START, rows.view.lineage, ())
+        return _translation(SourceOffset(0), target_next, Via.LOG_START, rows.view.lineage, ())
     source_next, row = found
     inside = row.target_start < target_next <= row.target_end
     via = Via.EXACT if inside else Via.AFTER
-    return Translation(source_next, target_next, via, rows.view.lineage, (row,))
+    return _translation(source_next, target_next, via, rows.view.lineage, (row,))
+
+
+def _translation(
+    source_next: SourceOffset, target_next: TargetOffset, via: Via, lineage: Lineage, rows: Sequence[Run]
+) -> pb.TranslateOffsetResponse:
+    return pb.TranslateOffsetResponse(
+        source_next_offset=source_next,
+        target_next_offset=target_next,
+        via=via.value,
+        lineage=str(lineage),
+        runs=[run_to_pb(row) for row in rows],
+    )
 
 
 def _origin(
@@ -289,7 +308,7 @@ def _origin(
     lineages: TopicLineages,
     partition: int,
     record_offset: int,
-) -> Origin:
+) -> pb.LookupOriginResponse:
     """The source record that lies at ``record_offset`` of the target partition, if some indexed run holds it."""
     if record_offset < 0:
         raise InvalidOffsetError(f"record offset {record_offset} is negative")
@@ -306,8 +325,15 @@ def _origin(
         run = rows.history().history.floor_by_target(TargetOffset(record_offset))
         if run is not None and _holds(run, record_offset):
             source_offset = run.source_start + (record_offset - run.target_start)
-            return Origin(view.partition.route, view.source, source_offset, complete=True)
-    return Origin(None, None, None, complete)
+            return pb.LookupOriginResponse(
+                found=True,
+                route=str(view.partition.route),
+                source_cluster=regional_cluster(view.partition.route.source),
+                source_topic_id=view.source.topic_id,
+                source_record_offset=source_offset,
+                complete=True,
+            )
+    return pb.LookupOriginResponse(found=False, complete=complete)
 
 
 def _holds(run: Run, record_offset: int) -> bool:

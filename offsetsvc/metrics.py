@@ -104,10 +104,10 @@ class _Freshness(Collector):
             store_up.add_metric([], 0)
             return families
         store_up.add_metric([], 1)
-        for view in routes:
-            for item in view.topics:
-                if item.freshness_ms is not None:
-                    freshness.add_metric([str(view.route), item.topic], item.freshness_ms)
+        for route in routes.routes:
+            for item in route.topics:
+                if item.HasField("freshness_ms"):
+                    freshness.add_metric([route.route, item.topic], item.freshness_ms)
         return families
 
     @staticmethod

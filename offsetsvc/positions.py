@@ -3,61 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from offsetsvc.answers import Basis, ReportedMove, ReportedPosition, lag_of
+from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.names import Places
+from parallax.client.messages import outcome_to_pb
 from parallax.config.config import Config
-from parallax.domain.commits import ObservedCommit
+from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
-    TargetOffset,
     TopicId,
     TopicName,
     TopicPartition,
     region_of,
 )
-from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange
 from parallax.domain.progress import holds_for_topic
 from parallax.errors import UnknownGroupError, UnknownPartitionError, UnknownTopicError
 from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
-
-
-@dataclass(frozen=True, slots=True)
-class PositionView:
-    """A group on one partition of one cluster.
-
-    Attributes:
-        basis: committed, or observed where the cluster could not be asked; None without a position.
-        published_offset: what was last published there for the group.
-    """
-
-    topic_partition: TopicPartition
-    next_offset: TargetOffset | None
-    basis: Basis | None
-    observed_at_ms: int | None
-    log: LogRange | None
-    published_offset: TargetOffset | None = None
-    published_outcome: Outcome | None = None
-    published_at_ms: int | None = None
-
-    @property
-    def lag_offsets(self) -> int | None:
-        """High watermark less next offset, never negative; None when either is unknown."""
-        return lag_of(self.log, self.next_offset)
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterPositions:
-    """A group on one cluster; ``failure`` says why the cluster could not be asked."""
-
-    cluster: ClusterName
-    failure: str | None
-    positions: tuple[PositionView, ...]
+from parallax.v1 import offsets_pb2 as pb
 
 
 class GroupPositions:
@@ -135,45 +102,39 @@ class GroupPositions:
             }
             self._groups.save_progress(group, topic, progress, moved_at_ms=now_ms)
 
-    def show(self, group: GroupName) -> list[ClusterPositions]:
+    def show(self, group: GroupName) -> pb.GetGroupPositionsResponse:
         """The group's positions on every aggregate cluster.
 
         Raises:
             UnknownGroupError: no cluster and no table knows the group, and every cluster was asked.
         """
-        shown = [self._on(group, cluster) for cluster in Places(self._config).aggregate_clusters()]
-        known = any(item.positions for item in shown) or group in set(self._groups.groups())
-        if not known and all(item.failure is None for item in shown):
+        clusters = [self._on(group, cluster) for cluster in Places(self._config).aggregate_clusters()]
+        known = any(item.positions for item in clusters) or group in set(self._groups.groups())
+        if not known and not any(item.HasField("failure") for item in clusters):
             raise UnknownGroupError(f"group {group!r} has never committed, and no table knows it")
-        return shown
+        return pb.GetGroupPositionsResponse(group=group, clusters=clusters)
 
-    def _on(self, group: GroupName, cluster: ClusterName) -> ClusterPositions:
+    def _on(self, group: GroupName, cluster: ClusterName) -> pb.GetGroupPositionsResponse.ClusterPositions:
         view = self._clusters.view(cluster)
         committed = view.committed(group)
         observed = {item.topic_partition: item for item in self._groups.observed(group, cluster)}
         published = {item.topic_partition: item for item in self._groups.published(group, cluster)}
         partitions = sorted({*committed, *published, *observed})
         logs = view.log_ranges(partitions)
-        views = []
-        for partition in partitions:
-            position: tuple[TargetOffset | None, Basis | None, int | None] = (None, None, None)
-            if partition in committed:
-                position = (committed[partition].next_offset, Basis.COMMITTED, None)
-            elif partition in observed:
-                seen = observed[partition]
-                position = (seen.next_offset, Basis.OBSERVED, seen.observed_at_ms)
-            told = published.get(partition)
-            views.append(
-                PositionView(
+        return pb.GetGroupPositionsResponse.ClusterPositions(
+            cluster=cluster,
+            failure=view.failure,
+            positions=[
+                _position(
                     partition,
-                    *position,
+                    committed.get(partition),
+                    observed.get(partition),
+                    published.get(partition),
                     logs.get(partition),
-                    None if told is None else told.progress.resume_offset,
-                    None if told is None else told.outcome,
-                    None if told is None else told.published_at_ms,
                 )
-            )
-        return ClusterPositions(cluster, view.failure, tuple(views))
+                for partition in partitions
+            ],
+        )
 
     def _topic_id(self, view: ClusterView, topic: TopicName, *, required: bool) -> TopicId:
         """The topic's id there; empty if it is not there and not required to be."""
@@ -189,6 +150,30 @@ class GroupPositions:
                 f"{view.cluster} has no topic {topic!r}; topics: {', '.join(sorted(known)) or 'none'}"
             )
         return found
+
+
+def _position(
+    partition: TopicPartition,
+    committed: GroupCommit | None,
+    observed: ObservedCommit | None,
+    published: PublishedOffset | None,
+    log: LogRange | None,
+) -> pb.GroupPosition:
+    position = pb.GroupPosition(topic=partition.topic, partition=partition.partition)
+    if committed is not None:
+        position.next_offset, position.basis = committed.next_offset, Basis.COMMITTED.value
+    elif observed is not None:
+        position.next_offset, position.basis = observed.next_offset, Basis.OBSERVED.value
+        position.observed_at_ms = observed.observed_at_ms
+    if log is not None:
+        position.low_watermark, position.high_watermark = log.low_watermark, log.high_watermark
+        if position.HasField("next_offset"):
+            position.lag_offsets = max(0, log.high_watermark - position.next_offset)
+    if published is not None:
+        position.published_offset = published.progress.resume_offset
+        position.published_outcome = outcome_to_pb(published.outcome)
+        position.published_at_ms = published.published_at_ms
+    return position
 
 
 def _require_partition(view: ClusterView, partition: TopicPartition) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from enum import Enum
 
 from offsetsvc.clusters import Clusters
 from offsetsvc.parallel import Concurrently
@@ -12,87 +10,46 @@ from parallax.config.config import Cluster, Config
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster, regional_cluster
 from parallax.errors import ParallaxError
 from parallax.runtime.deadline import Deadline
-
-
-class Health(Enum):
-    """Whether a cluster answers this service."""
-
-    UP = 1
-    AWAY = 2
-    NOT_ASKED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
-    """One cluster, without secrets.
-
-    Attributes:
-        protocol: Kafka's security protocol.
-        problem: why it counts as away; empty otherwise.
-    """
-
-    cluster: ClusterName
-    bootstrap_servers: str
-    protocol: str
-    sasl_mechanism: str | None
-    health: Health
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RegionView:
-    """One region; either cluster and the service may be missing."""
-
-    region: RegionName
-    aggregate: ClusterInfo | None
-    regional: ClusterInfo | None
-    service_grpc: str | None
-    service_rest: str | None
+from parallax.v1 import primaries_pb2 as pb
 
 
 def describe_regions(
     config: Config, clusters: Clusters, executor: Executor, deadline: Deadline
-) -> list[RegionView]:
-    """Every region, in the configuration's order.
+) -> list[pb.RegionDescription]:
+    """Every region, in the configuration's order, without secrets.
 
     Raises:
         DeadlineError: the deadline passed before the clusters answered.
     """
-    names = list(config.aggregate_clusters())
+    names = [
+        aggregate_cluster(RegionName(name)) for name, region in config.regions.items() if region.aggregate
+    ]
     together = Concurrently(executor, deadline)
-    problems = dict(
-        zip(
-            names,
-            together.map(lambda name: _problem(clusters, name), names, "asking the clusters")
-            if names
-            else [],
-            strict=True,
-        )
+    answers = (
+        together.map(lambda name: _problem(clusters, name), names, "asking the clusters") if names else []
     )
-    views = []
+    problems = dict(zip(names, answers, strict=True))
+    descriptions = []
     for text, region in config.regions.items():
         name = RegionName(text)
-        aggregate = regional = None
+        description = pb.RegionDescription(region=name)
         if region.aggregate is not None:
             problem = problems[aggregate_cluster(name)]
-            health = Health.AWAY if problem else Health.UP
-            aggregate = _info(aggregate_cluster(name), region.aggregate, health, problem)
-        if region.regional is not None:
-            regional = _info(regional_cluster(name), region.regional, Health.NOT_ASKED)
-        service = region.offsetsvc
-        views.append(
-            RegionView(
-                name,
-                aggregate,
-                regional,
-                None if service is None else service.grpc,
-                None if service is None else service.rest,
+            health = pb.AWAY if problem else pb.UP
+            description.aggregate.CopyFrom(
+                _cluster(aggregate_cluster(name), region.aggregate, health, problem)
             )
-        )
-    return views
+        if region.regional is not None:
+            description.regional.CopyFrom(_cluster(regional_cluster(name), region.regional, pb.NOT_ASKED))
+        if region.offsetsvc is not None:
+            description.service_grpc = region.offsetsvc.grpc
+            description.service_rest = region.offsetsvc.rest
+        descriptions.append(description)
+    return descriptions
 
 
 def _problem(clusters: Clusters, cluster: ClusterName) -> str:
+    """Why a cluster counts as away; empty otherwise."""
     try:
         clusters.ask(cluster, lambda reader: reader.topics())
     except ParallaxError as error:
@@ -100,8 +57,15 @@ def _problem(clusters: Clusters, cluster: ClusterName) -> str:
     return ""
 
 
-def _info(cluster: ClusterName, settings: Cluster, health: Health, problem: str = "") -> ClusterInfo:
+def _cluster(
+    cluster: ClusterName, settings: Cluster, health: pb.Health, problem: str = ""
+) -> pb.ClusterDescription:
     security = settings.security
-    return ClusterInfo(
-        cluster, settings.bootstrap_servers, security.protocol, security.sasl_mechanism, health, problem
+    return pb.ClusterDescription(
+        cluster=cluster,
+        bootstrap_servers=settings.bootstrap_servers,
+        security_protocol=security.protocol,
+        sasl_mechanism=security.sasl_mechanism,
+        health=health,
+        problem=problem,
     )

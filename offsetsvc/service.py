@@ -14,7 +14,7 @@ from offsetsvc.lookups import MappingLookups
 from offsetsvc.names import Places
 from offsetsvc.positions import GroupPositions
 from offsetsvc.primaries import Primaries
-from offsetsvc.regions import RegionView, describe_regions
+from offsetsvc.regions import describe_regions
 from offsetsvc.resume.request import Failover
 from offsetsvc.resume.skip_updates import Watching
 from parallax.config.config import Config
@@ -24,6 +24,7 @@ from parallax.ports.clusters import ClusterReader
 from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.ports.index import MappingIndexReader
 from parallax.runtime.deadline import Deadline
+from parallax.v1.primaries_pb2 import DescribeRegionsResponse
 
 _READERS = 64
 """Reads side by side over all calls: Cassandra's driver multiplexes them on one connection, Kafka's likewise."""
@@ -100,9 +101,10 @@ class UseCases:
         self._clusters.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def describe_regions(self, deadline: Deadline) -> list[RegionView]:
+    def describe_regions(self, deadline: Deadline) -> DescribeRegionsResponse:
         """Every region with its clusters and whether they answer; see `regions.describe_regions`."""
-        return describe_regions(self.config, self._clusters, self._executor, deadline)
+        regions = describe_regions(self.config, self._clusters, self._executor, deadline)
+        return DescribeRegionsResponse(regions=regions, answered_in=self.region)
 
     def dependencies(self) -> list[str]:
         """What readiness looks at: the store, and the region's aggregate cluster if it has one."""

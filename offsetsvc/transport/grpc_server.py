@@ -216,7 +216,7 @@ class _Errors:
         if isinstance(error, ParallaxError):
             self._abort(status_of(error).grpc, error.code, str(error))
         if isinstance(error, Exception):
-            _log.error("offsetsvc.internal_error", method=self._method, exc_info=error)
+            _log.error("internal_error", method=self._method, exc_info=error)
             self._abort(
                 grpc.StatusCode.INTERNAL, ParallaxError.code, "internal error; the server's log has it"
             )

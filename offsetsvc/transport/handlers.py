@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from offsetsvc import messages
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.names import group_named
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from offsetsvc.service import UseCases
-from offsetsvc.transport import messages
 from parallax.client.messages import progress_from_pb
 from parallax.client.primary_messages import change_from_pb, primaries_to_pb, primary_to_pb
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicId, TopicName
@@ -92,46 +92,43 @@ class Handlers:
     def TranslateOffset(self, request: pb.TranslateOffsetRequest, _: Deadline) -> pb.TranslateOffsetResponse:
         """One offset on the other side of a route."""
         source, target = request.source_next_offset, request.target_next_offset
-        translation = self._service.mapping.translate(
+        return self._service.mapping.translate(
             self._service.places.route(request.route),
             messages.partition_from(request.topic, request.partition),
             source_next=SourceOffset(source) if request.HasField("source_next_offset") else None,
             target_next=TargetOffset(target) if request.HasField("target_next_offset") else None,
         )
-        return messages.translation_to_pb(translation)
 
     def LookupOrigin(self, request: pb.LookupOriginRequest, _: Deadline) -> pb.LookupOriginResponse:
         """The source record of a target record."""
         partition = messages.partition_from(request.topic, request.partition)
         cluster = self._cluster(request.at, "at")
-        return messages.origin_to_pb(self._service.mapping.origin(cluster, partition, request.record_offset))
+        return self._service.mapping.origin(cluster, partition, request.record_offset)
 
     def ListRoutes(self, _: pb.ListRoutesRequest, deadline: Deadline) -> pb.ListRoutesResponse:
         """Every route with the topics that it has copied."""
-        return messages.routes_to_pb(self._service.mapping.routes(deadline))
+        return self._service.mapping.routes(deadline)
 
     def ListRuns(self, request: pb.ListRunsRequest, _: Deadline) -> pb.ListRunsResponse:
         """Runs and watermarks of a partition."""
-        page = self._service.mapping.runs(
+        return self._service.mapping.runs(
             self._service.places.route(request.route),
             messages.partition_from(request.topic, request.partition),
             TargetOffset(request.start),
             request.limit,
         )
-        return messages.runs_to_pb(page)
 
     def ListWatermarks(self, request: pb.ListWatermarksRequest, _: Deadline) -> pb.ListWatermarksResponse:
         """The newest row of each lineage of a partition."""
         partition = messages.partition_from(request.topic, request.partition)
         route = self._service.places.route(request.route)
-        return messages.watermarks_to_pb(self._service.mapping.watermarks(route, partition))
+        return self._service.mapping.watermarks(route, partition)
 
     def GetGroupPositions(
         self, request: pb.GetGroupPositionsRequest, _: Deadline
     ) -> pb.GetGroupPositionsResponse:
         """Where the group is on every aggregate cluster."""
-        group = group_named(request.group)
-        return messages.positions_to_pb(group, self._service.positions.show(group))
+        return self._service.positions.show(group_named(request.group))
 
     def ReportPositions(self, request: pb.ReportPositionsRequest, _: Deadline) -> pb.ReportPositionsResponse:
         """Remember positions and moves."""
@@ -175,7 +172,7 @@ class Handlers:
         self, _: primaries_pb2.DescribeRegionsRequest, deadline: Deadline
     ) -> primaries_pb2.DescribeRegionsResponse:
         """Every region."""
-        return messages.regions_to_pb(self._service.describe_regions(deadline), self._service.region)
+        return self._service.describe_regions(deadline)
 
     def _move(
         self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest

@@ -97,7 +97,7 @@ class _Handlers:
 
     @staticmethod
     def _unexpected(request: Request, error: Exception) -> Response:
-        _log.error("offsetsvc.internal_error", path=request.url.path, exc_info=error)
+        _log.error("internal_error", path=request.url.path, exc_info=error)
         return _problem(500, ParallaxError.code, "internal error; the server's log has it")
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.service import UseCases
-from offsetsvc.transport.messages import group_to_pb, move_from_pb, policy_from_pb
+from offsetsvc.messages import group_to_pb, move_from_pb, policy_from_pb
 from parallax.client.client import OffsetClient
 from parallax.client.primary_messages import primaries_to_pb, primary_to_pb
 from parallax.domain.commits import GroupCommit, PublishedOffset

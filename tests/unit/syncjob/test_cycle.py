@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from offsetsvc.messages import group_to_pb
 from offsetsvc.resume.request import FailoverRequest
-from offsetsvc.transport.messages import group_to_pb
 from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
 from parallax.domain.commits import REPORT_COUNTS_MS, GroupCommit, ObservedCommit
 from parallax.domain.ids import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from offsetsvc.answers import ByTimestamp, FailoverAnswer, TimeBasis, TimestampPolicy
-from offsetsvc.transport.messages import policy_from_pb
+from offsetsvc.messages import policy_from_pb
 from offsetsvc.transport.rest import policy_of
 from parallax.domain.ids import TopicId, TopicPartition
 from parallax.domain.outcome import Outcome

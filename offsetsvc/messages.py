@@ -1,4 +1,4 @@
-"""Between the messages of `offsets.proto` and the values of the domain, both ways. Needs the base install only."""
+"""Between the messages of `offsets.proto` and the values that answers are made of, both ways."""
 
 from __future__ import annotations
 
@@ -8,32 +8,21 @@ from typing import Any
 from offsetsvc.answers import (
     ByTimestamp,
     FailoverAnswer,
-    Origin,
     ReportedMove,
     ReportedPosition,
-    RouteView,
-    RunsPage,
     Side,
     SkipPage,
     SourceView,
     TimestampPolicy,
-    Translation,
 )
-from offsetsvc.lookups import WatermarkView
-from offsetsvc.positions import ClusterPositions, PositionView
-from offsetsvc.regions import ClusterInfo, Health, RegionView
 from parallax.client.messages import offset_from_pb, outcome_to_pb, progress_from_pb, progress_to_pb
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
-    GroupName,
-    RegionName,
     TargetOffset,
     TopicId,
     TopicName,
     TopicPartition,
-    aggregate_cluster,
-    regional_cluster,
 )
 from parallax.domain.outcome import gravest
 from parallax.domain.progress import Progress
@@ -41,13 +30,6 @@ from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidNameError, InvalidOffsetError, UnknownPartitionError
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import primaries_pb2
-
-_HEALTH = {
-    Health.UP: primaries_pb2.UP,
-    Health.AWAY: primaries_pb2.AWAY,
-    Health.NOT_ASKED: primaries_pb2.NOT_ASKED,
-}
 
 
 def policy_from_pb(
@@ -167,117 +149,6 @@ def page_to_pb(page: SkipPage) -> pb.SkipUpdate:
     )
 
 
-def translation_to_pb(found: Translation) -> pb.TranslateOffsetResponse:
-    """A translated offset."""
-    return pb.TranslateOffsetResponse(
-        source_next_offset=found.source_next,
-        target_next_offset=found.target_next,
-        via=found.via.value,
-        lineage=str(found.lineage),
-        runs=[_run(row) for row in found.rows],
-    )
-
-
-def origin_to_pb(found: Origin) -> pb.LookupOriginResponse:
-    """Where a record came from."""
-    if found.route is None or found.source is None:
-        return pb.LookupOriginResponse(found=False, complete=found.complete)
-    return pb.LookupOriginResponse(
-        found=True,
-        route=str(found.route),
-        source_cluster=regional_cluster(found.route.source),
-        source_topic_id=found.source.topic_id,
-        source_record_offset=found.source_record_offset,
-        complete=found.complete,
-    )
-
-
-def routes_to_pb(views: Iterable[RouteView]) -> pb.ListRoutesResponse:
-    """Routes with their topics."""
-    return pb.ListRoutesResponse(
-        routes=[
-            pb.RouteInfo(
-                route=str(view.route),
-                source_cluster=regional_cluster(view.route.source),
-                target_cluster=aggregate_cluster(view.route.target),
-                topics=[
-                    pb.RouteTopic(
-                        topic=item.topic, partitions=item.partitions, freshness_ms=item.freshness_ms
-                    )
-                    for item in view.topics
-                ],
-            )
-            for view in views
-        ]
-    )
-
-
-def runs_to_pb(page: RunsPage) -> pb.ListRunsResponse:
-    """Runs by lineage."""
-    return pb.ListRunsResponse(
-        lineages=[
-            pb.ListRunsResponse.LineageRuns(
-                lineage=str(item.lineage),
-                runs=[_run(row) for row in item.rows],
-                lost=[_lost(gap) for gap in item.lost],
-                closed_at=item.closed_at,
-            )
-            for item in page.lineages
-        ],
-        continue_at=page.continue_at,
-    )
-
-
-def watermarks_to_pb(views: Iterable[WatermarkView]) -> pb.ListWatermarksResponse:
-    """How far lineages have come."""
-    return pb.ListWatermarksResponse(
-        watermarks=[
-            pb.ListWatermarksResponse.Watermark(
-                lineage=str(view.lineage),
-                source_next_offset=view.row.source_end,
-                target_end=view.row.target_end,
-                last_record_end=view.row.last_record_end,
-                source_leader_epoch=view.row.source_leader_epoch,
-                committed_at_ms=view.committed_at_ms,
-                age_ms=view.age_ms,
-                closed=view.closed,
-            )
-            for view in views
-        ]
-    )
-
-
-def positions_to_pb(group: GroupName, clusters: Iterable[ClusterPositions]) -> pb.GetGroupPositionsResponse:
-    """A group's positions on every cluster."""
-    return pb.GetGroupPositionsResponse(
-        group=group,
-        clusters=[
-            pb.GetGroupPositionsResponse.ClusterPositions(
-                cluster=item.cluster,
-                failure=item.failure,
-                positions=[_position(view) for view in item.positions],
-            )
-            for item in clusters
-        ],
-    )
-
-
-def _position(view: PositionView) -> pb.GroupPosition:
-    return pb.GroupPosition(
-        topic=view.topic_partition.topic,
-        partition=view.topic_partition.partition,
-        next_offset=view.next_offset,
-        basis=None if view.basis is None else view.basis.value,
-        observed_at_ms=view.observed_at_ms,
-        low_watermark=None if view.log is None else view.log.low_watermark,
-        high_watermark=None if view.log is None else view.log.high_watermark,
-        lag_offsets=view.lag_offsets,
-        published_offset=view.published_offset,
-        published_outcome=None if view.published_outcome is None else outcome_to_pb(view.published_outcome),
-        published_at_ms=view.published_at_ms,
-    )
-
-
 def _side(side: Side) -> pb.ClusterPosition:
     return pb.ClusterPosition(
         cluster=side.cluster,
@@ -308,12 +179,13 @@ def _source(view: SourceView, whole: FailoverAnswer) -> pb.SourcePart:
         pending_records=view.pending_records,
         redelivery_records=view.redelivery_records,
         freshness_ms=view.freshness_ms,
-        never_delivered=[_lost(gap) for gap in answer.lost],
-        runs=[_run(row, cluster) for row, cluster in proofs if row is not None],
+        never_delivered=[lost_to_pb(gap) for gap in answer.lost],
+        runs=[run_to_pb(row, cluster) for row, cluster in proofs if row is not None],
     )
 
 
-def _run(row: Run, cluster: str = "") -> pb.Run:
+def run_to_pb(row: Run, cluster: str = "") -> pb.Run:
+    """A row of the index; ``cluster`` where an answer speaks of two."""
     return pb.Run(
         source_start=row.source_start,
         target_start=row.target_start,
@@ -328,37 +200,6 @@ def _range(item: SkipRange) -> pb.OffsetRange:
     return pb.OffsetRange(start=item.start, end=item.end)
 
 
-def _lost(gap: LostRange) -> pb.OffsetRange:
+def lost_to_pb(gap: LostRange) -> pb.OffsetRange:
+    """A lost range, in source offsets."""
     return pb.OffsetRange(start=gap.source_start, end=gap.source_end)
-
-
-def regions_to_pb(
-    views: Iterable[RegionView], answered_in: RegionName
-) -> primaries_pb2.DescribeRegionsResponse:
-    """Every region."""
-    return primaries_pb2.DescribeRegionsResponse(
-        regions=[
-            primaries_pb2.RegionDescription(
-                region=view.region,
-                aggregate=_cluster(view.aggregate),
-                regional=_cluster(view.regional),
-                service_grpc=view.service_grpc,
-                service_rest=view.service_rest,
-            )
-            for view in views
-        ],
-        answered_in=answered_in,
-    )
-
-
-def _cluster(info: ClusterInfo | None) -> primaries_pb2.ClusterDescription | None:
-    if info is None:
-        return None
-    return primaries_pb2.ClusterDescription(
-        cluster=info.cluster,
-        bootstrap_servers=info.bootstrap_servers,
-        security_protocol=info.protocol,
-        sasl_mechanism=info.sasl_mechanism,
-        health=_HEALTH[info.health],
-        problem=info.problem,
-    )
