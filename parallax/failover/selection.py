@@ -190,25 +190,21 @@ def groups_on(
         topic_ids = {name: info.topic_id for name, info in writer.topics().items()}
     except ClusterUnavailableError:
         pass  # what the store remembers has to do: a dead cluster is what this command is for
-    # What each was seen at is several questions of its own.
-    there = side_by_side(
-        [group for group in sorted(listed) if chosen(group)],
-        lambda group: _is_there(outside, group, cluster, to, assignments.get(group), topic_ids),
+    groups = [group for group in sorted(listed) if chosen(group)]
+    # What the others were seen at is several questions each.
+    consuming = side_by_side(
+        [group for group in groups if group not in assignments],
+        lambda group: _consumes(outside, group, cluster, topic_ids),
         at_once=ASKED_AT_ONCE,
     )
-    return [group for group, is_there in there.items() if is_there]
+    return [
+        group
+        for group in groups
+        if (_leaves(assignments[group], cluster, to) if group in assignments else consuming[group])
+    ]
 
 
-def _is_there(
-    outside: Outside,
-    group: GroupName,
-    cluster: ClusterName,
-    to: ClusterName,
-    assignment: Assignment | None,
-    topic_ids: Mapping[TopicName, TopicId],
-) -> bool:
-    if assignment is None:
-        return _consumes(outside, group, cluster, topic_ids)
+def _leaves(assignment: Assignment, cluster: ClusterName, to: ClusterName) -> bool:
     decision = assignment.decision
     if decision.mode is Mode.ACTIVE_ACTIVE:  # it consumes everywhere already: who publishes its results moves
         return aggregate_cluster(decision.primary) == cluster

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from parallax.domain.ids import GroupName
-from parallax.failover.drill.figures import DrillFigures, Leg, LegFigures, Timeline
+from parallax.failover.drill.figures import DrillFigures, Timeline
 from parallax.ports.groups import OperationJournal, OperationNote
 
 DRILLS = GroupName("parallax.drills")
@@ -55,13 +56,16 @@ class DrillRecord:
     timeline: Timeline | None = None
 
 
+_VALUES = TypeAdapter(DrillRecord)
+
+
 def keep(journal: OperationJournal, record: DrillRecord) -> None:
     """Keep it.
 
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    body = json.dumps(values_of(record), separators=(",", ":"))
+    body = _VALUES.dump_json(record).decode()
     journal.save_operation(OperationNote(DRILLS, record.started_at_ms, record.drill_id, record.version, body))
 
 
@@ -71,36 +75,9 @@ def kept(journal: OperationJournal) -> Sequence[DrillRecord]:
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    return [_record_of(json.loads(note.body)) for note in journal.operations(DRILLS)]
+    return [_VALUES.validate_json(note.body) for note in journal.operations(DRILLS)]
 
 
-def values_of(record: DrillRecord) -> dict[str, Any]:
+def values_of(record: DrillRecord) -> Any:
     """A drill as JSON types."""
-    return {**asdict(record), "ending": record.ending.value}
-
-
-def _record_of(values: dict[str, Any]) -> DrillRecord:
-    measured, line = values["figures"], values["timeline"]
-    return DrillRecord(
-        **{
-            **values,
-            "group": GroupName(values["group"]),
-            "ending": DrillEnding(values["ending"]),
-            "figures": None if measured is None else _figures(measured),
-            "timeline": None if line is None else _timeline(line),
-        }
-    )
-
-
-def _figures(values: dict[str, Any]) -> DrillFigures:
-    legs = tuple(LegFigures(**{**item, "leg": Leg(**item["leg"])}) for item in values["legs"])
-    return DrillFigures(**{**values, "legs": legs})
-
-
-def _timeline(values: dict[str, Any]) -> Timeline:
-    return Timeline(
-        values["slot_ms"],
-        tuple(values["acknowledged"]),
-        {region: tuple(counts) for region, counts in values["delivered"].items()},
-        tuple((at_ms, text) for at_ms, text in values["events"]),
-    )
+    return _VALUES.dump_python(record, mode="json")
