@@ -131,8 +131,11 @@ class ShardSession:
         self._stops = {stop.topic_partition: stop for stop in stops}
         self._cuts = {cut.topic_partition: cut for cut in cuts}
         self._behind: set[TopicPartition] = set(self._cuts)
-        self._taken: dict[TopicPartition, SourceOffset] = {}
+        """Partitions whose target ends below what was committed."""
+        self._reading: dict[TopicPartition, SourceOffset] = {}
+        """The next offset that the source may hand out, by partition that is being read."""
         self._skipped_to: dict[TopicPartition, SourceOffset] = {}
+        """How far nothing visible follows what is committed."""
         self._status: dict[TopicPartition, tuple[PartitionStatus, str]] = {}
         self._out_of_range: dict[TopicPartition, OutOfRange] = {}
         self.goal = goal
@@ -174,7 +177,7 @@ class ShardSession:
 
     def progress(self) -> tuple[PartitionProgress, ...]:
         """Each partition's part of a report; latencies are of what was committed since the last call."""
-        return self._ledger.progress(self._status, self._position, self._source.end_offsets(self._taken))
+        return self._ledger.progress(self._status, self._position, self._source.end_offsets(self._reading))
 
     def _patience_ms(self) -> int:
         """Until what has been sent may be committed, or must be; if it may be and is not, more has to arrive first."""
@@ -201,71 +204,69 @@ class ShardSession:
             self._copy(event)
         elif isinstance(event, EndReached):
             item = event.topic_partition
-            if event.source_next >= self._taken.get(item, event.source_next + 1):
-                self._taken[item] = event.source_next
+            if event.source_next >= self._reading.get(item, event.source_next + 1):
+                self._reading[item] = event.source_next
                 opened = self._ledger.open
                 if opened is not None and item in opened:
                     opened.reached_end(item, event.source_next)
                 else:
                     self._skipped_to[item] = event.source_next
         elif isinstance(event, OutOfRange):
-            if event.topic_partition in self._taken:
-                self._let_go(event.topic_partition)
+            if event.topic_partition in self._reading:
+                self._stop_reading(event.topic_partition)
                 self._out_of_range[event.topic_partition] = event
                 self._request_survey()
         elif isinstance(event, Damaged):
             self._stop(event)
         elif isinstance(event, TopicChanged):
-            for item in [item for item in self._taken if item.topic == event.topic]:
-                self._let_go(item)
+            for item in [item for item in self._reading if item.topic == event.topic]:
+                self._stop_reading(item)
             self._request_survey()
         else:
             log.info("source_trouble", lease=str(self._lease), problem=event.text)
 
     def _copy(self, block: RecordBlock) -> None:
         item = block.topic_partition
-        reading_from = self._taken.get(item)
-        if reading_from is None:
+        next_offset = self._reading.get(item)
+        if next_offset is None:
             return
         stop = self._stop_of(item)
         if stop is not None and block.offsets[-1] >= stop.source_next:
             block = block.before(stop.source_next)
-            self._let_go(item)
+            self._stop_reading(item)
             self._status[item] = (PartitionStatus.STOPPED, stop.reason)
             if not block.offsets:
                 return
-        if block.offsets[0] < reading_from:
-            raise SessionError(
-                f"{item}: the source handed out offset {block.offsets[0]} after {reading_from}"
-            )
+        if block.offsets[0] < next_offset:
+            raise SessionError(f"{item}: the source handed out offset {block.offsets[0]} after {next_offset}")
         if not self._ledger.holds(item) and block.offsets[0] < self._position(item):
             # Where nothing visible was, there are records now: that end of the source's log was thrown away.
             state = self._ledger.states[item]
-            self._let_go(item)
+            self._stop_reading(item)
             self._out_of_range[item] = OutOfRange(item, state.last_run_end, state.source_leader_epoch)
             self._request_survey()
             return
         self._ledger.send(block)
-        if item in self._taken:
-            self._taken[item] = SourceOffset(block.offsets[-1] + 1)
+        if item in self._reading:
+            self._reading[item] = SourceOffset(block.offsets[-1] + 1)
         self._skipped_to.pop(item, None)
 
     def _stop(self, event: Damaged) -> None:
         """Copy the partition up to the damage, and no further in this lease: the others go on."""
         item = event.topic_partition
-        if item in self._taken:
-            stop = Stop(item, self._ledger.states[item].lineage, self._taken[item], str(event.problem))
+        if item in self._reading:
+            stop = Stop(item, self._ledger.states[item].lineage, self._reading[item], str(event.problem))
             self._stops[item] = stop
             self._status[item] = (PartitionStatus.STOPPED, stop.reason)
-            self._let_go(item)
+            self._stop_reading(item)
             self._stopped(stop)
             log.warning(
                 "source_damaged", lease=str(self._lease), problem=event.problem.code, reason=stop.reason
             )
 
-    def _let_go(self, item: TopicPartition) -> None:
+    def _stop_reading(self, item: TopicPartition) -> None:
         self._source.drop([item])
-        self._taken.pop(item, None)
+        self._reading.pop(item, None)
 
     def _position(self, item: TopicPartition) -> SourceOffset:
         """The settled position: what is committed, and the non-records after it."""
@@ -303,17 +304,17 @@ class ShardSession:
             )
         )
         if self.goal is None and self._lease.available_now and survey.source is not None:
-            self.goal = {item: found.stable_end for item, found in survey.source_logs.items()}
+            self.goal = {item: source_log.stable_end for item, source_log in survey.source_logs.items()}
         for decision in decisions:
             item, status, reason = decision.topic_partition, decision.status, decision.reason
             stop = self._stop_of(item)
             if stop is not None and self._position(item) >= stop.source_next:
                 status, reason = PartitionStatus.STOPPED, stop.reason
-            if status is PartitionStatus.WAITING and item in self._taken:
+            if status is PartitionStatus.WAITING and item in self._reading:
                 continue
             self._status[item] = (status, reason)
-            if item in self._taken and status is not PartitionStatus.COPYING:
-                self._let_go(item)
+            if item in self._reading and status is not PartitionStatus.COPYING:
+                self._stop_reading(item)
         readable = [
             item
             for item in decisions
@@ -326,7 +327,7 @@ class ShardSession:
             if item.begins or item.lost_up_to is not None or item.topic_partition in self._behind
         }
         changing |= {
-            item.topic_partition: item for item in readable if item.topic_partition not in self._taken
+            item.topic_partition: item for item in readable if item.topic_partition not in self._reading
         }
         self._change(changing)
         self._read(readable)
@@ -345,8 +346,8 @@ class ShardSession:
         )
         for change in changes:
             item = change.state.topic_partition
-            if item in self._taken:
-                self._let_go(item)
+            if item in self._reading:
+                self._stop_reading(item)
             self._skipped_to.pop(item, None)
         if changes:
             self._ledger.write(changes)
@@ -357,12 +358,12 @@ class ShardSession:
         for decision in decisions:
             item = decision.topic_partition
             state = self._ledger.states.get(item)
-            if item in self._taken or state is None or self._status[item][0] is not PartitionStatus.COPYING:
+            if item in self._reading or state is None or self._status[item][0] is not PartitionStatus.COPYING:
                 continue
             if decision.begins is not None and state.lineage != decision.begins.lineage:
                 continue  # not committed: the target's end was not to be had
             self._out_of_range.pop(item, None)
             taking[item] = read_from(state, decision.source_start, self._position(item))
-        self._taken |= {item: place.source_next for item, place in taking.items()}
+        self._reading |= {item: place.source_next for item, place in taking.items()}
         if taking:
             self._source.take(taking)

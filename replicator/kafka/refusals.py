@@ -26,7 +26,7 @@ _ADVICE = {
     44: "see the target's topic settings",
 }
 """What the target says for good: saying it again would not help."""
-_FENCED = frozenset({47, 90})
+FENCED = frozenset({47, 90})
 """Invalid producer epoch, producer fenced."""
 _NOT_ALLOWED = 53
 
@@ -69,7 +69,7 @@ def translated(code: int, text: str, transactional_id: str) -> ParallaxError:
         transactional_id: the writer's, for the message that another owner has it.
     """
     text = f"{text} {for_code(code).__name__} ({code})"
-    if code in _FENCED:
+    if code in FENCED:
         return FencedError(f"{text}: another owner has taken over {transactional_id}")
     if code == _NOT_ALLOWED:
         return ConfigError(text)

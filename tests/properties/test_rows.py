@@ -13,7 +13,7 @@ from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId
 from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import InvariantError
 from replicator.copying.offset_ranges import OffsetRanges, runs_of
-from tests.worlds.model_runs import build_runs
+from tests.worlds.model_logs import build_runs
 
 LINEAGE = Lineage(TopicId("source"), TopicId("target"))
 

@@ -12,7 +12,7 @@ from parallax.domain.consumption import ConsumptionKind, Stretch, Tally, tally, 
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId
 from parallax.domain.runs import LostRange, Run, watermark
-from tests.worlds.model_runs import build_runs
+from tests.worlds.model_logs import build_runs
 
 LINEAGE = Lineage(TopicId("source"), TopicId("target"))
 BEYOND = 10_000

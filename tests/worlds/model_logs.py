@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from parallax.domain.ids import ClusterName, RegionName, SourceId, TargetOffset, TopicId
+from parallax.domain.ids import ClusterName, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.place import LogRange
 from parallax.domain.progress import TargetTruncation
 from parallax.domain.runs import LostRange, Run
@@ -99,3 +100,21 @@ class Options:
     rewinds: bool = False
     compaction: bool = False
     epochs: bool = False
+
+
+def build_runs(
+    sources: Sequence[int],
+    targets: Sequence[int],
+    *,
+    previous_source_end: SourceOffset,
+    source_leader_epoch: int,
+) -> list[Run]:
+    """The runs of records copied one after the other: ``sources[i]`` became ``targets[i]``; both ascend strictly."""
+    found: list[Run] = []
+    for source, target in zip(sources, targets, strict=True):
+        if found and (source, target) == (found[-1].source_end, found[-1].target_end):
+            found[-1] = replace(found[-1], count=found[-1].count + 1)
+            continue
+        before = found[-1].source_end if found else previous_source_end
+        found.append(Run(SourceOffset(source), TargetOffset(target), 1, before, source_leader_epoch))
+    return found

@@ -16,8 +16,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.progress import SourceHistory, TargetTruncation
 from parallax.domain.runs import LostRange, Run, watermark
-from tests.worlds.model_logs import Cluster, Copier, Options, Record, SourceLog
-from tests.worlds.model_runs import build_runs
+from tests.worlds.model_logs import Cluster, Copier, Options, Record, SourceLog, build_runs
 
 
 class Replication:

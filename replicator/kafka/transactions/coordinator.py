@@ -13,14 +13,13 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.domain.ids import TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.runtime.deadline import Deadline
+from replicator.kafka.refusals import FENCED
 from replicator.kafka.transactions import messages
 
 _NONE = 0
 _MOVED = frozenset({14, 15, 16})
 """Loading, not available, not the coordinator."""
 CONCURRENT_TRANSACTIONS = 51
-_FENCED = frozenset({47, 90})
-"""Invalid producer epoch, producer fenced."""
 _NOT_ALLOWED = frozenset({29, 31, 53})
 _NOT_ATTEMPTED = 55
 """A partition was not added because another one could not be: what that one met is the cause."""
@@ -159,7 +158,7 @@ class Coordinator:
             if code == _NONE:
                 return answer
             problem = f"{self._connections.cluster}: {doing}{where}: {for_code(code).__name__} ({code})"
-            if code in _FENCED:
+            if code in FENCED:
                 raise FencedError(f"{problem}: another owner has taken over {self.transactional_id}")
             if code in _NOT_ALLOWED:
                 raise ConfigError(problem)
