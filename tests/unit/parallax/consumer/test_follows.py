@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,6 +21,7 @@ from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.primary import Stage
 from parallax.domain.progress import SourcePosition
 from parallax.errors import InvalidNameError, UnknownRegionError
+from parallax.testing import MemoryDecisions
 from parallax.v1 import primaries_pb2 as pb
 from tests.support import poll_until
 from tests.worlds.failover_fakes import (
@@ -36,46 +36,20 @@ from tests.worlds.failover_fakes import (
 )
 
 
-class FakeChanges:
-    """What `OffsetClient.watch_primary` returns."""
-
-    def __init__(self) -> None:
-        self._found: queue.SimpleQueue[pb.Primary | Exception | None] = queue.SimpleQueue()
-
-    def put(self, found: pb.Primary | Exception) -> None:
-        self._found.put(found)
-
-    def __iter__(self) -> FakeChanges:
-        return self
-
-    def __next__(self) -> pb.Primary:
-        found = self._found.get()
-        if found is None:
-            raise StopIteration
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def close(self) -> None:
-        self._found.put(None)
-
-
 class PrimaryFakeService(FakeService):
     """A service that tells where the group is primary."""
 
     def __init__(self, clusters: dict[str, FakeCluster]) -> None:
         super().__init__(clusters)
-        self.changes: list[FakeChanges] = []
+        self.changes: list[MemoryDecisions] = []
         self.watched = threading.Event()
         self.number = 0
         self.last: pb.Primary | None = None
         self.tells = True
 
-    def watch_primary(self, group: str) -> FakeChanges:
+    def watch_primary(self, group: str) -> MemoryDecisions:
         assert group == "g"
-        made = FakeChanges()
-        if self.tells:
-            made.put(self.last or pb.Primary(group="g"))
+        made = super().watch_primary(group) if self.tells else MemoryDecisions()
         self.changes.append(made)
         self.watched.set()
         return made
@@ -94,7 +68,7 @@ class PrimaryFakeService(FakeService):
         if not heard:
             before = self.number = self.number + 2
         self.number += 2
-        self.primary = self.last = pb.Primary(
+        self.last = pb.Primary(
             group="g",
             decision=pb.PrimaryDecision(
                 fencing_number=self.number if number is None else number,
@@ -108,7 +82,8 @@ class PrimaryFakeService(FakeService):
                 supersedes=[before] if before else [],
             ),
         )
-        if self.changes:
+        self.record_primary(self.last)
+        if self.changes and not self.tells:
             self.changes[-1].put(self.last)
 
 

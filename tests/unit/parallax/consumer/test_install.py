@@ -34,7 +34,13 @@ exec(f"from {sys.argv[1]} import *")  # every public name
 
 @pytest.mark.parametrize(
     "module",
-    ["parallax", "parallax.client.client", "parallax.consumer.consumer", "parallax.producer.producer"],
+    [
+        "parallax",
+        "parallax.testing",
+        "parallax.client.client",
+        "parallax.consumer.consumer",
+        "parallax.producer.producer",
+    ],
 )
 def test_the_base_install_is_enough(module: str) -> None:
     answer = subprocess.run(

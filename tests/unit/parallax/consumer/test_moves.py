@@ -351,8 +351,8 @@ def test_positions_and_moves_are_reported(world: World) -> None:
         "the delivered position is reported",
     )
     world.move("b")
-    world.poll_until(lambda: ("b", (TOPIC, 0)) in world.service.progress, "the move is reported")
-    assert world.service.progress["b", (TOPIC, 0)] == (2, {"a": 1, "b": 1})
+    world.poll_until(lambda: ("g", "b", (TOPIC, 0)) in world.service.progress, "the move is reported")
+    assert world.service.progress["g", "b", (TOPIC, 0)] == (2, {"a": 1, "b": 1})
 
 
 def test_nothing_is_said_in_silence_of_a_partition_that_was_not_moved_along(world: World) -> None:

@@ -16,8 +16,9 @@ from parallax.consumer.consumer import (
     OffsetServiceAwayError,
 )
 from parallax.errors import UnknownRegionError
+from parallax.testing import MemorySkips
 from parallax.v1 import offsets_pb2 as pb
-from tests.worlds.failover_fakes import TOPIC, FakeWatch, Record, World
+from tests.worlds.failover_fakes import TOPIC, Record, World
 
 A: list[Record] = [("a", sequence) for sequence in range(10)]
 B: list[Record] = [("b", sequence) for sequence in range(10)]
@@ -128,7 +129,7 @@ def test_a_move_that_could_not_be_reported_is_reported_later(world: World) -> No
     assert world.service.progress == {}
     world.service.refuses_reports = False
     world.poll_until(lambda: bool(world.service.progress), "the move is reported")
-    assert world.service.progress == {("b", (TOPIC, 0)): (3, {"a": 2, "b": 1})}
+    assert world.service.progress == {("g", "b", (TOPIC, 0)): (3, {"a": 2, "b": 1})}
 
 
 def test_an_unreported_move_is_told_before_the_next_one_is_asked_for(world: World) -> None:
@@ -171,10 +172,10 @@ def test_a_service_that_does_not_know_the_region_yet_is_asked_again(
         yield from ()
         raise UnknownRegionError("region 'a' is not configured")
 
-    def lags(topic: str, *arguments: Any, **named: Any) -> FakeWatch:
+    def lags(topic: str, *arguments: Any, **named: Any) -> MemorySkips:
         asked.append(topic)
         if len(asked) == 1:
-            return FakeWatch(refused(), threading.Event())
+            return MemorySkips(refused(), threading.Event())
         return watch_skips(topic, *arguments, **named)
 
     monkeypatch.setattr(world.service, "watch_skips", lags)
