@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from parallax.adapters.cassandra.coarse import Order, Way
-from parallax.adapters.cassandra.codec import STARTS, TARGET_START, RowFields, last_fields, run_of
-from parallax.adapters.cassandra.index_writer import LineageKey
+from parallax.adapters.cassandra.codec import STARTS, TARGET_START, LineageKey, RowFields, last_fields, run_of
 from parallax.domain.index_rows import StampedRow
 
 MOST_ROWS = 4_000

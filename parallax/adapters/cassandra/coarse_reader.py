@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from parallax.adapters.cassandra.coarse import DAY_MS, Order, Way
 from parallax.adapters.cassandra.coarse_memory import MOST_ROWS, CoarseDay, WayMemory
-from parallax.adapters.cassandra.codec import KEY, TARGET_START, RowFields, last_fields, stamped
+from parallax.adapters.cassandra.codec import KEY, TARGET_START, LineageKey, RowFields, last_fields, stamped
 from parallax.adapters.cassandra.connection import CassandraConnection
-from parallax.adapters.cassandra.index_writer import LineageKey
 from parallax.domain.index_rows import StampedRow
 from parallax.errors import StoreUnavailableError
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from functools import lru_cache
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 
 from cassandra.query import PreparedStatement
@@ -17,21 +18,18 @@ from parallax.adapters.cassandra.codec import (
     FIELDS_BY_TARGET,
     KEY,
     STARTS,
-    TAIL_BATCHES,
     TARGET_START,
+    LineageKey,
     RowFields,
     fields_of,
+    lineage_key,
     lineage_record,
-    lost_ranges,
-    may_lack_a_row,
     run_of,
     stamped,
-    surround,
-    tail,
+    unpack,
     unpack_fields,
 )
 from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row
-from parallax.adapters.cassandra.index_writer import LineageKey, lineage_key
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -50,6 +48,7 @@ from parallax.domain.index_rows import (
     RowPage,
     RowPlace,
     StampedRow,
+    ordered,
 )
 from parallax.domain.runs import LostRange, Run
 
@@ -64,8 +63,17 @@ _MORE_NEIGHBOURS = 128
 _LEAST_COARSE_ROWS = 16
 _LEAST_BATCHES = 6
 _MOST_BATCHES = 512
+TAIL_BATCHES = 64
+"""Writes of a lineage that a tail goes back: ten seconds of a busy one, twice the default interval of automatic commits."""
+
+_ENOUGH_ROWS, _ENOUGH_MS = 256, 13_000
+"""It need not go back further than both: a write may hold many rows, after a replay a minute of them."""
+
 _YOUNG_HOUR_MS = 60_000
 """An hour that began less than this ago may hold less than a tail."""
+
+_unpack_again = lru_cache(maxsize=8_192)(unpack)
+"""Of two tails read one after the other, nearly all writes are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +171,7 @@ class IndexReader:
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage, in source order."""
-        return lost_ranges(self._connection.run(self._lost_cql, *lineage_key(partition, lineage)))
+        return _lost_ranges(self._connection.run(self._lost_cql, *lineage_key(partition, lineage)))
 
     def tails(
         self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
@@ -180,7 +188,7 @@ class IndexReader:
         found = {}
         for item, requests in asked:
             gaps, *batches = [next(answers) for _ in requests]
-            found[item] = tail(batches, lost_ranges(gaps))
+            found[item] = tail(batches, _lost_ranges(gaps))
         return found
 
     # --- rows around an offset -----------------------------------------------------------------------------
@@ -202,7 +210,7 @@ class IndexReader:
         asked = [self._look_up(place) for place in places]
         found = self._around(asked, _NEIGHBOURS)
         for number, look_up in enumerate(asked):
-            if may_lack_a_row(found[number], look_up.order, look_up.offset):
+            if _may_lack_a_row(found[number], look_up.order, look_up.offset):
                 found[number] = self._around([look_up], _MORE_NEIGHBOURS)[0]
         return found
 
@@ -220,7 +228,7 @@ class IndexReader:
         open_ones = [
             number
             for number, look_up in enumerate(asked)
-            if not any(surround(group, look_up.field, look_up.offset) for group in groups[number])
+            if not any(_surround(group, look_up.field, look_up.offset) for group in groups[number])
         ]
         further = self._groups(
             [
@@ -331,6 +339,59 @@ class IndexReader:
                 cursor = last
                 rows = self._connection.run_all([(select, (*key, hour, cursor, end, batches))])[0]
         return found, None
+
+
+def _may_lack_a_row(rows: Sequence[Run], order: Order, offset: int) -> bool:
+    """Whether a run is known to lie between the floor of ``offset`` and the row after it, but was not read.
+
+    It happens where a replay packed the same runs into other groups: the group that begins nearest to the offset
+    may be shorter than one that begins before it.
+    """
+
+    def start(row: Run) -> int:
+        return row.target_start if order == "target" else row.source_start
+
+    below = [row for row in rows if start(row) <= offset]
+    above = [row for row in rows if start(row) > offset]
+    if not below or not above:
+        return False
+    end = below[-1].target_end if order == "target" else below[-1].source_end
+    return offset >= end and above[0].previous_source_end > below[-1].source_end
+
+
+def _surround(group: Sequence[RowFields], field: Callable[[RowFields], int], offset: int) -> bool:
+    """Whether one of the rows, which were written together, begins at or below the offset and the next one above it.
+
+    Then nothing lies between them: what a replay grouped otherwise says the same.
+    """
+    return bool(group) and field(group[0]) <= offset < field(group[-1])
+
+
+def tail(hours: Sequence[Sequence[Row]], lost: Sequence[LostRange]) -> LineageTail:
+    """The last rows, from what the last writes of each hour held, the latest hour first."""
+    found: list[Run] = []
+    starts: list[int] = []
+    newest_ms = 0
+    for packed, start, *_ in chain.from_iterable(hours):
+        group = _unpack_again(packed)
+        newest_ms = max(newest_ms, group.committed_at_ms)
+        old = group.committed_at_ms < newest_ms - _ENOUGH_MS
+        if len(starts) == TAIL_BATCHES or (old and len(found) >= _ENOUGH_ROWS):
+            break
+        found += group.rows
+        starts.append(int(start))
+    rows = ordered(found)
+    complete_from = min(starts, default=-1) + 1
+    for before, after in pairwise(rows):
+        if after.previous_source_end > before.source_end:
+            # A run between them was not read: a replay grouped it with earlier ones, or it is being written.
+            complete_from = max(complete_from, int(after.target_start))
+    return LineageTail(tuple(rows), TargetOffset(complete_from), tuple(lost))
+
+
+def _lost_ranges(rows: Sequence[Row]) -> list[LostRange]:
+    """Lost ranges, in the order in which they were read."""
+    return [LostRange(SourceOffset(row[0]), SourceOffset(row[1]), TargetOffset(row[2])) for row in rows]
 
 
 def _records(route: Route, topic: TopicName, rows: Sequence[Row]) -> list[LineageRecord]:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
 from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS, CoarseChooser, CoarseRow
-from parallax.adapters.cassandra.codec import pack
+from parallax.adapters.cassandra.codec import LineageKey, lineage_body, lineage_key, pack
 from parallax.adapters.cassandra.connection import CassandraConnection, Request, together
 from parallax.config.config import Index
-from parallax.domain.ids import Lineage, Route, RoutePartition
+from parallax.domain.ids import Route
 from parallax.domain.index_rows import LineageRecord, RowBatch
 
 _ROWS_PER_BLOB = 256
 _ROWS_PER_STATEMENT = 16
 """Newest rows of one topic lie in one partition of the table, and so many stay below Cassandra's warning of 5 KiB."""
 _WATERMARK_VERSION = -(1 << 62)
-
-LineageKey = tuple[str, str, int, str]
-
-
-def lineage_key(partition: RoutePartition, lineage: Lineage) -> LineageKey:
-    """The columns that name one partition's lineage in every table."""
-    item = partition.topic_partition
-    return (str(partition.route), item.topic, item.partition, str(lineage))
 
 
 class IndexWriter:
@@ -75,7 +66,7 @@ class IndexWriter:
         topic = self._connection.prepare(self._insert_topic_cql)
         for record in records:
             key = lineage_key(record.partition, record.lineage)
-            requests.append((insert, (*key, _lineage_body(record), record.version)))
+            requests.append((insert, (*key, lineage_body(record), record.version)))
         topics = sorted(
             {(str(item.partition.route), item.partition.topic_partition.topic) for item in records}
         )
@@ -170,15 +161,3 @@ class IndexWriter:
         for key, day in sorted(days):
             # A day's last row may be written at its end and must still be found: one day more.
             yield insert_day, (*key, day, ttl_s + DAY_MS // 1_000)
-
-
-def _lineage_body(record: LineageRecord) -> str:
-    return json.dumps(
-        {
-            "sequence": record.sequence,
-            "source_first": record.source_first,
-            "target_first": record.target_first,
-            "closed_at": record.closed_at,
-            "version": record.version,
-        }
-    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parallax.adapters.cassandra.codec import TAIL_BATCHES, pack, tail
+from parallax.adapters.cassandra.codec import pack
+from parallax.adapters.cassandra.index_reader import TAIL_BATCHES, tail
 from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.runs import Run
 
