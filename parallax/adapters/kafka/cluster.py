@@ -18,11 +18,10 @@ from parallax.adapters.kafka.groups import (
     write_commits,
 )
 from parallax.adapters.kafka.links import Link, Links
-from parallax.adapters.kafka.logs import read_log_ranges, read_offset_at, read_topics
-from parallax.adapters.kafka.timestamps import read_time_at
+from parallax.adapters.kafka.logs import read_log_ranges, read_offset_at, read_time_at, read_topics
 from parallax.config.config import Cluster
 from parallax.domain.commits import GroupCommit
-from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
@@ -44,14 +43,9 @@ _WANTED_S = 2.0
 class _Range:
     """A log range with when it was asked for, and when somebody wanted it last."""
 
-    found: LogRange
+    log_range: LogRange
     asked_at_s: float
     wanted_at_s: float
-
-
-def topic_id(uuid: object) -> TopicId:
-    """A topic id in Kafka's own spelling (base64 for URLs); librdkafka prints the other alphabet."""
-    return TopicId(str(uuid).replace("+", "-").replace("/", "_"))
 
 
 class KafkaCluster:
@@ -142,7 +136,7 @@ class KafkaCluster:
             if item is not None:
                 item.wanted_at_s = now_s
                 if now_s - item.asked_at_s < self._cache_s:
-                    found[partition] = item.found
+                    found[partition] = item.log_range
         return found
 
     def _ask_with_others(self, missing: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:

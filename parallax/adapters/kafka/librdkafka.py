@@ -1,4 +1,4 @@
-"""librdkafka settings from a cluster's configuration."""
+"""What librdkafka's clients need of us: their settings, and care where what they say is not what it seems."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.links import DOWN_TIMEOUT_S
 from parallax.config.config import Cluster
+from parallax.domain.ids import TopicId
 
 Settings = dict[str, str | int | float | bool]
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
@@ -55,6 +56,11 @@ def client_settings(cluster: Cluster, *, client_id: str) -> Settings:
     }
     settings.update({key: value for key, value in optional.items() if value is not None})
     return settings
+
+
+def topic_id(printed: str) -> TopicId:
+    """A topic id in Kafka's own spelling (base64 for URLs); librdkafka prints the other alphabet."""
+    return TopicId(printed.replace("+", "-").replace("/", "_"))
 
 
 def list_offsets(

@@ -77,7 +77,7 @@ class _Awaited:
         self.correlation_id, self.request = correlation_id, request
 
 
-class Answer:
+class WholeAnswer:
     """A whole answer in its place, as kafka-python reads it: like a file."""
 
     def __init__(self, view: memoryview) -> None:
@@ -142,8 +142,8 @@ class Messages(KafkaProtocol):  # type: ignore[misc] # kafka-python has no types
         return queued
 
     def receive_bytes(self, data: Any) -> list[tuple[int, Any]]:
-        """The answers that are whole now: one, if ``data`` is an `Answer`."""
-        if isinstance(data, Answer):
+        """The answers that are whole now: one, if ``data`` is an `WholeAnswer`."""
+        if isinstance(data, WholeAnswer):
             return [self._process_response(data)]
         found: list[tuple[int, Any]] = super().receive_bytes(data)
         return found
@@ -229,7 +229,7 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
         self._received += self._into(answer[self._received :])
         if self._received == len(answer):
             self._answer = None
-            self._protocol.data_received(Answer(answer))
+            self._protocol.data_received(WholeAnswer(answer))
 
     def _take_small(self, end: int) -> None:
         """Hand on the answers that are whole, and begin the one that is not."""
@@ -245,7 +245,7 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
             if here < size:
                 self._answer, self._received = answer, here
                 break
-            self._protocol.data_received(Answer(answer))
+            self._protocol.data_received(WholeAnswer(answer))
             if self._closed:
                 return
         self._begun = end - begin

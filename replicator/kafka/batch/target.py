@@ -9,7 +9,7 @@ import structlog
 from kafka.errors import for_code
 
 from parallax.adapters.kafka.event_loop import EventLoop
-from parallax.adapters.kafka.logs import LATEST, list_offsets
+from parallax.adapters.kafka.logs import LATEST, list_offsets_request
 from parallax.adapters.kafka.wire import Connections
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
@@ -114,7 +114,7 @@ class BatchTarget:
         self._connections.learn_leaders(partitions, timeout_ms=_LEADERS_WITHIN_MS if patient else 0)
         ends: dict[TopicPartition, TargetOffset] = {}
         for leader, items in self._connections.by_leader(partitions).items():
-            request = list_offsets(items, LATEST, timeout_ms=self._timeout_ms)
+            request = list_offsets_request(items, LATEST, timeout_ms=self._timeout_ms)
             answer = self._connections.ask(leader, request, "reading the ends of partitions")
             for topic in answer.topics:
                 for part in topic.partitions:

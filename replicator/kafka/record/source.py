@@ -12,8 +12,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from parallax.adapters.kafka.cluster import topic_id
-from parallax.adapters.kafka.librdkafka import Settings
+from parallax.adapters.kafka.librdkafka import Settings, topic_id
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
 from parallax.errors import PartitionStoppedError
 from replicator.copying.ports import (

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from parallax.adapters.kafka.links import Link, MovedError
-from parallax.adapters.kafka.timestamps import read_time_at
+from parallax.adapters.kafka.logs import read_time_at
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from parallax.errors import ParallaxError
 from parallax.ports.clusters import PositionTime

@@ -13,10 +13,10 @@ import pytest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.transport import (
-    Answer,
     Messages,
     OwnRequest,
     Transport,
+    WholeAnswer,
     after_tags,
     packed_unsigned_varint,
     unsigned_varint,
@@ -35,7 +35,7 @@ class Protocol:
         self.answers: list[bytes] = []
         self.lost: list[Exception | None] = []
 
-    def data_received(self, data: Answer) -> None:
+    def data_received(self, data: WholeAnswer) -> None:
         self.answers.append(bytes(data.read()))
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -185,7 +185,7 @@ def test_an_answer_is_read_by_the_request_that_it_belongs_to(streamed: bool) -> 
     for number in numbers:
         # Of version 1 the header has tags: here one, number 5, of three bytes.
         raw = struct.pack(">i", number) + b"\1\5\3abc" + b"answer %d" % number
-        found += speaking.receive_bytes(framed(raw) if streamed else Answer(memoryview(raw)))
+        found += speaking.receive_bytes(framed(raw) if streamed else WholeAnswer(memoryview(raw)))
     assert found == [(number, b"answer %d" % number) for number in numbers]
 
 
@@ -203,7 +203,7 @@ def test_an_answer_that_can_not_be_one_says_so(raw: bytes, problem: str) -> None
     speaking = messages()
     assert speaking.send_request(Echo(b"x")) == 1
     with pytest.raises(kafka.errors.KafkaProtocolError, match=problem):
-        speaking.receive_bytes(Answer(memoryview(raw)))
+        speaking.receive_bytes(WholeAnswer(memoryview(raw)))
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**14, 2**21 - 1, 2**28, 2**32 - 1])
