@@ -12,7 +12,7 @@ from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.service import UseCases
 from parallax.client.client import OffsetClient
 from parallax.client.primary_messages import primaries_to_pb, primary_to_pb
-from parallax.domain.commits import GroupCommit, PublishedOffset
+from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -41,6 +41,7 @@ from tests.memory.groups import MemoryOperationJournal
 from tests.worlds.offset_world import GROUP, TOPIC, World, Writer
 
 P0 = TopicPartition(TOPIC, 0)
+BILLING, FRAUD, MAPS = GROUP, GroupName("fraud"), GroupName("maps")
 _BUDGET_MS = 10_000
 
 
@@ -146,6 +147,20 @@ class Bench:
             [PublishedOffset(GROUP, item, progress, there, TargetOffset(0), Outcome.OK, self.world.now_ms)]
         )
 
+    def decide(self, change: Change) -> None:
+        """Somebody decides where a group is primary."""
+        self.client.service.primaries.set(change, Deadline.after_ms(1_000))
+
+    def observed(self) -> list[ObservedCommit]:
+        """The group's commits on a, as they were seen 0.7 s ago."""
+        at_a, seen_at_ms = self.writer("a"), self.world.now_ms - 700
+        return [
+            ObservedCommit(
+                GROUP, at_a.cluster, item, at_a.infos[TOPIC].topic_id, commit.next_offset, -1, seen_at_ms
+            )
+            for item, commit in at_a.commits[GROUP].items()
+        ]
+
     def assignment(self, group: GroupName = GROUP) -> Assignment:
         found = self.client.service.primaries.get(group)
         assert found is not None
@@ -198,4 +213,15 @@ def failover_bench(regions: Sequence[str] = ("a", "b"), **options: Any) -> Itera
         )
         bench = Bench(world, client, outside)
         time.wait = bench.wait
+        yield bench
+
+
+@contextmanager
+def region_bench() -> Iterator[Bench]:
+    """A bench with three groups on a, and one on b."""
+    with failover_bench() as bench:
+        two_sources(bench.world)
+        for group, offset in ((BILLING, 15), (FRAUD, 10), (MAPS, 20)):
+            bench.put("a", offset, group)
+        bench.put("b", 7, GroupName("local-to-b"))
         yield bench
