@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -23,7 +22,7 @@ from parallax.errors import ParallaxError
 from parallax.ports.clusters import ClusterReader
 from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.ports.index import MappingIndexReader
-from parallax.runtime.deadline import Deadline
+from parallax.runtime.deadline import Deadline, wall_clock_ms
 from parallax.v1.primaries_pb2 import DescribeRegionsResponse
 
 _READERS = 64
@@ -34,11 +33,6 @@ _PROBE_EVERY_MS = 500.0
 
 STORE = "store"
 """The name of the store among the dependencies."""
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since the Unix epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class UseCases:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from parallax.domain.commits import GroupCommit, ObservedCommit
-from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.domain.commits import Commits, ObservedCommit
+from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName
 from parallax.errors import ConfigError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
 from parallax.runtime.deadline import Deadline
@@ -31,7 +31,7 @@ class ClusterSnapshot:
     """
 
     topic_ids: Mapping[TopicName, TopicId]
-    commits: Mapping[GroupName, Mapping[TopicPartition, GroupCommit]]
+    commits: Mapping[GroupName, Commits]
     with_members: frozenset[GroupName]
     assigned: Mapping[GroupName, frozenset[TopicName]]
     read_at_ms: int
@@ -132,7 +132,7 @@ class ClusterWatch:
             refused=refused.union(found.keys() - commits.keys()),
         )
 
-    def _committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit] | None:
+    def _committed(self, group: GroupName) -> Commits | None:
         """The group's commits; None if this client may not see one of its topics."""
         try:
             return self.writer.committed(group)
@@ -146,8 +146,8 @@ class ClusterWatch:
 def to_remember(
     group: GroupName,
     cluster: ClusterName,
-    commits: Mapping[TopicPartition, GroupCommit],
-    before: Mapping[TopicPartition, GroupCommit],
+    commits: Commits,
+    before: Commits,
     topic_ids: Mapping[TopicName, TopicId],
     stored: Iterable[ObservedCommit],
     read_at_ms: int,

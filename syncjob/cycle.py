@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ import structlog
 
 from parallax.client.answer import Pair, ResumeAnswer
 from parallax.config.config import Config
-from parallax.domain.commits import GroupCommit
+from parallax.domain.commits import Commits, GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.ownership import Offers, own_commits, standing_offers
@@ -21,6 +20,7 @@ from parallax.domain.progress import Progress
 from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore
+from parallax.runtime.deadline import wall_clock_ms
 from syncjob.active import moves_seen, pairs_to_ask, rewinds_seen
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes
@@ -57,11 +57,6 @@ class CycleReport:
         """How many decisions there were of each reason, and what else happened, by name."""
         counted = Counter(decision.reason.value for decision in self.decisions)
         return {**counted, "moves": self.moves, "rewinds": self.rewinds, FAILED_GROUPS: len(self.failures)}
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since the Unix epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class Syncer:
@@ -102,7 +97,7 @@ class Syncer:
         self._dry_run = dry_run
         self._now_ms = now_ms
         self._rules = Rules(config.sync.on_rewind == "propagate", config.sync.republish_after_s * 1_000)
-        self._before: dict[tuple[GroupName, ClusterName], Mapping[TopicPartition, GroupCommit]] = {}
+        self._before: dict[tuple[GroupName, ClusterName], Commits] = {}
         self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
         self._told: dict[tuple[GroupName, TopicPartition, ClusterName], Reason] = {}
         self._standing = Standing()
@@ -258,8 +253,8 @@ class Syncer:
         group: GroupName,
         cluster: ClusterName,
         snapshot: ClusterSnapshot,
-        commits: Mapping[TopicPartition, GroupCommit],
-        before: Mapping[TopicPartition, GroupCommit],
+        commits: Commits,
+        before: Commits,
     ) -> bool:
         """Remember the commits for the day when their cluster is gone; whether members have reported more."""
         if self._dry_run or not commits:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parallax.client.answer import Answers, ResumeAnswer
-from parallax.domain.commits import GroupCommit
-from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName, TopicPartition
+from parallax.domain.commits import Commits
+from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName
 from parallax.domain.primary import Assignment
 from syncjob.clusters import ClusterSnapshot
 from syncjob.decide import Decision
@@ -34,7 +34,7 @@ class Sight:
     """
 
     assignment: Assignment | None
-    commits: Mapping[ClusterName, Mapping[TopicPartition, GroupCommit]]
+    commits: Mapping[ClusterName, Commits]
     topic_ids: Mapping[ClusterName, Mapping[TopicName, TopicId | None]]
     assigned: Mapping[ClusterName, frozenset[TopicName]]
     with_members: frozenset[ClusterName]

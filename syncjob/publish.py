@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
-from parallax.domain.commits import GroupCommit
-from parallax.domain.ids import GroupName, TopicPartition
+from parallax.domain.commits import Commits
+from parallax.domain.ids import GroupName
 from parallax.domain.outcome import Outcome
 from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
@@ -16,8 +16,6 @@ from parallax.ports.groups import GroupStore
 from syncjob.decide import Decision, Reason
 
 _log = structlog.get_logger(__name__)
-
-Commits = Mapping[TopicPartition, GroupCommit]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
@@ -64,3 +65,7 @@ class GroupCommit:
     def is_same(self, other: GroupCommit | None) -> bool:
         """Whether it says the same. Nobody writes the same metadata at the same offset; the leader epoch may be another."""
         return other is not None and (other.next_offset, other.metadata) == (self.next_offset, self.metadata)
+
+
+Commits = Mapping[TopicPartition, GroupCommit]
+"""Of a group on a cluster."""

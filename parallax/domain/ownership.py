@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parallax.domain.commits import GroupCommit, PublishedOffset
+from parallax.domain.commits import Commits, GroupCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.progress import holds_for_topic
@@ -43,7 +43,7 @@ def standing_offers(
 
 
 def own_commits(
-    commits: Mapping[TopicPartition, GroupCommit], topic_ids: Mapping[TopicName, TopicId], offers: Offers
+    commits: Commits, topic_ids: Mapping[TopicName, TopicId], offers: Offers
 ) -> frozenset[TopicPartition]:
     """The partitions on which the group's commit is its own.
 

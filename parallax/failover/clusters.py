@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
+from parallax.domain.commits import Commits
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, ConfigError, UnknownRegionError
-from parallax.failover.journal import Commits
 from parallax.ports.clusters import ClusterWriter, GroupState, TopicInfo
 
 _SHARED_S = 0.5

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from parallax.adapters.cassandra.groups import progress_from_text, progress_to_text
-from parallax.domain.commits import GroupCommit
+from parallax.domain.commits import Commits, GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.metadata import decode, encode, is_ours
 from parallax.domain.progress import Progress
@@ -21,7 +21,6 @@ from parallax.failover.timekeeper import Timekeeper
 from parallax.ports.groups import OperationJournal, OperationNote
 
 T = TypeVar("T")
-Commits = Mapping[TopicPartition, GroupCommit]
 
 _DIGEST_DIGITS = 16
 
@@ -59,14 +58,6 @@ def mark_of(commit: GroupCommit) -> Mark:
     """What the commit is known again by."""
     digest = hashlib.sha256(commit.metadata.encode()).hexdigest()
     return Mark(commit.next_offset, digest[:_DIGEST_DIGITS])
-
-
-def stands(commit: GroupCommit | None, wanted: GroupCommit) -> bool:
-    """Whether a commit is the one that was put there; nobody writes the same metadata at the same offset."""
-    return commit is not None and (commit.next_offset, commit.metadata) == (
-        wanted.next_offset,
-        wanted.metadata,
-    )
 
 
 def without_skips(commit: GroupCommit) -> GroupCommit:

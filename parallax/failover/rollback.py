@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from parallax.domain.commits import GroupCommit
+from parallax.domain.commits import Commits, GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.primary import Assignment, Mode
@@ -19,7 +19,7 @@ from parallax.errors import (
     UnknownTopicError,
 )
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.journal import Commits, MoveRecord, Step, mark_of, stands
+from parallax.failover.journal import MoveRecord, Step, mark_of
 from parallax.failover.outside import Outside
 
 _log = structlog.get_logger(__name__)
@@ -231,5 +231,5 @@ def _gone_on(record: MoveRecord, present: Commits) -> list[TopicPartition]:
         item
         for item, mark in record.written.items()
         if not ((commit := present.get(item)) is not None and mark_of(commit) == mark)
-        and not (item in before and stands(commit, before[item]))
+        and not (item in before and before[item].is_same(commit))
     )

@@ -16,10 +16,11 @@ from dataclasses import replace
 import structlog
 
 from parallax.client.answer import ResumeAnswer
+from parallax.domain.commits import Commits
 from parallax.domain.primary import Assignment
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError, RefusedError
 from parallax.failover.facts import MoveKind, origin_positions
-from parallax.failover.journal import Commits, MoveRecord, Snapshot, Step, mark_of, stands
+from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
 from parallax.failover.services import Positions
@@ -168,7 +169,7 @@ class Moving:
                 continue
             wanted, target = self._commit(final), self._outside.clusters.writer(self._move.target)
             present = target.committed(self._move.group)
-            if not all(stands(present.get(item), commit) for item, commit in wanted.items()):
+            if not all(commit.is_same(present.get(item)) for item, commit in wanted.items()):
                 why = f"somebody else commits in {self._move.target}; stop those consumers"
                 continue
             if self._origin_commits() != before:

@@ -7,16 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from parallax.runtime.deadline import Deadline
+from parallax.runtime.deadline import Deadline, wall_clock_ms
 
 
 class StoppedError(Exception):
     """The operator has stopped the command; what is done is done, and the next step was not begun."""
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since the Unix epoch."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from parallax.client.answer import ResumeAnswer
+from parallax.domain.commits import Commits
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.facts import Move
-from parallax.failover.journal import Commits
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from parallax.domain.commits import GroupCommit
+from parallax.domain.commits import Commits
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.place import LogRange
 
@@ -86,7 +86,7 @@ class ClusterReader(Protocol):
     def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
         """Every consumer group, or those that are chosen; one that may not be seen says so itself."""
 
-    def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+    def committed(self, group: GroupName) -> Commits:
         """Every committed offset of the group; empty for a group that never committed."""
 
     def unsettled(self, group: GroupName) -> frozenset[TopicPartition]:
@@ -106,7 +106,7 @@ class ClusterWriter(ClusterReader, Protocol):
             ClusterUnavailableError: the cluster did not answer in time.
         """
 
-    def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+    def commit_for(self, group: GroupName, commits: Commits) -> None:
         """Set committed offsets of a group without members.
 
         Raises:

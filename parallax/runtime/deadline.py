@@ -1,4 +1,4 @@
-"""One time budget for a whole operation, handed to every call that may block."""
+"""The wall clock, and one time budget for a whole operation, handed to every call that may block."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import time
 from collections.abc import Callable
 
 from parallax.errors import DeadlineError
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
 
 
 class Deadline:

@@ -18,7 +18,6 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from offsetsvc.service import wall_clock_ms
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
@@ -28,6 +27,7 @@ from parallax.domain import ids
 from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.runs import Run
 from parallax.errors import StoreUnavailableError
+from parallax.runtime.deadline import wall_clock_ms
 from parallax.v1 import offsets_pb2 as pb
 from tests.support import Stack, poll_until, unique_name
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from parallax.domain.commits import ObservedCommit, PublishedOffset
+from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -27,7 +27,7 @@ from parallax.domain.metadata import is_ours
 from parallax.domain.progress import Progress, holds_for_topic
 from parallax.errors import ClusterUnavailableError, NotFoundError
 from parallax.failover.clusters import AggregateClusters
-from parallax.failover.journal import Commits, MoveJournal, MoveRecord, Step
+from parallax.failover.journal import MoveJournal, MoveRecord, Step
 from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.rows import Stay, verify_sources
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Visit
