@@ -69,36 +69,38 @@ class DescribedAddresses:
         self._made_here = made_here
         self._own = own
         self.clusters: Mapping[str, Config] = self._read(service.describe_regions())
-        self._told_away = False
+        self._away_logged = False
 
     def refresh(self) -> None:
         """Ask again; what was known stays where no service answers."""
         try:
-            found = self._service.describe_regions(timeout_ms=_REFRESH_WITHIN_MS)
+            description = self._service.describe_regions(timeout_ms=_REFRESH_WITHIN_MS)
         except ParallaxError as error:
-            if not self._told_away:
-                _log.info("describe_regions_failed", code=error.code, detail=str(error))
-            self._told_away = True
+            if not self._away_logged:
+                _log.info("producer_regions_not_described", code=error.code, detail=str(error))
+            self._away_logged = True
             return
-        self._told_away = False
-        self.clusters = self._read(found)
+        self._away_logged = False
+        self.clusters = self._read(description)
 
     def close(self) -> None:
         """Close the client, unless the application may still use it."""
         if self._made_here:
             self._service.close()
 
-    def _read(self, found: pb.DescribeRegionsResponse) -> Mapping[str, Config]:
+    def _read(self, description: pb.DescribeRegionsResponse) -> Mapping[str, Config]:
         return {
-            item.region: self._settings(item.regional) for item in found.regions if item.HasField("regional")
+            item.region: self._settings(item.regional)
+            for item in description.regions
+            if item.HasField("regional")
         }
 
     def _settings(self, cluster: pb.ClusterDescription) -> Config:
-        told = {
+        security = {
             "security.protocol": cluster.security_protocol,
             "sasl.mechanism": cluster.sasl_mechanism,
         }
-        named = {key: value for key, value in told.items() if value and key not in self._own}
+        named = {key: value for key, value in security.items() if value and key not in self._own}
         if "sasl.mechanisms" in self._own:
             named.pop("sasl.mechanism", None)
         return {"bootstrap.servers": cluster.bootstrap_servers, **named}

@@ -41,7 +41,7 @@ class ProducerDelivery:
     Args:
         settings: what the application configured.
         policies: where Kafka leaves a choice.
-        where: the regional clusters.
+        addresses: where the regional clusters are.
         names: the regions in the order of preference; the first is home.
         factory: makes inner producers.
         topics: produced to sooner or later.
@@ -65,7 +65,7 @@ class ProducerDelivery:
         self,
         settings: ProducerSettings,
         policies: ProducerPolicies,
-        where: Addresses,
+        addresses: Addresses,
         names: Sequence[str],
         *,
         factory: ProducerFactory,
@@ -76,7 +76,7 @@ class ProducerDelivery:
     ) -> None:
         self._settings = settings
         self._policies = policies
-        self._where = where
+        self._addresses = addresses
         self._factory = factory
         self._on_event = on_event
         self._clock = clock
@@ -267,7 +267,7 @@ class ProducerDelivery:
             return False
         if self._policies.on_unacknowledged == "report" or now - record.born_s >= self._longest_s:
             return False
-        return site is not self.site or self.regions.candidate(site, self._where.clusters) is not None
+        return site is not self.site or self.regions.candidate(site, self._addresses.clusters) is not None
 
     # --- inner producers and events -----------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class ProducerDelivery:
         Raises:
             KafkaException: librdkafka refuses the settings.
         """
-        config = self._settings.for_cluster(self._where.clusters[region])
+        config = self._settings.for_cluster(self._addresses.clusters[region])
         made: list[weakref.ref[ProducerSite]] = []
 
         def erred(error: KafkaError) -> None:

@@ -31,7 +31,7 @@ class ProducerEngine:
         delivery: the records.
         settings: what the application configured.
         policies: where Kafka leaves a choice.
-        where: the regional clusters.
+        addresses: where the regional clusters are.
         clock: seconds, monotonic.
 
     Attributes:
@@ -44,14 +44,14 @@ class ProducerEngine:
         delivery: ProducerDelivery,
         settings: ProducerSettings,
         policies: ProducerPolicies,
-        where: Addresses,
+        addresses: Addresses,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.delivery = delivery
         self._settings = settings
         self._policies = policies
-        self._where = where
+        self._addresses = addresses
         self._clock = clock
         self._stuck = False
         self._idle: list[ProducerSite] = []
@@ -80,9 +80,9 @@ class ProducerEngine:
         """Take no more records. The inner producers are the caller's to close."""
         with self.delivery.lock:
             self.delivery.closed = True
-            self._where.close()
-            found, self._idle = [self.delivery.site, *self.delivery.others, *self._idle], []
-            return found
+            self._addresses.close()
+            sites, self._idle = [self.delivery.site, *self.delivery.others, *self._idle], []
+            return sites
 
     def set_credentials(self, username: str, password: str) -> None:
         """Authenticate so from now on, everywhere."""
@@ -102,21 +102,21 @@ class ProducerEngine:
     def probes_due(self) -> list[tuple[Due, Config]]:
         """Probes to be made now, each with the cluster's settings."""
         with self.delivery.lock:
-            clusters = self._where.clusters
+            clusters = self._addresses.clusters
             return [
                 (due, self._settings.for_cluster(clusters[due.region]))
                 for due in self.delivery.regions.due(self._clock(), self.delivery.site, clusters)
             ]
 
-    def probed(self, due: Due, asked_at_s: float, found: ClusterTopics | ParallaxError) -> None:
+    def probed(self, due: Due, asked_at_s: float, result: ClusterTopics | ParallaxError) -> None:
         """A probe has ended."""
         with self.delivery.lock:
-            self.delivery.regions.probed(due, asked_at_s, found, self.delivery.site.region)
+            self.delivery.regions.probed(due, asked_at_s, result, self.delivery.site.region)
 
     def refresh(self) -> None:
         """Ask again where the clusters are, unless something is more urgent."""
         if self.delivery.site.suspected_at_s is None:
-            self._where.refresh()
+            self._addresses.refresh()
 
     def pump(self) -> None:
         """Take what all inner producers have to say, without waiting."""
@@ -174,7 +174,7 @@ class ProducerEngine:
     def _fresh_site(self, site: ProducerSite, now: float) -> ProducerSite | None:
         """A producer at the first region that can take over and whose settings librdkafka takes."""
         while True:
-            target = self.delivery.regions.candidate(site, self._where.clusters, site.suspected_at_s)
+            target = self.delivery.regions.candidate(site, self._addresses.clusters, site.suspected_at_s)
             if target is None:
                 return None
             fresh = self._site_at(target, now)
@@ -207,7 +207,7 @@ class ProducerEngine:
         self.delivery.hand_over(now)
 
     def _stay(self, site: ProducerSite, reason: DownReason | None, now: float) -> None:
-        clusters = self._where.clusters
+        clusters = self._addresses.clusters
         if reason is None:
             if self._stuck and site.suspected_at_s is None:
                 self._stuck = False

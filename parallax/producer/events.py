@@ -70,7 +70,7 @@ class ProducerEvent:
         """Write it to the log, too."""
         write = _log.warning if self.kind in (ProducerEventKind.UNFIT, ProducerEventKind.STUCK) else _log.info
         write(
-            self.kind.value,
+            f"producer_{self.kind.value}",  # consumers move, too
             region=self.region,
             from_region=self.from_region,
             reason=None if self.reason is None else self.reason.value,

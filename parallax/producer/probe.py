@@ -71,18 +71,18 @@ class KafkaProbe:
         return answer
 
     def _ask(self, topics: Sequence[str], deadline_s: float) -> ClusterTopics:
-        found = {} if len(topics) == 1 else self._metadata(None, deadline_s)
+        metadata = {} if len(topics) == 1 else self._metadata(None, deadline_s)
         for topic in topics:
-            if topic not in found:  # a list of all leaves out what this client may not see: ask by name
-                found |= self._metadata(topic, deadline_s)
+            if topic not in metadata:  # a list of all leaves out what this client may not see: ask by name
+                metadata |= self._metadata(topic, deadline_s)
         counts: dict[str, int] = {}
         refused: dict[str, str] = {}
         leaderless: set[str] = set()
         for topic in topics:
-            error = found[topic].error
+            error = metadata[topic].error
             if error is None:
-                counts[topic] = len(found[topic].partitions)
-                if any(partition.leader < 0 for partition in found[topic].partitions.values()):
+                counts[topic] = len(metadata[topic].partitions)
+                if any(partition.leader < 0 for partition in metadata[topic].partitions.values()):
                     leaderless.add(topic)
             elif error.code() not in UNKNOWN_TOPIC:
                 refused[topic] = error.str()

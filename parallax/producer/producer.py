@@ -36,9 +36,9 @@ from parallax.producer.errors import (
 )
 from parallax.producer.events import DownReason, ProducerEvent, ProducerEventKind
 from parallax.producer.ledger import ProducerCounts
+from parallax.producer.pilot import Pilot
 from parallax.producer.ports import InnerProducer, ProbeFactory, ProducerFactory, RegionService
 from parallax.producer.probe import KafkaProbe
-from parallax.producer.prober import Pilot
 from parallax.producer.record import DeliveryReport, OnDelivery
 from parallax.producer.settings import OnUnacknowledged, ProducerPolicies, read_settings
 from parallax.producer.site import error_of
@@ -128,18 +128,18 @@ class FailoverProducer:
             check_interval_ms=check_interval_ms,
             close_timeout_ms=close_timeout_ms,
         )
-        where = _where(clusters, services, settings.base)
+        addresses = _addresses(clusters, services, settings.base)
         self._close_timeout_s = close_timeout_ms / 1_000
         self._delivery = ProducerDelivery(
             settings,
             policies,
-            where,
-            _order(region, regions, where),
+            addresses,
+            _order(region, regions, addresses),
             factory=_confluent_producer if producer_factory is None else producer_factory,
             topics=topics,
             on_event=on_event,
         )
-        self._engine = ProducerEngine(self._delivery, settings, policies, where)
+        self._engine = ProducerEngine(self._delivery, settings, policies, addresses)
         self._pilot = Pilot(
             self._engine,
             KafkaProbe if probe_factory is None else probe_factory,
@@ -400,7 +400,7 @@ def _slice_s(deadline_s: float | None) -> float:
     return _SLICE_S if deadline_s is None else max(0.0, min(_SLICE_S, deadline_s - time.monotonic()))
 
 
-def _where(
+def _addresses(
     clusters: Mapping[str, str | Mapping[str, Any]] | None,
     services: Sequence[str] | RegionService | None,
     own: dict[str, Any],
@@ -416,12 +416,12 @@ def _where(
     return DescribedAddresses(cast("RegionService", services), own)
 
 
-def _order(region: str, regions: Sequence[str] | None, where: Addresses) -> list[str]:
-    wanted = [region, *(where.clusters if regions is None else regions)]
+def _order(region: str, regions: Sequence[str] | None, addresses: Addresses) -> list[str]:
+    wanted = [region, *(addresses.clusters if regions is None else regions)]
     order = list(dict.fromkeys(wanted))
     for name in order:
-        if name not in where.clusters:
-            known = ", ".join(sorted(where.clusters)) or "none"
+        if name not in addresses.clusters:
+            known = ", ".join(sorted(addresses.clusters)) or "none"
             raise UnknownRegionError(
                 f"region {name!r} has no regional cluster here; those that have: {known}"
             )

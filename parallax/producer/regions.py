@@ -29,7 +29,7 @@ class RegionHealth:
         asked_at_s: when the last probe with a result went out.
         answered_at_s: when the last answered one did; None: none yet.
         good_since_s: answered and fit at every probe from then on; None: not at the last one.
-        told: the problem that the application knows of.
+        known_cause: the problem that the application knows of.
     """
 
     def __init__(self, region: str) -> None:
@@ -37,7 +37,7 @@ class RegionHealth:
         self.asked_at_s: float | None = None
         self.answered_at_s: float | None = None
         self.good_since_s: float | None = None
-        self.told: str | None = None
+        self.known_cause: str | None = None
         self._answer: ClusterTopics | None = None
         self._covers: frozenset[str] = frozenset()
         self._silent_since_s: float | None = None
@@ -172,23 +172,25 @@ class Regions:
         """
         urgent = site.suspected_at_s is not None
         rank = self.names.index(site.region)
-        found = []
+        due = []
         for place, name in enumerate(self.names):
             often = urgent or place < rank
             every_s = PROBE_EVERY_S if often else self._policies.check_interval_ms / 1_000
-            asked = self._health[name].asked_at_s
-            if name in known and (asked is None or self._new_topic or now_s - asked >= every_s):
-                found.append(Due(name, tuple(self._topics)))
+            asked_at_s = self._health[name].asked_at_s
+            if name in known and (asked_at_s is None or self._new_topic or now_s - asked_at_s >= every_s):
+                due.append(Due(name, tuple(self._topics)))
         self._new_topic = False
-        return found
+        return due
 
-    def probed(self, due: Due, asked_at_s: float, found: ClusterTopics | ParallaxError, present: str) -> None:
+    def probed(
+        self, due: Due, asked_at_s: float, result: ClusterTopics | ParallaxError, present: str
+    ) -> None:
         """A probe has ended; ``present`` is the region in use."""
         health = self._health[due.region]
-        if isinstance(found, ParallaxError):
-            health.silent(asked_at_s, found)
+        if isinstance(result, ParallaxError):
+            health.silent(asked_at_s, result)
         else:
-            health.answered(asked_at_s, due.topics, found)
+            health.answered(asked_at_s, due.topics, result)
             for topic, count in self._topics.items():
                 here = health.partition_counts.get(topic)
                 if here is not None and (due.region == self.home or count is None):
@@ -208,9 +210,9 @@ class Regions:
         cause = None
         if problem is not None:
             cause = problem.code if isinstance(problem, ClusterUnavailableError) else str(problem)
-        if cause == health.told:
+        if cause == health.known_cause:
             return
-        health.told = cause
+        health.known_cause = cause
         if problem is None:
             self._tell(ProducerEvent(ProducerEventKind.FIT, health.region))
         else:
@@ -222,8 +224,8 @@ class Regions:
 
     def problems(self) -> dict[str, ParallaxError]:
         """What keeps each region from taking records, as last checked."""
-        found = {name: health.problem(self._topics) for name, health in self._health.items()}
-        return {name: problem for name, problem in found.items() if problem is not None}
+        problems = {name: health.problem(self._topics) for name, health in self._health.items()}
+        return {name: problem for name, problem in problems.items() if problem is not None}
 
     def answered_since(self, region: str, since_s: float) -> bool:
         """Whether a probe made after that was answered, and none has failed since."""

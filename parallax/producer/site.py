@@ -152,8 +152,8 @@ class ProducerSite:
 
 def error_of(exception: KafkaException) -> KafkaError:
     """The error inside of librdkafka's exception."""
-    found: KafkaError = exception.args[0]
-    return found
+    error: KafkaError = exception.args[0]
+    return error
 
 
 def refused_settings(failure: KafkaException) -> ClusterUnavailableError:

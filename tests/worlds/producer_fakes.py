@@ -12,8 +12,8 @@ from parallax.producer.addresses import GivenAddresses
 from parallax.producer.delivery import ProducerDelivery
 from parallax.producer.engine import ProducerEngine
 from parallax.producer.events import ProducerEvent
+from parallax.producer.pilot import Pilot
 from parallax.producer.ports import ClusterTopics
-from parallax.producer.prober import Pilot
 from parallax.producer.record import DeliveryReport
 from parallax.producer.settings import ProducerPolicies, read_settings
 
@@ -183,20 +183,20 @@ class ProducerWorld:
         self.invalid_for_probes: set[str] = set()
         settings = read_settings(config or {})
         kept = ProducerPolicies(**policies)
-        where = GivenAddresses(dict.fromkeys(regions, "unused"))
+        addresses = GivenAddresses(dict.fromkeys(regions, "unused"))
         self._by_servers = self.clusters
-        where.clusters = {region: {"bootstrap.servers": region} for region in regions}
+        addresses.clusters = {region: {"bootstrap.servers": region} for region in regions}
         self.delivery = ProducerDelivery(
             settings,
             kept,
-            where,
+            addresses,
             list(regions),
             factory=self._make_inner,
             on_event=self.events.append,
             clock=lambda: self.now_s,
             wall_ms=lambda: int(self.now_s * 1_000),
         )
-        self.engine = ProducerEngine(self.delivery, settings, kept, where, clock=lambda: self.now_s)
+        self.engine = ProducerEngine(self.delivery, settings, kept, addresses, clock=lambda: self.now_s)
         self.pilot = Pilot(
             self.engine,
             self._make_probe,

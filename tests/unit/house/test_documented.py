@@ -13,7 +13,7 @@ from parallax.consumer.events import EventKind as ConsumerEvent
 from parallax.consumer.events import EventQueue, FailoverEvent
 from parallax.consumer.settings import Policies as ConsumerPolicies
 from parallax.domain.outcome import Outcome
-from parallax.producer.events import ProducerEventKind
+from parallax.producer.events import ProducerEvent, ProducerEventKind
 from parallax.producer.settings import ProducerPolicies
 from tests.unit.house.test_imports import CORE, LAYERS, PACKAGES
 
@@ -120,3 +120,12 @@ def test_events_that_ask_for_attention_are_warnings(kind: ConsumerEvent, level: 
     with capture_logs() as logs:
         EventQueue(None).put(FailoverEvent(kind, "b"))
     assert [(entry["event"], entry["log_level"]) for entry in logs] == [(kind.value, level)]
+
+
+@pytest.mark.parametrize("kind", ProducerEventKind)
+def test_what_a_producer_tells_is_logged_under_a_name_of_its_own(kind: ProducerEventKind) -> None:
+    with capture_logs() as logs:
+        ProducerEvent(kind, "b").log()
+    warned = kind in (ProducerEventKind.UNFIT, ProducerEventKind.STUCK)
+    expected = (f"producer_{kind.value}", "warning" if warned else "info")
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [expected]

@@ -499,8 +499,8 @@ def test_only_a_client_that_was_made_here_is_closed() -> None:
 
 def test_described_clusters_outlive_the_service() -> None:
     service = Describing()
-    where = DescribedAddresses(service, {"sasl.username": "u"})
-    assert where.clusters == {
+    addresses = DescribedAddresses(service, {"sasl.username": "u"})
+    assert addresses.clusters == {
         "b": {
             "bootstrap.servers": "regional-b:9092",
             "security.protocol": "SASL_SSL",
@@ -508,16 +508,18 @@ def test_described_clusters_outlive_the_service() -> None:
         }
     }
     service.away = True
-    where.refresh()
-    assert where.clusters["b"]["bootstrap.servers"] == "regional-b:9092"
+    addresses.refresh()
+    assert addresses.clusters["b"]["bootstrap.servers"] == "regional-b:9092"
     service.away, service.servers = False, "elsewhere:9092"
-    where.refresh()
-    assert where.clusters["b"]["bootstrap.servers"] == "elsewhere:9092"
+    addresses.refresh()
+    assert addresses.clusters["b"]["bootstrap.servers"] == "elsewhere:9092"
 
 
 def test_what_the_application_says_of_security_goes_before_the_description() -> None:
-    where = DescribedAddresses(Describing(), {"security.protocol": "PLAINTEXT", "sasl.mechanisms": "PLAIN"})
-    assert where.clusters == {"b": {"bootstrap.servers": "regional-b:9092"}}
+    addresses = DescribedAddresses(
+        Describing(), {"security.protocol": "PLAINTEXT", "sasl.mechanisms": "PLAIN"}
+    )
+    assert addresses.clusters == {"b": {"bootstrap.servers": "regional-b:9092"}}
 
 
 def test_without_any_answer_at_the_start_there_is_no_producer() -> None:

@@ -171,6 +171,7 @@ def test_a_dead_cluster_answers_no_question() -> None:
         ):
             with pytest.raises(KafkaException):
                 call()
+        regions.restore("a")
 
 
 def test_with_asyncio() -> None:

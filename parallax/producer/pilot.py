@@ -74,7 +74,7 @@ class Pilot:
         if now - self._refreshed_at_s >= self._refresh_every_s:
             self._refreshed_at_s = now
             self._engine.refresh()
-        asked = []
+        waiting = []
         for due, config in self._engine.probes_due():
             asked_at_s = self._clock()
             try:
@@ -82,14 +82,14 @@ class Pilot:
             except KafkaException as failure:  # the other regions do without this one
                 self._engine.probed(due, asked_at_s, refused_settings(failure))
             else:
-                asked.append((due, asked_at_s, answer))
-        for due, asked_at_s, answer in asked:
-            found: ClusterTopics | ParallaxError
+                waiting.append((due, asked_at_s, answer))
+        for due, asked_at_s, answer in waiting:
+            result: ClusterTopics | ParallaxError
             try:
-                found = answer()
+                result = answer()
             except ParallaxError as error:
-                found = error
-            self._engine.probed(due, asked_at_s, found)
+                result = error
+            self._engine.probed(due, asked_at_s, result)
         if self._clock() - self._engine.turned_at_s >= _IDLE_S:
             self._engine.pump()
         self._engine.tick()
@@ -112,5 +112,5 @@ class Pilot:
             try:
                 self.round()
             except (KafkaException, ParallaxError) as error:
-                _log.warning("failover_producer_round_failed", error=str(error))
+                _log.warning("producer_round_failed", detail=str(error))
             self._engine.delivery.woken.wait(_ROUND_S)
