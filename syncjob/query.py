@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -25,10 +24,10 @@ class SyncPlan:
 
     epoch_ms: int
 
-    def plan(self, epoch: int) -> Sequence[str]:
+    def plan(self, epoch: int) -> Sequence[Mapping[str, int]]:
         """The only lease of an epoch that begins now."""
         deadline_unix_ms = time.time_ns() // 1_000_000 + self.epoch_ms
-        return [json.dumps({"epoch": epoch, "deadline_unix_ms": deadline_unix_ms})]
+        return [{"epoch": epoch, "deadline_unix_ms": deadline_unix_ms}]
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,12 @@ class SyncHolder:
     def __repr__(self) -> str:
         return "SyncHolder()"
 
-    def hold(self, lease: str) -> Mapping[str, int]:
+    def hold(self, lease: Mapping[str, int]) -> Mapping[str, int]:
         """Sync until the lease's deadline; what was done, counted by reason."""
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
         from syncjob.run import run_until  # noqa: PLC0415
 
-        remaining_ms = json.loads(lease)["deadline_unix_ms"] - time.time_ns() // 1_000_000
+        remaining_ms = lease["deadline_unix_ms"] - time.time_ns() // 1_000_000
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
         def report(counts: Mapping[str, int], problem: str) -> None:

@@ -8,7 +8,7 @@ import sys
 import structlog
 
 
-def configure_logging(*, json: bool | None = None, level: int = logging.INFO) -> None:
+def configure_logging(*, json: bool = False, level: int = logging.INFO) -> None:
     """Set up structlog for a process. Called once, by composition roots.
 
     Args:

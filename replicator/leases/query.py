@@ -5,10 +5,10 @@ There is one lease for each route into the region and each shard of the route.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -96,7 +96,7 @@ class LeasePlan:
     epoch_ms: int
     available_now: bool = False
 
-    def plan(self, epoch: int) -> Sequence[str]:
+    def plan(self, epoch: int) -> Sequence[Mapping[str, Any]]:
         """The leases of an epoch that begins now."""
         span_ms = AVAILABLE_NOW_DEADLINE_MS if self.available_now else self.epoch_ms
         deadline_unix_ms = time.time_ns() // 1_000_000 + span_ms
@@ -105,7 +105,7 @@ class LeasePlan:
             for route, layout in sorted(self.layouts.items())
             for shard in range(self.shard_count)
         )
-        return [json.dumps(lease.to_json()) for lease in leases]
+        return [lease.to_json() for lease in leases]
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ class AggregateHolder:
     def __repr__(self) -> str:
         return f"AggregateHolder({self.region})"
 
-    def hold(self, lease: str) -> Mapping[str, int]:
+    def hold(self, lease: Mapping[str, Any]) -> Mapping[str, int]:
         """Copy until the lease ends, and a little longer (`replicator.leases.holding`); what it counted.
 
         Raises:
             FencedError: another application holds the same shard, or has changed the route's layout.
         """
-        held = self._claimed(Lease.from_json(json.loads(lease)))
+        held = self._claimed(Lease.from_json(lease))
         key = LeaseKey.of(held)
         holder, holding = _holdings.get(key, (None, None))
         if holding is None or holder != self or not holding.goes_on(held):

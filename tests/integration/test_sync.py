@@ -323,7 +323,7 @@ def test_the_command_publishes_from_spark_until_it_is_stopped(synced: Synced, tm
 
 def test_a_lease_ends_at_its_deadline_and_tells_what_it_did(synced: Synced) -> None:
     synced.commit("aggregate-a", 15)
-    lease = json.dumps({"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 2_000})
+    lease = {"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 2_000}
     nobody = StatusTarget("127.0.0.1", 9, "")
     counts = SyncHolder(synced.config, nobody).hold(lease)
     assert counts["published"] == 2

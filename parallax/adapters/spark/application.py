@@ -51,7 +51,7 @@ View = AbstractContextManager[Callable[[], None]]
 """Shows progress to people while it is open; called often, it decides itself when to show something."""
 
 
-def no_view() -> View:
+def _no_view() -> View:
     """Shows nothing."""
     return nullcontext(lambda: None)
 
@@ -77,7 +77,7 @@ class Application:
     status_address: str
     master: str | None = None
     checkpoint_directory: str | None = None
-    view: Callable[[], View] = no_view
+    view: Callable[[], View] = _no_view
     json_logs: bool = False
 
     @property

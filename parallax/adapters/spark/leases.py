@@ -11,6 +11,7 @@ put into Spark's options, so that nothing of a configuration shows in plans, log
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ from parallax.runtime.logs import configure_logging
 
 _log = structlog.get_logger(__name__)
 
+LeaseValues = Mapping[str, Any]
+"""What its holder has to know, as JSON types."""
+
 Counts = Mapping[str, int]
 """What a lease counted; the driver adds the values up by name."""
 
@@ -43,14 +47,14 @@ _SCHEMA = "lease string"
 class LeasePlanner(Protocol):
     """Plans epochs, on the driver. Picklable."""
 
-    def plan(self, epoch: int) -> Sequence[str]:
-        """The leases of an epoch that begins now, each as text. They run all at once."""
+    def plan(self, epoch: int) -> Sequence[LeaseValues]:
+        """The leases of an epoch that begins now. They run all at once."""
 
 
 class LeaseHolder(Protocol):
     """Holds leases, on executors. Picklable."""
 
-    def hold(self, lease: str) -> Counts:
+    def hold(self, lease: LeaseValues) -> Counts:
         """Hold one lease until its end. What it raises lets Spark start the lease again, elsewhere perhaps."""
 
 
@@ -115,7 +119,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:  # noqa: ARG002 - Spark's
         """The leases of the epoch that begins now."""
-        return [LeaseRow(lease) for lease in self._planner.plan(end["epoch"])]
+        return [LeaseRow(json.dumps(lease)) for lease in self._planner.plan(end["epoch"])]
 
     def read(self, partition: LeaseRow) -> Iterator[tuple[str]]:
         """The lease as the only row of its task."""
@@ -133,7 +137,7 @@ class LeaseWriter(DataSourceStreamWriter):  # type: ignore[misc] # as above
     def write(self, iterator: Iterator[Any]) -> LeaseMessage:
         """Hold the lease of this task until its end."""
         configure_logging(json=self._json_logs)
-        return LeaseMessage(tuple(self._holder.hold(row[0]) for row in iterator))
+        return LeaseMessage(tuple(self._holder.hold(json.loads(row[0])) for row in iterator))
 
     def commit(self, messages: list[LeaseMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Every lease of the epoch ended well."""

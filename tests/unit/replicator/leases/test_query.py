@@ -30,7 +30,7 @@ def config(**replicator: object) -> Config:
 
 def test_an_epoch_has_one_lease_per_route_and_shard() -> None:
     plan = LeasePlan({B_TO_B: 7, A_TO_B: 3}, shard_count=2, epoch_ms=600_000)
-    leases = [Lease.from_json(json.loads(text)) for text in plan.plan(epoch=5)]
+    leases = [Lease.from_json(values) for values in plan.plan(epoch=5)]
     assert [(lease.route, lease.shard, lease.layout) for lease in leases] == [
         (A_TO_B, 0, 3),
         (A_TO_B, 1, 3),
@@ -43,7 +43,7 @@ def test_an_epoch_has_one_lease_per_route_and_shard() -> None:
 
 def test_an_epoch_s_deadline_counts_from_its_own_plan() -> None:
     plan = LeasePlan({A_TO_B: 1}, shard_count=1, epoch_ms=1_000)
-    first, second = (json.loads(plan.plan(epoch)[0])["deadline_unix_ms"] for epoch in (1, 2))
+    first, second = (plan.plan(epoch)[0]["deadline_unix_ms"] for epoch in (1, 2))
     assert second >= first
 
 

@@ -9,17 +9,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from structlog.testing import capture_logs
 
 from parallax.adapters.spark import leases
-from parallax.adapters.spark.leases import LeaseMessage, LeaseReader, LeaseRow, LeaseWriter
+from parallax.adapters.spark.leases import LeaseMessage, LeaseReader, LeaseWriter
 
 
 class Planner:
-    def plan(self, epoch: int) -> Sequence[str]:
-        return [f"{epoch}/0", f"{epoch}/1"]
+    def plan(self, epoch: int) -> Sequence[Mapping[str, int]]:
+        return [{"epoch": epoch, "shard": shard} for shard in (0, 1)]
 
 
 class Holder:
-    def hold(self, lease: str) -> Mapping[str, int]:
-        return {"records": len(lease)}
+    def hold(self, lease: Mapping[str, int]) -> Mapping[str, int]:
+        return {"records": lease["epoch"] + lease["shard"]}
 
 
 @pytest.fixture
@@ -44,15 +44,13 @@ def test_available_now_is_one_epoch_and_no_more() -> None:
     assert reader.latestOffset(first, ReadAllAvailable()) == first
 
 
-def test_a_task_reads_its_lease_as_one_row() -> None:
+def test_a_task_reads_its_lease_as_one_row_and_says_what_it_counted(writer: LeaseWriter) -> None:
     reader = LeaseReader(Planner())
-    rows = reader.partitions({"epoch": 1}, {"epoch": 2})
-    assert [list(reader.read(row)) for row in rows] == [[("2/0",)], [("2/1",)]]
-    assert rows[0] == LeaseRow("2/0")
-
-
-def test_a_task_says_what_its_lease_counted(writer: LeaseWriter) -> None:
-    assert writer.write(iter([("2/0",)])) == LeaseMessage(({"records": 3},))
+    partitions = reader.partitions({"epoch": 1}, {"epoch": 2})
+    assert len(partitions) == 2
+    for partition, records in zip(partitions, (2, 3), strict=True):
+        (row,) = reader.read(partition)
+        assert writer.write(iter([row])) == LeaseMessage(({"records": records},))
 
 
 def test_the_driver_logs_the_sums_of_the_epoch_that_spark_calls_a_batch(writer: LeaseWriter) -> None:

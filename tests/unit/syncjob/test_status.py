@@ -244,7 +244,7 @@ def test_a_holder_tells_the_driver_after_each_cycle(
     monkeypatch.setattr(syncjob.run, "open_syncer", opened)
     holder = pickle.loads(pickle.dumps(SyncHolder(CONFIG, StatusTarget(*server.address, TOKEN))))  # noqa: S301
     assert TOKEN not in repr(holder)
-    counts = holder.hold(json.dumps({"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 250}))
+    counts = holder.hold({"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 250})
     assert counts["failed_cycles"] == 1
     assert counts["cycles"] in {1, 2}
     state = board.state()["sync"]
