@@ -13,10 +13,6 @@ class Places:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def aggregate_clusters(self) -> list[ClusterName]:
-        """Every aggregate cluster."""
-        return list(self._config.aggregate_clusters())
-
     def cluster(self, *, region: str = "", cluster: str = "", what: str) -> ClusterName:
         """The aggregate cluster of a region, or the one of that name.
 
@@ -40,7 +36,7 @@ class Places:
         Raises:
             InvalidNameError: there is none, or more than one.
         """
-        others = [name for name in self.aggregate_clusters() if name != destination]
+        others = [name for name in self._config.aggregate_clusters() if name != destination]
         if len(others) != 1:
             raise InvalidNameError(
                 f"from: name where the group comes from; {len(others)} clusters are possible: "
@@ -64,7 +60,7 @@ class Places:
         return route
 
     def _listed(self) -> str:
-        return ", ".join(self.aggregate_clusters()) or "none"
+        return ", ".join(self._config.aggregate_clusters()) or "none"
 
 
 def group_named(text: str) -> GroupName:

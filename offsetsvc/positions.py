@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
 from offsetsvc.clusters import Clusters, ClusterView
-from offsetsvc.names import Places
 from parallax.client.messages import outcome_to_pb
 from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
@@ -108,7 +107,7 @@ class GroupPositions:
         Raises:
             UnknownGroupError: no cluster and no table knows the group, and every cluster was asked.
         """
-        clusters = [self._on(group, cluster) for cluster in Places(self._config).aggregate_clusters()]
+        clusters = [self._on(group, cluster) for cluster in self._config.aggregate_clusters()]
         known = any(item.positions for item in clusters) or group in set(self._groups.groups())
         if not known and not any(item.HasField("failure") for item in clusters):
             raise UnknownGroupError(f"group {group!r} has never committed, and no table knows it")

@@ -98,34 +98,25 @@ class Commits:
     def _remembered(self) -> Mapping[TopicPartition, _Seen]:
         """What was seen or reported last, or what the last publication was computed from; the later counts."""
         if self._seen is None:
-            self._seen = {}
-            observed = self._store.observed(self._group, self._origin.cluster)
-            for seen in observed:
-                self._remember(
-                    seen.topic_partition, _Seen(seen.next_offset, seen.topic_id, seen.observed_at_ms)
-                )
-            # The job that publishes goes by commits; a member's report is ahead of them.
-            reported = {seen.topic_partition: seen for seen in observed}
+            observed = {
+                item.topic_partition: item for item in self._store.observed(self._group, self._origin.cluster)
+            }
+            self._seen = {
+                partition: _Seen(item.next_offset, item.topic_id, item.observed_at_ms)
+                for partition, item in observed.items()
+            }
             for published in self._store.published(self._group, self._destination):
-                item = reported.get(published.topic_partition)
-                outweighed = item is not None and item.counts_at(published.published_at_ms)
-                position = published.origin_next_offset
-                if (
-                    published.origin_cluster == self._origin.cluster
-                    and position is not None
-                    and not outweighed
-                ):
-                    # The job remembers what it has seen before it publishes: of the same incarnation of the topic.
-                    topic_id = None if item is None else item.topic_id
-                    basis = _Seen(position, topic_id, published.published_at_ms)
-                    self._remember(published.topic_partition, basis)
+                item = observed.get(published.topic_partition)
+                at_ms, position = published.published_at_ms, published.origin_next_offset
+                if published.origin_cluster != self._origin.cluster or position is None:
+                    continue
+                # The job that publishes goes by commits; a member's report is ahead of them.
+                if item is not None and (item.counts_at(at_ms) or item.observed_at_ms >= at_ms):
+                    continue
+                # The job remembers what it has seen before it publishes: of the same incarnation of the topic.
+                topic_id = None if item is None else item.topic_id
+                self._seen[published.topic_partition] = _Seen(position, topic_id, at_ms)
         return self._seen
-
-    def _remember(self, partition: TopicPartition, seen: _Seen) -> None:
-        assert self._seen is not None  # noqa: S101 - set by the only caller
-        before = self._seen.get(partition)
-        if before is None or before.at_ms < seen.at_ms:
-            self._seen[partition] = seen
 
     def _require_known(self) -> None:
         if self._group in set(self._store.groups()):

@@ -110,10 +110,12 @@ def answer_partition(
         StoreUnavailableError: the index did not answer in time.
         InvariantError: stored rows contradict each other.
     """
-    return _Answering(index, tails, question, now_ms).answer()
+    return _PartitionAnswer(index, tails, question, now_ms).answer()
 
 
-class _Answering:
+class _PartitionAnswer:
+    """One answer while it is put together: rows are fetched as the rule shows the need."""
+
     def __init__(
         self,
         index: MappingIndexReader,

@@ -54,7 +54,10 @@ class ProblemApp(FastAPI):
 
     def __init__(self, **described: Any) -> None:
         super().__init__(**described)
-        _Handlers().attach(self)
+        self.add_exception_handler(ParallaxError, _ours)
+        self.add_exception_handler(RequestValidationError, _invalid)
+        self.add_exception_handler(HTTPException, _http)
+        self.add_exception_handler(Exception, _unexpected)
 
     def openapi(self) -> dict[str, Any]:
         """The description, without FastAPI's own answer to a request that can't be: ours is 400."""
@@ -68,37 +71,27 @@ class ProblemApp(FastAPI):
         return found
 
 
-class _Handlers:
-    """Every error as a problem."""
+def _ours(_: Request, error: Exception) -> Response:
+    status = status_of(error).http if isinstance(error, ParallaxError) else 500
+    code = error.code if isinstance(error, ParallaxError) else ParallaxError.code
+    return _problem(status, code, str(error))
 
-    def attach(self, app: FastAPI) -> None:
-        app.add_exception_handler(ParallaxError, self._ours)
-        app.add_exception_handler(RequestValidationError, self._invalid)
-        app.add_exception_handler(HTTPException, self._http)
-        app.add_exception_handler(Exception, self._unexpected)
 
-    @staticmethod
-    def _ours(_: Request, error: Exception) -> Response:
-        status = status_of(error).http if isinstance(error, ParallaxError) else 500
-        code = error.code if isinstance(error, ParallaxError) else ParallaxError.code
-        return _problem(status, code, str(error))
+def _invalid(_: Request, error: Exception) -> Response:
+    items = error.errors() if isinstance(error, RequestValidationError) else []
+    details = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in items)
+    return _problem(400, InvalidNameError.code, details or str(error))
 
-    @staticmethod
-    def _invalid(_: Request, error: Exception) -> Response:
-        found = error.errors() if isinstance(error, RequestValidationError) else []
-        details = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in found)
-        return _problem(400, InvalidNameError.code, details or str(error))
 
-    @staticmethod
-    def _http(_: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        code = NotFoundError.code if status == 404 else "HTTP"  # noqa: PLR2004 - HTTP's own number
-        return _problem(status, code, str(getattr(error, "detail", error)))
+def _http(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    code = NotFoundError.code if status == 404 else "HTTP"  # noqa: PLR2004 - HTTP's own number
+    return _problem(status, code, str(getattr(error, "detail", error)))
 
-    @staticmethod
-    def _unexpected(request: Request, error: Exception) -> Response:
-        _log.error("internal_error", path=request.url.path, exc_info=error)
-        return _problem(500, ParallaxError.code, "internal error; the server's log has it")
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    _log.error("internal_error", path=request.url.path, exc_info=error)
+    return _problem(500, ParallaxError.code, "internal error; the server's log has it")
 
 
 def _problem(status: int, code: str, detail: str) -> Response:
