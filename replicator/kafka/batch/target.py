@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 from kafka.errors import for_code
+from kafka.protocol.admin import DescribeConfigsRequest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.logs import LATEST, list_offsets_request
@@ -20,11 +21,11 @@ from replicator.format.block import BatchBlock
 from replicator.format.compression import Compression
 from replicator.kafka.batch.sender import Sender
 from replicator.kafka.refusals import TOO_LARGE
-from replicator.kafka.transactions import messages
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 
 _LEADERS_WITHIN_MS = 1_000
 """A topic that was just created has leaders by then."""
+_TOPIC = 2
 
 log = structlog.get_logger(__name__)
 
@@ -154,11 +155,14 @@ class BatchTarget:
         raise RecordRefusedError(item, refused.index, f"{cluster}: {refused.reason}")
 
     def _limit_of(self, topic: TopicName) -> int:
-        answer = self._connections.ask(
-            self._connections.any_node,
-            messages.describe_topic(str(topic), "max.message.bytes"),
-            f"reading the settings of {topic}",
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=str(topic), configuration_keys=["max.message.bytes"]
         )
+        request = DescribeConfigsRequest(
+            resources=[resource], include_synonyms=False, include_documentation=False
+        )
+        doing = f"reading the settings of {topic}"
+        answer = self._connections.ask(self._connections.any_node, request, doing)
         for result in answer.results:
             for setting in result.configs or ():
                 if setting.name == "max.message.bytes":

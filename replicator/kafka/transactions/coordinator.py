@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.errors import for_code
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
@@ -14,7 +16,6 @@ from parallax.domain.ids import TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.runtime.deadline import Deadline
 from replicator.kafka.refusals import FENCED
-from replicator.kafka.transactions import messages
 
 _NONE = 0
 _MOVED = frozenset({14, 15, 16})
@@ -29,6 +30,7 @@ transaction state transition ... while it already a pending state PREPARE_EPOCH_
 _UNEXPECTED_FOR_MS = 2_000
 _SHORT_WAIT_MS, _LONG_WAIT_MS = 2, 50
 _TRANSACTION_VERSION = 2
+_TRANSACTION_KEY = 1
 SEQUENCES = 2**31
 """Sequence numbers wrap here."""
 
@@ -92,9 +94,14 @@ class Coordinator:
         Raises:
             ClusterUnavailableError: no definite answer in time.
         """
-        request = messages.init_producer_id
         answer = self._until_definite(
-            lambda: request(self.transactional_id, self._timeout_ms, newest=self.newest),
+            lambda: InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self._timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=5 if self.newest else 4,
+            ),
             "initialising the transactional id",
             patience_ms=self._timeout_ms * 3,
         )
@@ -108,11 +115,15 @@ class Coordinator:
             ClusterUnavailableError: no definite answer in time.
         """
         self._until_definite(
-            lambda: messages.add_partitions(
-                items,
-                transactional_id=self.transactional_id,
-                producer_id=producer.producer_id,
-                epoch=producer.epoch,
+            lambda: AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self.transactional_id,
+                v3_and_below_producer_id=producer.producer_id,
+                v3_and_below_producer_epoch=producer.epoch,
+                v3_and_below_topics=[
+                    AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                    for topic, numbers in by_topic(items).items()
+                ],
+                max_version=3,
             ),
             "adding partitions to the transaction",
             patience_ms=self._timeout_ms,
@@ -130,12 +141,12 @@ class Coordinator:
             ClusterUnavailableError: no definite answer in time: the outcome is unknown.
         """
         answer = self._until_definite(
-            lambda: messages.end_transaction(
-                self.transactional_id,
-                producer.producer_id,
-                producer.epoch,
-                newest=self.newest,
+            lambda: EndTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
                 committed=committed,
+                max_version=5 if self.newest else 3,
             ),
             "committing" if committed else "aborting",
             patience_ms=self._timeout_ms,
@@ -177,7 +188,7 @@ class Coordinator:
         if self._node is None:
             answer = self._connections.ask(
                 self._connections.any_node,
-                messages.find_coordinator(self.transactional_id),
+                FindCoordinatorRequest(key=self.transactional_id, key_type=_TRANSACTION_KEY, max_version=3),
                 "finding the transaction coordinator",
             )
             if answer.error_code in _NOT_ALLOWED:
@@ -201,6 +212,14 @@ class Coordinator:
 def has_newest_transactions(connections: Connections) -> bool:
     """Whether the cluster runs transaction version 2 (KIP-890): its finalised feature, not what its code could."""
     return connections.features().get("transaction.version", 0) >= _TRANSACTION_VERSION
+
+
+def by_topic(items: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions' numbers by topic, as requests name them."""
+    topics: dict[str, list[int]] = {}
+    for item in items:
+        topics.setdefault(str(item.topic), []).append(item.partition)
+    return topics
 
 
 def _code_of(answer: Any) -> tuple[int, str]:

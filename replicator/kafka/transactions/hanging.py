@@ -20,6 +20,7 @@ from typing import Any
 
 import structlog
 from kafka.errors import for_code
+from kafka.protocol.admin import DescribeProducersRequest
 
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.event_loop import EventLoop
@@ -32,8 +33,7 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionState, topic_partition_of
 from replicator.kafka.run_log import KafkaRunLog, load_states, read_partition, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
-from replicator.kafka.transactions import messages
-from replicator.kafka.transactions.coordinator import Coordinator
+from replicator.kafka.transactions.coordinator import Coordinator, by_topic
 from replicator.lease import Lease, transactional_id
 
 log = structlog.get_logger(__name__)
@@ -130,7 +130,13 @@ def _open_transactions(
         )
     starts: dict[TopicPartition, TargetOffset] = {}
     for leader, led in connections.by_leader(items).items():
-        answer = connections.ask(leader, messages.describe_producers(led), "asking for open transactions")
+        request = DescribeProducersRequest(
+            topics=[
+                DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=numbers)
+                for topic, numbers in by_topic(led).items()
+            ]
+        )
+        answer = connections.ask(leader, request, "asking for open transactions")
         for topic in answer.topics:
             for part in topic.partitions:
                 item = TopicPartition(TopicName(topic.name), part.partition_index)
