@@ -15,7 +15,6 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Config
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
 from parallax.errors import InvariantError
-from parallax.ports.clusters import TopicInfo
 from replicator.copying.ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
 from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES
 from replicator.kafka.batch.source import BatchSource
@@ -25,8 +24,7 @@ from replicator.kafka.layout import PATHS, LayoutRecord, fence, read_layout
 from replicator.kafka.record.source import KafkaSource
 from replicator.kafka.record.target import KafkaTarget, batch_limit
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, run_log_topic
-from replicator.kafka.survey import EnsureTargetTopic, KafkaSurveyor
-from replicator.kafka.topics import TopicAdmin, ensure_target_topic
+from replicator.kafka.survey import KafkaSurveyor
 from replicator.kafka.transactions.coordinator import Coordinator, has_newest_transactions
 from replicator.kafka.transactions.hanging import settle
 from replicator.lease import Lease, transactional_id
@@ -119,8 +117,7 @@ class KafkaConnector:
 
     def surveyor(self, lease: Lease, replicated: Collection[TopicName]) -> Surveyor:
         """A thread with two admin clients."""
-        creator = target_topic_creator(self._config, lease)
-        return KafkaSurveyor(self._config, lease, creator, replicated=replicated)
+        return KafkaSurveyor(self._config, lease, replicated=replicated)
 
     def run_log(self, lease: Lease) -> RunLogReader:
         """The shard's partition of the run log."""
@@ -194,18 +191,3 @@ class BatchConnector(KafkaConnector):
             buffer_bytes=ahead,
             fetch_bytes=ahead // FETCH_SHARE,
         )
-
-
-def target_topic_creator(config: Config, lease: Lease) -> EnsureTargetTopic:
-    """Creates target topics as their source topics are, and lets those grow that have been replicated before."""
-    source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
-    admins: list[TopicAdmin] = []
-
-    def ensure(info: TopicInfo, may_grow: bool) -> None:  # noqa: FBT001 - the callback's second word
-        if not admins:
-            admins.append(TopicAdmin(source, config.cluster(source), timeout_ms=_TOPIC_TIMEOUT_MS))
-            admins.append(TopicAdmin(target, config.cluster(target), timeout_ms=_TOPIC_TIMEOUT_MS))
-        settings = admins[0].configs([info.topic]).get(info.topic, {})
-        ensure_target_topic(admins[1], info.topic, info.partitions, settings, may_grow=may_grow)
-
-    return ensure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 from confluent_kafka import IsolationLevel, KafkaException
@@ -26,14 +26,10 @@ from parallax.domain.ids import (
 from parallax.errors import NotFoundError, ParallaxError, PartitionStoppedError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.ports import LogEnd, Survey
+from replicator.kafka.topics import TargetTopics
 from replicator.lease import Lease, shard_of
 
 log = structlog.get_logger(__name__)
-
-EnsureTargetTopic = Callable[[TopicInfo, bool], None]
-"""Creates the topic on the target to fit this source topic; the flag says that it has been replicated before, so
-that it may grow with its source. Raises PartitionStoppedError if the topic can't be replicated as it is,
-ClusterUnavailableError if that can't be said now."""
 
 FORGETFUL = {"metadata.max.age.ms": 3_000}
 """For admin clients that ask for offsets: from older metadata they would not know partitions added since."""
@@ -55,7 +51,6 @@ class KafkaSurveyor:
     Args:
         config: all configuration.
         lease: the shard whose partitions are looked at.
-        ensure_target_topic: called for source topics that the target lacks, or has with fewer partitions.
         replicated: topics that have been replicated before.
         timeout_ms: bound of each call.
     """
@@ -64,14 +59,13 @@ class KafkaSurveyor:
         self,
         config: Config,
         lease: Lease,
-        ensure_target_topic: EnsureTargetTopic,
         *,
         replicated: Collection[TopicName] = (),
         timeout_ms: int = 5_000,
     ) -> None:
         self._names = config.topics
         self._lease = lease
-        self._ensure = ensure_target_topic
+        self._target_topics = TargetTopics(config, lease.route)
         self._replicated = set(replicated)
         self._timeout_s = timeout_ms / 1_000
         source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
@@ -149,7 +143,7 @@ class KafkaSurveyor:
             self._replicated.add(there.topic)
             return False
         try:
-            self._ensure(there, there.topic in self._replicated)
+            self._target_topics.fit(there, may_grow=there.topic in self._replicated)
         except PartitionStoppedError as error:
             refused[there.topic] = str(error)
         except ParallaxError as error:

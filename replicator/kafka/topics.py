@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -15,8 +16,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.errors import translated
 from parallax.adapters.kafka.librdkafka import AdminLink, client_settings
-from parallax.config.config import Cluster
-from parallax.domain.ids import ClusterName, TopicName
+from parallax.config.config import Cluster, Config
+from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster, regional_cluster
 from parallax.domain.outcome import Outcome
 from parallax.errors import ClusterUnavailableError, PartitionStoppedError, UnknownTopicError
 from parallax.ports.clusters import TopicInfo
@@ -53,6 +54,7 @@ _BROKER_DEFAULT = -1
 _PREFLIGHT_ID = "parallax.preflight"
 _TRANSACTION_TIMEOUT_S = 15.0
 """A cluster that never saw a transaction creates its transaction log first."""
+_CALL_TIMEOUT_MS = 10_000
 _VISIBLE_WITHIN_MS = 10_000
 """A topic that the controller has created may be unknown to other brokers for a moment."""
 
@@ -206,45 +208,52 @@ def _until(deadline: Deadline, call: Callable[[], T]) -> T:
     )
 
 
-def ensure_target_topic(
-    admin: TopicAdmin,
-    topic: TopicName,
-    partitions: int,
-    source_config: TopicConfig,
-    *,
-    may_grow: bool,
-    deadline: Deadline | None = None,
-) -> TopicInfo:
-    """Make sure that the aggregate cluster has a topic for a source topic; safe to call from several routes at once.
+class TargetTopics:
+    """Makes topics of a route's target fit those of its source; safe to use from several routes at once.
 
     A target with more partitions than this source is left as it is: another source may have as many.
-
-    Args:
-        admin: the aggregate cluster.
-        topic: the topic's name, the same on both sides.
-        partitions: how many partitions the source has.
-        source_config: the source's settings, as `TopicAdmin.configs` gives them.
-        may_grow: whether a target with fewer partitions gets the missing ones: true where the topic has been
-            replicated before, so that the source must have grown.
-        deadline: until when to wait for the topic to be seen; None: 10 s.
-
-    Returns:
-        The topic as the aggregate cluster shows it.
-
-    Raises:
-        PartitionStoppedError: the target has fewer partitions and may not grow (PARTITION_MISMATCH).
-        ClusterUnavailableError: the cluster did not answer in time; calling again is safe.
     """
-    deadline = deadline or Deadline.after_ms(_VISIBLE_WITHIN_MS)
-    target = admin.topics().get(topic)
-    if target is None:
-        # Another route may have been faster, from a source with fewer partitions: look at what is there.
-        target = admin.create(target_topic_plan(topic, partitions, source_config), deadline)
-    if target.partitions >= partitions:
-        return target
-    if not may_grow:
-        raise PartitionStoppedError(partition_mismatch(topic, partitions, admin.cluster, target.partitions))
-    return admin.grow(topic, partitions, deadline)
+
+    def __init__(self, config: Config, route: Route) -> None:
+        self._config = config
+        self._route = route
+
+    @cached_property
+    def _source(self) -> TopicAdmin:
+        return self._admin(regional_cluster(self._route.source))
+
+    @cached_property
+    def _target(self) -> TopicAdmin:
+        return self._admin(aggregate_cluster(self._route.target))
+
+    def _admin(self, cluster: ClusterName) -> TopicAdmin:
+        return TopicAdmin(cluster, self._config.cluster(cluster), timeout_ms=_CALL_TIMEOUT_MS)
+
+    def fit(self, source: TopicInfo, *, may_grow: bool) -> None:
+        """Create the target of a source topic if it lacks, and give it the partitions that it lacks.
+
+        Args:
+            source: the topic at the source.
+            may_grow: whether a target with fewer partitions gets the missing ones: true where the topic has been
+                replicated before, so that the source must have grown.
+
+        Raises:
+            PartitionStoppedError: the target has fewer partitions and may not grow (PARTITION_MISMATCH).
+            ClusterUnavailableError: a cluster did not answer in time; calling again is safe.
+        """
+        topic, partitions = source.topic, source.partitions
+        settings = self._source.configs([topic]).get(topic, {})
+        deadline = Deadline.after_ms(_VISIBLE_WITHIN_MS)
+        target = self._target.topics().get(topic)
+        if target is None:
+            # Another route may have been faster, from a source with fewer partitions: look at what is there.
+            target = self._target.create(target_topic_plan(topic, partitions, settings), deadline)
+        if target.partitions >= partitions:
+            return
+        if not may_grow:
+            cluster = self._target.cluster
+            raise PartitionStoppedError(partition_mismatch(topic, partitions, cluster, target.partitions))
+        self._target.grow(topic, partitions, deadline)
 
 
 def partition_mismatch(

@@ -103,7 +103,7 @@ class BatchTarget:
         self._refuse()
         offset = self._sender.acknowledged[self._run_log][0]
         begun = time.monotonic()
-        self._coordinator.commit(self._producer)
+        self._coordinator.end(self._producer, committed=True)
         if self._coordinator.newest:
             self._sender.committed((time.monotonic() - begun) * 1_000)
         return offset

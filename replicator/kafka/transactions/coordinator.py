@@ -129,10 +129,6 @@ class Coordinator:
             patience_ms=self._timeout_ms,
         )
 
-    def commit(self, producer: ProducerState) -> None:
-        """Commit the transaction; see `end`."""
-        self.end(producer, committed=True)
-
     def end(self, producer: ProducerState, *, committed: bool) -> None:
         """Commit or abort the transaction; repeated until the answer is definite.
 

@@ -54,7 +54,7 @@ def surveyor(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[TopicPartit
                 "cassandra": {"contact_points": ["127.0.0.1:1"]},
             }
         )
-        return KafkaSurveyor(config, LEASE, lambda _topic, _replicated: None)
+        return KafkaSurveyor(config, LEASE)
 
     return made
 

@@ -53,12 +53,12 @@ def test_a_commit_that_fails_within_a_broker_which_lets_a_newer_owner_in_ends_as
     loop: EventLoop,
 ) -> None:
     with pytest.raises(FencedError):
-        owner(loop, Answers(UNEXPECTED, FENCED)).commit(ProducerState(7, 3))
+        owner(loop, Answers(UNEXPECTED, FENCED)).end(ProducerState(7, 3), committed=True)
 
 
 def test_a_commit_that_failed_within_the_broker_may_have_succeeded(loop: EventLoop) -> None:
     producer = ProducerState(7, 3)
-    owner(loop, Answers(UNEXPECTED, UNEXPECTED, DONE)).commit(producer)
+    owner(loop, Answers(UNEXPECTED, UNEXPECTED, DONE)).end(producer, committed=True)
     assert (producer.producer_id, producer.epoch) == (7, 4)
 
 
@@ -68,14 +68,14 @@ def test_a_broker_that_fails_for_good_ends_the_session(
     monkeypatch.setattr(coordinator, "_UNEXPECTED_FOR_MS", 120)
     answers = Answers(UNEXPECTED)
     with pytest.raises(ClusterUnavailableError, match=r"committing: UnknownError \(-1\)"):
-        owner(loop, answers).commit(ProducerState(7, 3))
+        owner(loop, answers).end(ProducerState(7, 3), committed=True)
     assert 2 <= answers.asked <= 5
 
 
 def test_other_errors_end_the_session_at_once(loop: EventLoop) -> None:
     answers = Answers(INVALID_STATE)
     with pytest.raises(ClusterUnavailableError):
-        owner(loop, answers).commit(ProducerState(7, 3))
+        owner(loop, answers).end(ProducerState(7, 3), committed=True)
     assert answers.asked == 1
 
 
