@@ -15,7 +15,7 @@ from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
-from parallax.failover.verify.verify import Verifier
+from parallax.failover.verify.verifier import Verifier
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import aggregate_clusters, open_client
 

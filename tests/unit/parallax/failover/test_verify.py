@@ -21,7 +21,7 @@ from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, Verdict
-from parallax.failover.verify.verify import Verifier
+from parallax.failover.verify.verifier import Verifier
 from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, TOPIC, SparseIndex
 
