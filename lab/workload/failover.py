@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 from lab.workload.channel import Channel
 from lab.workload.consuming import ConsumeError, ConsumeLoop
 from lab.workload.delivered import DeliveredLog
+from parallax import FailoverConsumer, FailoverEvent
 from parallax.config.config import load
-from parallax.consumer.consumer import FailoverConsumer, FailoverEvent
 from parallax.errors import ParallaxError
 
 _BACK_AGAIN = {"reconnect.backoff.max.ms": 1_000}

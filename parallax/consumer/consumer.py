@@ -27,15 +27,8 @@ from parallax.consumer.arguments import (
 from parallax.consumer.commits import carrying, of_message
 from parallax.consumer.delivery import key_of
 from parallax.consumer.engine import Engine
-from parallax.consumer.errors import (
-    ConsumerClosedError,
-    ConsumerConfigError,
-    GroupMovingError,
-    NoStartOffsetError,
-    OffsetServiceAwayError,
-    StaleMessageError,
-)
-from parallax.consumer.events import EventKind, FailoverEvent, PartitionStart
+from parallax.consumer.errors import ConsumerConfigError
+from parallax.consumer.events import FailoverEvent
 from parallax.consumer.ports import ConsumerFactory, InnerConsumer, OffsetService, Rebalance
 from parallax.consumer.settings import (
     MoveFrom,
@@ -45,19 +38,6 @@ from parallax.consumer.settings import (
     read_settings,
 )
 from parallax.domain.primary import Assignment
-
-__all__ = [
-    "ConsumerClosedError",
-    "ConsumerConfigError",
-    "EventKind",
-    "FailoverConsumer",
-    "FailoverEvent",
-    "GroupMovingError",
-    "NoStartOffsetError",
-    "OffsetServiceAwayError",
-    "PartitionStart",
-    "StaleMessageError",
-]
 
 
 class FailoverConsumer:

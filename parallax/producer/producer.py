@@ -27,35 +27,15 @@ from parallax.errors import ParallaxError, UnknownRegionError
 from parallax.producer.addresses import Addresses, DescribedAddresses, GivenAddresses
 from parallax.producer.delivery import ProducerDelivery
 from parallax.producer.engine import ProducerEngine
-from parallax.producer.errors import (
-    PartitionCountError,
-    ProducerClosedError,
-    ProducerConfigError,
-    TopicRefusedError,
-    TransactionsUnsupportedError,
-)
-from parallax.producer.events import DownReason, ProducerEvent, ProducerEventKind
+from parallax.producer.errors import ProducerConfigError, TransactionsUnsupportedError
+from parallax.producer.events import ProducerEvent
 from parallax.producer.ledger import ProducerCounts
 from parallax.producer.pilot import Pilot
 from parallax.producer.ports import InnerProducer, ProbeFactory, ProducerFactory, RegionService
 from parallax.producer.probe import KafkaProbe
-from parallax.producer.record import DeliveryReport, OnDelivery
+from parallax.producer.record import OnDelivery
 from parallax.producer.settings import OnUnacknowledged, ProducerPolicies, read_settings
 from parallax.producer.site import error_of
-
-__all__ = [
-    "DeliveryReport",
-    "DownReason",
-    "FailoverProducer",
-    "PartitionCountError",
-    "ProducerClosedError",
-    "ProducerConfigError",
-    "ProducerCounts",
-    "ProducerEvent",
-    "ProducerEventKind",
-    "TopicRefusedError",
-    "TransactionsUnsupportedError",
-]
 
 _SLICE_S = 0.1
 """The longest wait in a cluster's client before looking at the regions again."""

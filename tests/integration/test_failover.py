@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from parallax.consumer.consumer import FailoverConsumer
+from parallax import FailoverConsumer
 from parallax.domain.ids import TopicName
 from tests.support import poll_until
 from tests.worlds.live import PARTITIONS, WITHIN_S, Live, finished

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lab.workload.distance import FAR_READER, NarrowLink
-from parallax.consumer.consumer import EventKind, FailoverConsumer, FailoverEvent
+from parallax import EventKind, FailoverConsumer, FailoverEvent
 from tests.support import Stack, unique_name
 
 PARTITIONS = 3

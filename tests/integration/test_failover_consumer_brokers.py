@@ -10,8 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from parallax.consumer.aio import AIOFailoverConsumer
-from parallax.consumer.consumer import EventKind, FailoverConsumer, FailoverEvent
+from parallax import AIOFailoverConsumer, EventKind, FailoverConsumer, FailoverEvent
 from tests.support import Stack, poll_until, unique_name
 from tests.worlds.failover_fakes import FakeCluster, FakeService, Record, record_of
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from parallax.producer.producer import DeliveryReport, FailoverProducer, ProducerEvent, ProducerEventKind
+from parallax import DeliveryReport, FailoverProducer, ProducerEvent, ProducerEventKind
 from tests.support import Stack, poll_until, unique_name
 
 PARTITIONS = 4

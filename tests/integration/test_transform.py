@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from parallax.consumer.consumer import FailoverConsumer
+from parallax import FailoverConsumer
 from parallax.domain.metadata import decode
 from tests.integration.test_failover_consumer_brokers import WITHIN_S, RealWorld, of
 from tests.support import Stack, unique_name

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from parallax.consumer.consumer import EventKind, FailoverConsumer, FailoverEvent
+from parallax import EventKind, FailoverConsumer, FailoverEvent
 from parallax.consumer.ports import Key
 from parallax.errors import ServiceUnavailableError
 from parallax.testing import MemoryCluster, MemoryConsumer, MemoryService, SourceRecord

@@ -16,7 +16,7 @@ from typing import Any, Self
 from confluent_kafka import Message, Producer
 
 import lab.stack.guard
-from parallax.consumer.consumer import FailoverConsumer, FailoverEvent
+from parallax import FailoverConsumer, FailoverEvent
 from tests.support import poll_until
 from tests.worlds import member_process
 from tests.worlds.live import PARTITIONS, WITHIN_S, Live

@@ -11,7 +11,7 @@ import sys
 
 import structlog
 
-from parallax.consumer.consumer import FailoverConsumer
+from parallax import FailoverConsumer
 
 
 def main() -> None:

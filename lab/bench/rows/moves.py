@@ -24,7 +24,7 @@ from lab.bench.sides.parallax import service_spec
 from lab.bench.stage import BenchStage, await_true
 from lab.stack.process import ManagedProcess
 from lab.workload.topics import EndOffsets, committed_offsets
-from parallax.consumer.consumer import FailoverConsumer
+from parallax import FailoverConsumer
 
 _PARTITIONS = 4
 _COPIED_WITHIN_S = 600.0

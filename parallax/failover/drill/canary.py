@@ -23,7 +23,8 @@ from confluent_kafka.cimpl import NewTopic
 from parallax.adapters.kafka.errors import translated
 from parallax.adapters.kafka.librdkafka import client_settings
 from parallax.config.config import Config
-from parallax.consumer.consumer import FailoverConsumer, FailoverEvent
+from parallax.consumer.consumer import FailoverConsumer
+from parallax.consumer.events import FailoverEvent
 from parallax.domain.ids import ClusterName, RegionName, TopicName, aggregate_cluster, regional_cluster
 from parallax.errors import ClusterUnavailableError, ParallaxError
 from parallax.failover.drill.figures import CanaryDelivery, CanaryRecord, Samples

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from parallax.consumer.aio import AIOFailoverConsumer
-from parallax.consumer.consumer import (
+from parallax import (
+    AIOFailoverConsumer,
     ConsumerClosedError,
     FailoverConsumer,
     NoStartOffsetError,

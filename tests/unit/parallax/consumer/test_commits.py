@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from parallax.consumer.consumer import (
+from parallax import (
     ConsumerClosedError,
     ConsumerConfigError,
     EventKind,

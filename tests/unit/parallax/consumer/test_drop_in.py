@@ -13,8 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.aio import AIOConsumer
 
-from parallax.consumer.aio import AIOFailoverConsumer
-from parallax.consumer.consumer import FailoverConsumer
+from parallax import AIOFailoverConsumer, FailoverConsumer
 from parallax.consumer.errors import (
     ConsumerClosedError,
     ConsumerConfigError,

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from parallax.consumer.consumer import (
+from parallax import (
     ConsumerConfigError,
     EventKind,
     GroupMovingError,

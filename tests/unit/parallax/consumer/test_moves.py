@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition
 
-from parallax.consumer.consumer import EventKind
+from parallax import EventKind
 from parallax.domain.outcome import Outcome
 from parallax.errors import UnknownRegionError
 from tests.worlds.failover_fakes import TOPIC, A, B, Record, World, records

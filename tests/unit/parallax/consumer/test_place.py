@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from parallax import FailoverConsumer, NoStartOffsetError, OffsetServiceAwayError
 from parallax.consumer import rejoining as own_place
-from parallax.consumer.consumer import FailoverConsumer, NoStartOffsetError, OffsetServiceAwayError
 from parallax.consumer.site import START_AGAIN_S
 from tests.worlds.failover_fakes import TOPIC, A, B, World
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from parallax.consumer import skip_watcher as watch
-from parallax.consumer.consumer import (
+from parallax import (
     ConsumerConfigError,
     EventKind,
     NoStartOffsetError,
     OffsetServiceAwayError,
 )
+from parallax.consumer import skip_watcher as watch
 from parallax.errors import UnknownRegionError
 from parallax.testing import MemorySkips
 from parallax.v1 import offsets_pb2 as pb

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from parallax.consumer.consumer import (
+from parallax import (
     ConsumerConfigError,
     FailoverConsumer,
     GroupMovingError,

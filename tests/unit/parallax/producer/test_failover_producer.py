@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from parallax.errors import (
-    ClusterUnavailableError,
-    ConfigError,
-    ServiceUnavailableError,
-    UnknownRegionError,
-    UnknownTopicError,
-)
-from parallax.producer.addresses import DescribedAddresses
-from parallax.producer.ports import ClusterTopics
-from parallax.producer.producer import (
+from parallax import (
     DeliveryReport,
     DownReason,
     FailoverProducer,
@@ -28,6 +19,15 @@ from parallax.producer.producer import (
     ProducerEventKind,
     TransactionsUnsupportedError,
 )
+from parallax.errors import (
+    ClusterUnavailableError,
+    ConfigError,
+    ServiceUnavailableError,
+    UnknownRegionError,
+    UnknownTopicError,
+)
+from parallax.producer.addresses import DescribedAddresses
+from parallax.producer.ports import ClusterTopics
 from parallax.v1 import primaries_pb2 as pb
 from tests.worlds.producer_fakes import TOPIC, ProducerWorld
 
