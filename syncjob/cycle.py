@@ -11,7 +11,7 @@ import structlog
 
 from parallax.client.answer import Pair, ResumeAnswer
 from parallax.config.config import Config
-from parallax.domain.commits import Commits, GroupCommit
+from parallax.domain.commits import Commits, last_seen
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.ownership import Offers, own_commits, standing_offers
@@ -184,10 +184,7 @@ class Syncer:
             for name in snapshots
         }
         sides = {
-            name: self._side_away(group, name, published)
-            if snapshot is None
-            else self._side(group, name, snapshot, sight, published)
-            for name, snapshot in snapshots.items()
+            name: self._side(group, name, snapshot, sight, published) for name, snapshot in snapshots.items()
         }
         topics = {item.topic for side in sides.values() for item in side.commits}
         progress: dict[TopicPartition, Progress] = {}
@@ -200,52 +197,37 @@ class Syncer:
         self,
         group: GroupName,
         cluster: ClusterName,
-        snapshot: ClusterSnapshot,
+        snapshot: ClusterSnapshot | None,
         sight: Sight,
         published: Mapping[ClusterName, Offers],
     ) -> GroupSide:
-        commits = sight.commits[cluster]
-        before = self._before.get((group, cluster), {})
-        self._before[group, cluster] = commits
-        offers = standing_offers(cluster, snapshot.topic_ids, published)
-        return GroupSide(
-            cluster,
-            reachable=True,
-            topic_ids=snapshot.topic_ids,
-            commits={item: Seen(commit, before.get(item)) for item, commit in commits.items()},
-            own=own_commits(commits, snapshot.topic_ids, offers),
-            published=published[cluster],
-            offers=offers,
-            has_members=cluster in sight.with_members,
-            assigned=sight.assigned[cluster],
-            reported_ahead=self._remember(group, cluster, snapshot, commits, before),
-        )
-
-    def _side_away(
-        self, group: GroupName, cluster: ClusterName, published: Mapping[ClusterName, Offers]
-    ) -> GroupSide:
-        """What was last seen of a cluster that is away."""
-        observed = [
-            item
-            for item in self._store.observed(group, cluster)
-            if self._config.topics.chosen(item.topic_partition.topic)
-        ]
-        commits = {
-            item.topic_partition: GroupCommit(item.next_offset, item.leader_epoch, "") for item in observed
-        }
-        topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
+        """The group on a cluster; on one that is away, as it was last seen there."""
+        if snapshot is None:
+            observed = [
+                item
+                for item in self._store.observed(group, cluster)
+                if self._config.topics.chosen(item.topic_partition.topic)
+            ]
+            commits, topic_ids = last_seen(observed)
+            before = commits
+            reported_ahead = any(item.counts_at(self._now_ms()) for item in observed)
+        else:
+            topic_ids, commits = snapshot.topic_ids, sight.commits[cluster]
+            before = self._before.get((group, cluster), {})
+            self._before[group, cluster] = commits
+            reported_ahead = self._remember(group, cluster, snapshot, commits, before)
         offers = standing_offers(cluster, topic_ids, published)
         return GroupSide(
             cluster,
-            reachable=False,
+            reachable=snapshot is not None,
             topic_ids=topic_ids,
-            commits={item: Seen(commit, commit) for item, commit in commits.items()},
+            commits={item: Seen(commit, before.get(item)) for item, commit in commits.items()},
             own=own_commits(commits, topic_ids, offers),
             published=published[cluster],
             offers=offers,
-            has_members=False,
-            assigned=frozenset(),
-            reported_ahead=any(item.counts_at(self._now_ms()) for item in observed),
+            has_members=cluster in sight.with_members,
+            assigned=sight.assigned.get(cluster, frozenset()),
+            reported_ahead=reported_ahead,
         )
 
     def _remember(

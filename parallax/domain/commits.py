@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress
 
@@ -69,3 +69,10 @@ class GroupCommit:
 
 Commits = Mapping[TopicPartition, GroupCommit]
 """Of a group on a cluster."""
+
+
+def last_seen(observed: Iterable[ObservedCommit]) -> tuple[Commits, Mapping[TopicName, TopicId]]:
+    """A group's commits on a cluster that is away, and the topics that they were made on."""
+    items = list(observed)
+    commits = {item.topic_partition: GroupCommit(item.next_offset, item.leader_epoch, "") for item in items}
+    return commits, {item.topic_partition.topic: item.topic_id for item in items}

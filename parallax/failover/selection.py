@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import TypeVar
 
-from parallax.domain.commits import GroupCommit
+from parallax.domain.commits import last_seen
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -223,11 +223,7 @@ def _consumes(
     }
     commits = outside.clusters.commits(group, cluster) if topic_ids else None
     if commits is None:
-        observed = outside.groups.observed(group, cluster)
-        commits = {
-            item.topic_partition: GroupCommit(item.next_offset, item.leader_epoch, "") for item in observed
-        }
-        topic_ids = {item.topic_partition.topic: item.topic_id for item in observed}
+        commits, topic_ids = last_seen(outside.groups.observed(group, cluster))
     return bool(own_commits(commits, topic_ids, standing_offers(cluster, topic_ids, published)))
 
 
