@@ -21,9 +21,7 @@ from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import print_json
 from parallax.config.config import Config, ServiceAddresses, load
 from parallax.domain.ids import RegionName
-from parallax.runtime.garbage import spare_present_objects
-from parallax.runtime.logs import configure_logging
-from parallax.runtime.signals import stop_on_signals
+from parallax.runtime.process import configure_logging, spare_present_objects, stop_on_signals
 from parallax.wiring import aggregate_clusters, server_credentials
 
 _log = structlog.get_logger(__name__)

@@ -17,7 +17,7 @@ from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.domain.ids import RegionName
-from parallax.runtime.logs import configure_logging
+from parallax.runtime.process import configure_logging
 from replicator.kafka.topics import TopicAdmin
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import Claims

@@ -10,7 +10,7 @@ from rich.table import Table
 from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
-from parallax.runtime.logs import configure_logging
+from parallax.runtime.process import configure_logging
 from syncjob.cycle import CycleReport
 from syncjob.decide import Decision
 from syncjob.run import run_once

@@ -28,8 +28,7 @@ from parallax.failover.opening import open_outside, open_verifier
 from parallax.failover.outside import Outside
 from parallax.failover.verify.verdict import Consumers
 from parallax.failover.waiting import Tell
-from parallax.runtime.logs import configure_logging
-from parallax.runtime.signals import stopping
+from parallax.runtime.process import configure_logging, stopping
 
 _PROOF_WAIT_MS = 15_000
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

@@ -49,8 +49,7 @@ from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.selection import in_order, one_move, region_moves, side_by_side, way_back, ways_back
-from parallax.runtime.logs import configure_logging
-from parallax.runtime.signals import stopping
+from parallax.runtime.process import configure_logging, stopping
 from parallax.v1 import offsets_pb2 as pb
 
 

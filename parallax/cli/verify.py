@@ -16,7 +16,7 @@ from parallax.domain.consumption import ConsumptionKind, SourceRange
 from parallax.domain.ids import GroupName
 from parallax.failover.opening import open_verifier
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, SourceVerdict, Verdict
-from parallax.runtime.logs import configure_logging
+from parallax.runtime.process import configure_logging
 
 EXIT_CODES = {Verdict.ONCE: 0, Verdict.TWICE: 3, Verdict.NEVER: 4, Verdict.UNKNOWN: 5}
 _WORDS = {

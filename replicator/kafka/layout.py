@@ -17,8 +17,7 @@ from typing import Self
 import structlog
 from confluent_kafka import KafkaException, Producer
 
-from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import Settings, client_settings
+from parallax.adapters.kafka.librdkafka import Settings, client_settings, translated
 from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import ConfigError, NotFoundError

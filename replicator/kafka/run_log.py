@@ -10,8 +10,14 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import EARLIEST, LATEST, Settings, client_settings, list_offsets
+from parallax.adapters.kafka.librdkafka import (
+    EARLIEST,
+    LATEST,
+    Settings,
+    client_settings,
+    list_offsets,
+    translated,
+)
 from parallax.config.config import Config
 from parallax.domain.ids import (
     ClusterName,

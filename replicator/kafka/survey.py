@@ -12,8 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import EARLIEST, LATEST, client_settings, list_offsets
+from parallax.adapters.kafka.librdkafka import EARLIEST, LATEST, client_settings, list_offsets, translated
 from parallax.config.config import Config
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,

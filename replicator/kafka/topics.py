@@ -14,8 +14,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import AdminLink, client_settings
+from parallax.adapters.kafka.librdkafka import AdminLink, client_settings, translated
 from parallax.config.config import Cluster, Config
 from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster, regional_cluster
 from parallax.domain.outcome import Outcome

@@ -1,4 +1,4 @@
-"""What librdkafka's clients need of us: their settings, and care where what they say is not what it seems."""
+"""What librdkafka's clients need of us: settings, their errors as ours, and care where an answer is not what it seems."""
 
 from __future__ import annotations
 
@@ -14,18 +14,51 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from parallax.adapters.kafka.links import DOWN_TIMEOUT_S
 from parallax.config.config import Cluster
-from parallax.domain.ids import TopicId
+from parallax.domain.ids import ClusterName, TopicId
+from parallax.errors import (
+    ClusterUnavailableError,
+    ConfigError,
+    FencedError,
+    ParallaxError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 
 Settings = dict[str, str | int | float | bool]
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
+BY_CODE: dict[int, type[ParallaxError]] = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: UnknownTopicError,
+    KafkaError._UNKNOWN_TOPIC: UnknownTopicError,  # noqa: SLF001 - librdkafka's local codes are named so
+    KafkaError._UNKNOWN_PARTITION: UnknownPartitionError,  # noqa: SLF001 - as above
+    KafkaError.UNKNOWN_TOPIC_ID: UnknownTopicError,
+    KafkaError.UNKNOWN_MEMBER_ID: FencedError,
+    KafkaError.NON_EMPTY_GROUP: FencedError,
+    KafkaError.ILLEGAL_GENERATION: FencedError,
+    KafkaError.REBALANCE_IN_PROGRESS: FencedError,
+    KafkaError.FENCED_INSTANCE_ID: FencedError,
+    KafkaError.PRODUCER_FENCED: FencedError,
+    KafkaError.INVALID_PRODUCER_EPOCH: FencedError,
+    KafkaError._FENCED: FencedError,  # noqa: SLF001 - as above
+    KafkaError.SASL_AUTHENTICATION_FAILED: ConfigError,
+    KafkaError._AUTHENTICATION: ConfigError,  # noqa: SLF001 - as above
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: ConfigError,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: ConfigError,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: ConfigError,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ConfigError,
+}
+"""What a code means. Every other code means that the cluster could not serve the call now."""
+
 _OUTDATED = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 }
+DOWN_TIMEOUT_S = 0.5
+"""So long a cluster gets whose brokers all refuse connections: a failover is short beside the time-out of a silent
+one, and a broker that is about to come back may."""
+
 _HOLDS_S = 1.5
 """librdkafka tries to connect at least once a second (`reconnect.backoff.max.ms`), and tells when that fails."""
 
@@ -56,6 +89,15 @@ def client_settings(cluster: Cluster, *, client_id: str) -> Settings:
     }
     settings.update({key: value for key, value in optional.items() if value is not None})
     return settings
+
+
+def translated(error: Exception, cluster: ClusterName, doing: str) -> ParallaxError:
+    """The error to raise for one of librdkafka's: names the cluster, what was tried, and what came back."""
+    inner = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    if isinstance(inner, KafkaError):
+        kind = BY_CODE.get(inner.code(), ClusterUnavailableError)
+        return kind(f"{cluster}: {doing}: {inner.str()} ({inner.name()})")
+    return ClusterUnavailableError(f"{cluster}: {doing}: {inner}")
 
 
 def topic_id(printed: str) -> TopicId:

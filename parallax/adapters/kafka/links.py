@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from kafka.errors import for_code
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from parallax.adapters.kafka.errors import BY_CODE
 from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.librdkafka import BY_CODE, DOWN_TIMEOUT_S
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
@@ -25,10 +25,6 @@ from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError
 from parallax.runtime.deadline import Deadline
 
 T = TypeVar("T")
-
-DOWN_TIMEOUT_S = 0.5
-"""So long a cluster gets whose brokers all refuse connections: a failover is short beside the time-out of a silent
-one, and a broker that is about to come back may."""
 
 UNKNOWN_TOPIC = 3
 """Kafka's UNKNOWN_TOPIC_OR_PARTITION, where it is an answer and no error."""
@@ -163,7 +159,7 @@ class Link:
 
         Raises:
             MovedError: the question has to be asked anew.
-            ParallaxError: by the table of `parallax.adapters.kafka.errors`.
+            ParallaxError: by the table of `parallax.adapters.kafka.librdkafka`.
         """
         if code == _NONE:
             return

@@ -30,7 +30,7 @@ from parallax.adapters.spark.status_server import StatusPart, StatusServer
 from parallax.adapters.spark.supervisor import QueryPlan, Supervisor, first_lines
 from parallax.errors import ServiceUnavailableError
 from parallax.runtime.deadline import Deadline
-from parallax.runtime.signals import stop_on_signals
+from parallax.runtime.process import stop_on_signals
 
 _log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ import sys
 
 from pyspark import daemon
 
-from parallax.runtime.garbage import spare_present_objects
+from parallax.runtime.process import spare_present_objects
 
 PRELOAD_VARIABLE = "PARALLAX_PRELOAD"
 """Names modules that every kind of worker needs, separated by commas."""

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from parallax.adapters.spark.reporting import StatusTarget
-from parallax.runtime.logs import configure_logging
+from parallax.runtime.process import configure_logging
 
 _log = structlog.get_logger(__name__)
 

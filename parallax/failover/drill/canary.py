@@ -20,8 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import client_settings
+from parallax.adapters.kafka.librdkafka import client_settings, translated
 from parallax.config.config import Config
 from parallax.consumer.consumer import FailoverConsumer
 from parallax.consumer.events import FailoverEvent

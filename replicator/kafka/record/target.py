@@ -19,8 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from parallax.adapters.kafka.errors import translated
-from parallax.adapters.kafka.librdkafka import LATEST, Settings, list_offsets
+from parallax.adapters.kafka.librdkafka import LATEST, Settings, list_offsets, translated
 from parallax.domain.ids import ClusterName, TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry

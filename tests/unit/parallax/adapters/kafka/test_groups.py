@@ -13,7 +13,8 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from parallax.adapters.kafka.groups import commit_request, commits_of, read_commits, state_of
-from parallax.adapters.kafka.links import DOWN_TIMEOUT_S, Link, Links, MovedError
+from parallax.adapters.kafka.librdkafka import DOWN_TIMEOUT_S
+from parallax.adapters.kafka.links import Link, Links, MovedError
 from parallax.config.config import Cluster
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (

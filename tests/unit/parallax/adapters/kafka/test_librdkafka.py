@@ -11,8 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from parallax.adapters.kafka.librdkafka import LATEST, AdminLink, list_offsets
-from parallax.adapters.kafka.links import DOWN_TIMEOUT_S
+from parallax.adapters.kafka.librdkafka import DOWN_TIMEOUT_S, LATEST, AdminLink, list_offsets
 
 PLACE = TopicPartition("runs", 0)
 LONG_S = 10.0

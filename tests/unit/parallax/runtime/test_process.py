@@ -7,7 +7,7 @@ import sys
 
 _PROGRAM = """
 import gc
-from parallax.runtime.garbage import spare_present_objects
+from parallax.runtime.process import spare_present_objects
 kept = [[] for _ in range(10_000)]
 spare_present_objects()
 assert gc.get_freeze_count() > 10_000

@@ -1,0 +1,81 @@
+"""What a process is given by whoever starts it: logs, an end by signals, and a collector that does not stop it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import structlog
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def configure_logging(*, json: bool = False, level: int = logging.INFO) -> None:
+    """Set up structlog for a process. Called once, by composition roots.
+
+    Args:
+        json: one JSON object a line; otherwise only if standard error is not a terminal.
+        level: the least severe level to show.
+    """
+    as_json = json or not sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks
+            if as_json
+            else structlog.processors.ExceptionPrettyPrinter(),
+            structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def stop_on_signals(stop: threading.Event) -> None:
+    """Set ``stop`` at each SIGINT or SIGTERM, for as long as the process lives: a service ends in good order."""
+    for number in _ENDING:
+        signal.signal(number, lambda *_: stop.set())
+
+
+@contextmanager
+def stopping(stop: threading.Event) -> Iterator[None]:
+    """Set ``stop`` at the first SIGINT or SIGTERM; the second one does what it would have done before.
+
+    A command that moves groups ends between two steps, so that it can be run again.
+    """
+    before = {number: signal.getsignal(number) for number in _ENDING}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def first(_number: int, _frame: FrameType | None) -> None:
+        restore()
+        stop.set()
+        sys.stderr.write("stopping after the present step; once more to end at once\n")
+
+    for number in before:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def spare_present_objects() -> None:
+    """Let the collector pass over everything that there is by now, for good; for once imports and wiring are done.
+
+    Modules, classes and functions never become garbage, yet each full collection looks through all of them: 20 to 60 ms
+    in which no thread of the process does anything, every few seconds under load.
+    """
+    gc.collect()
+    gc.freeze()
