@@ -107,8 +107,8 @@ class ClusterView:
     def topics(self) -> Mapping[TopicName, TopicInfo]:
         """Every topic; asked once."""
         if self._topics is None:
-            found: Mapping[TopicName, TopicInfo] = {}
-            self._topics = self._ask(lambda reader: reader.topics(), found)
+            nothing: Mapping[TopicName, TopicInfo] = {}
+            self._topics = self._ask(lambda reader: reader.topics(), nothing)
         return self._topics
 
     def topic_id(self, topic: TopicName) -> TopicId | None:

@@ -66,14 +66,16 @@ class MappingLookups:
         routes = self._config.all_routes()
         topics = together.map(self._index.topics, routes, "listing topics")
         pairs = [(route, topic) for route, names in zip(routes, topics, strict=True) for topic in names]
-        found = together.map(lambda pair: (pair[0], self._route_topic(*pair)), pairs, "reading newest rows")
+        topics_of = together.map(
+            lambda pair: (pair[0], self._route_topic(*pair)), pairs, "reading newest rows"
+        )
         return pb.ListRoutesResponse(
             routes=[
                 pb.RouteInfo(
                     route=str(route),
                     source_cluster=regional_cluster(route.source),
                     target_cluster=aggregate_cluster(route.target),
-                    topics=[topic for of_route, topic in found if of_route == route],
+                    topics=[topic for of_route, topic in topics_of if of_route == route],
                 )
                 for route in routes
             ]
@@ -281,10 +283,10 @@ def _target_to_source(
     covering = [view for view in lineages if view.record.target_first <= target_next]
     rows = LineageRows(index, covering[-1] if covering else lineages[0])
     rows.at_target(target_next)
-    found = records_below(target_next, rows.history().history)
-    if found is None:
+    below = records_below(target_next, rows.history().history)
+    if below is None:
         return _translation(SourceOffset(0), target_next, Via.LOG_START, rows.view.lineage, ())
-    source_next, row = found
+    source_next, row = below
     inside = row.target_start < target_next <= row.target_end
     via = Via.EXACT if inside else Via.AFTER
     return _translation(source_next, target_next, via, rows.view.lineage, (row,))

@@ -51,16 +51,16 @@ def policy_from_pb(
     return TimestampPolicy(margin_ms, timestamp_ms)
 
 
-def by_timestamp_to_pb(found: ByTimestamp | None) -> pb.ByTimestamp | None:
+def by_timestamp_to_pb(choice: ByTimestamp | None) -> pb.ByTimestamp | None:
     """What became of the choice."""
-    if found is None:
+    if choice is None:
         return None
     return pb.ByTimestamp(
-        basis=found.basis.value,
-        margin_ms=found.margin_ms,
-        timestamp_ms=found.timestamp_ms,
-        problem=found.problem,
-        redelivery_at_most_offsets=found.redelivery_at_most_offsets,
+        basis=choice.basis.value,
+        margin_ms=choice.margin_ms,
+        timestamp_ms=choice.timestamp_ms,
+        problem=choice.problem,
+        redelivery_at_most_offsets=choice.redelivery_at_most_offsets,
     )
 
 

@@ -135,11 +135,11 @@ class _Primaries(Collector):
     def collect(self) -> list[GaugeMetricFamily]:
         primary, dual, moving, unreadable = families = self._families()
         try:
-            found = self._service.primaries.all()
+            known = self._service.primaries.all()
         except ParallaxError:  # parallax_offsetsvc_store_up says so
             return families
-        assignments = {group: item for group, item in found.items() if isinstance(item, Assignment)}
-        unreadable.add_metric([], len(found) - len(assignments))
+        assignments = {group: item for group, item in known.items() if isinstance(item, Assignment)}
+        unreadable.add_metric([], len(known) - len(assignments))
         counts = Counts((item.decision.primary, item.decision.mode.value) for item in assignments.values())
         for (region, mode), groups in sorted(counts.items()):
             primary.add_metric([region, mode], groups)

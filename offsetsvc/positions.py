@@ -60,15 +60,15 @@ class GroupPositions:
         """
         view = self._clusters.view(cluster)
         now_ms = self._now_ms()
-        told = {item.topic_partition for item in positions} | {item.topic_partition for item in moves}
+        partitions = {item.topic_partition for item in positions} | {item.topic_partition for item in moves}
         required = {item.topic_partition.topic for item in positions} | {
             move.topic_partition.topic for move in moves if move.topic_id
         }
         ids = {
             topic: self._topic_id(view, topic, required=topic in required)
-            for topic in {partition.topic for partition in told}
+            for topic in {partition.topic for partition in partitions}
         }
-        for partition in told:
+        for partition in partitions:
             _require_partition(view, partition)
         for move in moves:
             present = ids[move.topic_partition.topic]
@@ -137,18 +137,18 @@ class GroupPositions:
 
     def _topic_id(self, view: ClusterView, topic: TopicName, *, required: bool) -> TopicId:
         """The topic's id there; empty if it is not there and not required to be."""
-        found = view.topic_id(topic)
-        if found is None:
+        topic_id = view.topic_id(topic)
+        if topic_id is None:
             routes = self._config.routes_into(region_of(view.cluster))
-            found = topic_lineages(self._index, routes, topic, None).topic_id
-        if not found and not required:
+            topic_id = topic_lineages(self._index, routes, topic, None).topic_id
+        if not topic_id and not required:
             return TopicId("")
-        if not found:
+        if not topic_id:
             known: Mapping[TopicName, object] = view.topics()
             raise UnknownTopicError(
                 f"{view.cluster} has no topic {topic!r}; topics: {', '.join(sorted(known)) or 'none'}"
             )
-        return found
+        return topic_id
 
 
 def _position(

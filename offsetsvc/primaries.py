@@ -54,11 +54,11 @@ class Primaries:
     def all(self) -> dict[GroupName, Assignment | InvariantError]:
         """What holds for every group with a decision, by name; or why that can't be told."""
         groups = self._store.assigned_groups()
-        found = self._store.decisions(groups)
+        decisions = self._store.decisions(groups)
         assignments: dict[GroupName, Assignment | InvariantError] = {}
         for group in groups:
             try:
-                assignment = assignment_of(found.get(group, ()))
+                assignment = assignment_of(decisions.get(group, ()))
             except InvariantError as error:
                 assignments[group] = error
             else:
@@ -115,30 +115,30 @@ class Primaries:
             StoreUnavailableError: the store did not answer.
         """
         group_named(group)
-        told: list[Assignment | None] = []
+        last: list[Assignment | None] = []
         while True:
-            found = self._remembered(group)
-            if told != [found]:
-                told = [found]
-                yield found
+            assignment = self._remembered(group)
+            if last != [assignment]:
+                last = [assignment]
+                yield assignment
             if deadline.passed or wait(min(_WATCH_EVERY_S, deadline.remaining_s)):
                 return
 
     def _remembered(self, group: GroupName) -> Assignment | None:
         now_s = self._clock()
         with self._lock:
-            at_s, found = self._memory.get(group, (-_MEMORY_S, None))
+            at_s, assignment = self._memory.get(group, (-_MEMORY_S, None))
         if now_s - at_s < _MEMORY_S:
-            return found
-        found = self.get(group)
+            return assignment
+        assignment = self.get(group)
         with self._lock:
             if len(self._memory) >= _MOST_REMEMBERED:
                 self._memory.clear()
-            self._memory[group] = (now_s, found)
-        return found
+            self._memory[group] = (now_s, assignment)
+        return assignment
 
 
 def _with(known: tuple[PrimaryDecision, ...], decision: PrimaryDecision) -> Assignment:
-    found = assignment_of({*known, decision})
-    assert found is not None  # noqa: S101 - there is at least the decision
-    return found
+    assignment = assignment_of({*known, decision})
+    assert assignment is not None  # noqa: S101 - there is at least the decision
+    return assignment

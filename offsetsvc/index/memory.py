@@ -97,18 +97,18 @@ class Flights:
             read: reads it and makes it known.
             max_age_s: older than this, it is read again; `OVERDUE` times as old, nobody uses it any more.
         """
-        found = known(max_age_s)
-        if found is not None:
-            return found
+        value = known(max_age_s)
+        if value is not None:
+            return value
         lock = self._locks[hash(key) % _LOCKS]
         if not lock.acquire(blocking=False):
-            found = known(OVERDUE * max_age_s)
-            if found is not None:
-                return found
+            value = known(OVERDUE * max_age_s)
+            if value is not None:
+                return value
             lock.acquire()
         try:
-            found = known(max_age_s)
-            return read() if found is None else found
+            value = known(max_age_s)
+            return read() if value is None else value
         finally:
             lock.release()
 
@@ -205,10 +205,10 @@ class IndexMemory:
 
         def read() -> Mapping[Route, RouteTopic]:
             now_s = self._clock()
-            found = self._index.route_topics(routes, topic)
-            for route, item in found.items():
+            topics = self._index.route_topics(routes, topic)
+            for route, item in topics.items():
                 self._mark(route, topic, item.newest, now_s)
-            return found
+            return topics
 
         return self._fresh(("routes", topic, *routes), read)
 
@@ -220,26 +220,26 @@ class IndexMemory:
         self,
         cluster: ClusterName,
         topic: TopicName,
-        found: Mapping[Route, RouteTopic],
+        indexed: Mapping[Route, RouteTopic],
         topic_id: TopicId | None,
     ) -> TopicLineages:
         """As `lineages_that_count`, on a cluster."""
         known = self._counting.get((cluster, topic))
-        if known is not None and known[1] == topic_id and _same(known[0], found):
+        if known is not None and known[1] == topic_id and _same(known[0], indexed):
             return known[2]
-        lineages = lineages_that_count(found, topic_id)
-        _keep(self._counting, (cluster, topic), (found, topic_id, lineages), _MOST_TOPICS)
+        lineages = lineages_that_count(indexed, topic_id)
+        _keep(self._counting, (cluster, topic), (indexed, topic_id, lineages), _MOST_TOPICS)
         return lineages
 
     def _fresh(self, key: Hashable, read: Callable[[], T]) -> T:
         def known(max_age_s: float) -> tuple[float, object] | None:
-            found = self._known.get(key)
-            return found if found is not None and self._clock() - found[0] < max_age_s else None
+            entry = self._known.get(key)
+            return entry if entry is not None and self._clock() - entry[0] < max_age_s else None
 
         def read_now() -> tuple[float, object]:
-            found = (self._clock(), read())
-            _keep(self._known, key, found, _MOST_ENTRIES)
-            return found
+            entry = (self._clock(), read())
+            _keep(self._known, key, entry, _MOST_ENTRIES)
+            return entry
 
         if not self._max_age_s:
             return read()
@@ -264,8 +264,8 @@ class IndexMemory:
             return {}
 
         def known(max_age_s: float) -> dict[_Key, Tail] | None:
-            found = self._known_tails(wanted, max_age_s)
-            return found if len(found) == len(wanted) else None
+            tails = self._known_tails(wanted, max_age_s)
+            return tails if len(tails) == len(wanted) else None
 
         return self._flights.fresh(
             min(wanted), known, lambda: self._read_tails(wanted), max_age_s=self._max_age_s
@@ -283,17 +283,17 @@ class IndexMemory:
 
     def _read_tails(self, wanted: Mapping[_Key, LineageView]) -> dict[_Key, Tail]:
         now_s = self._clock()
-        found = self._known_tails(wanted, self._max_age_s)
+        tails = self._known_tails(wanted, self._max_age_s)
         missing = {
-            key: view.newest for key, view in wanted.items() if view.newest is not None and key not in found
+            key: view.newest for key, view in wanted.items() if view.newest is not None and key not in tails
         }
         for key, tail in self._index.tails(missing).items():
-            found[key] = tail_of(wanted[key], tail)
+            tails[key] = tail_of(wanted[key], tail)
             newest, before = missing[key].row, self._tails.get(key)
             since_s = before.since_s if before is not None and before.newest == newest else now_s
             reached = tail.rows[-1].target_end if tail.rows else None
-            _keep(self._tails, key, _KnownTail(found[key], now_s, newest, since_s, reached), _MOST_ENTRIES)
-        return found
+            _keep(self._tails, key, _KnownTail(tails[key], now_s, newest, since_s, reached), _MOST_ENTRIES)
+        return tails
 
     # --- rows and windows --------------------------------------------------------------------------------------
 
@@ -311,16 +311,16 @@ class IndexMemory:
 
     def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
         """For each place what `rows_at_target` or `rows_at_source` answers."""
-        found: dict[RowPlace, Sequence[Run]] = {}
+        rows_at: dict[RowPlace, Sequence[Run]] = {}
         for place in places:
             window = self._window((place.partition, place.lineage))
             if window is not None and (rows := window.around(place)) is not None:
-                found[place] = rows
-        missing = [place for place in places if place not in found]
+                rows_at[place] = rows
+        missing = [place for place in places if place not in rows_at]
         for place, rows in zip(missing, self._index.rows_around(missing) if missing else (), strict=True):
             self._learn((place.partition, place.lineage), rows)
-            found[place] = rows
-        return [found[place] for place in places]
+            rows_at[place] = rows
+        return [rows_at[place] for place in places]
 
     def rows_from_target(
         self,
@@ -338,10 +338,10 @@ class IndexMemory:
 
     def _window(self, key: _Key) -> RowWindow | None:
         with self._lock:
-            found = self._windows.get(key)
-            if found is None:
+            entry = self._windows.get(key)
+            if entry is None:
                 return None
-            read_at_s, window = found
+            read_at_s, window = entry
             if self._clock() - read_at_s > FORGET_AFTER_S:
                 del self._windows[key]
                 return None

@@ -197,8 +197,8 @@ def read_together(index: MappingIndexReader, wanted: Iterable[tuple[LineageRows,
         elif place is not None:
             missing.append((rows, place))
     if len(missing) > 1:
-        found = index.rows_around([place for _, place in missing])
-        for (rows, place), around in zip(missing, found, strict=True):
+        rows_around = index.rows_around([place for _, place in missing])
+        for (rows, place), around in zip(missing, rows_around, strict=True):
             rows.read_ahead(place, around)
 
 
@@ -235,8 +235,8 @@ def fetch_common_epochs(
         if there is None or there.source_leader_epoch in {*known, consumed.leader_epoch, UNKNOWN_EPOCH}:
             break
         fetched = True
-        found = [rows.last_of_epoch(there.source_leader_epoch, bound) for rows in origin]
-        epochs = [row.source_leader_epoch for row in found if row is not None]
+        older_rows = [rows.last_of_epoch(there.source_leader_epoch, bound) for rows in origin]
+        epochs = [row.source_leader_epoch for row in older_rows if row is not None]
         epochs += [older for older in known if older <= there.source_leader_epoch]
         epoch = max(epochs, default=UNKNOWN_EPOCH)
         if epoch in {there.source_leader_epoch, UNKNOWN_EPOCH}:

@@ -47,8 +47,8 @@ class Times:
             timestamp_ms, basis = self._time(answer)
             return self._moved_to(answer, self._found(answer, timestamp_ms), timestamp_ms, basis)
         except _ImpossibleError as problem:
-            told = ByTimestamp(TimeBasis.NONE, self._margin_ms, problem=str(problem))
-            return explain(replace(answer, by_timestamp=told))
+            outcome = ByTimestamp(TimeBasis.NONE, self._margin_ms, problem=str(problem))
+            return explain(replace(answer, by_timestamp=outcome))
 
     def _time(self, answer: FailoverAnswer) -> tuple[int, TimeBasis]:
         side = answer.origin
@@ -67,34 +67,34 @@ class Times:
                 "(timestamp_ms)"
             )
         position = min(side.next_offset, side.log.high_watermark)
-        found = self._origin.time_at(answer.topic_partition, position)
-        if found is None:
+        time = self._origin.time_at(answer.topic_partition, position)
+        if time is None:
             why = self._origin.failure or "its log does not hold it, or its record bears none"
             raise _ImpossibleError(
                 f"{side.cluster} does not tell the time of position {position}: {why}; name a time of your own "
                 "(timestamp_ms)"
             )
-        return found.timestamp_ms, TimeBasis.BELOW if found.below else TimeBasis.POSITION
+        return time.timestamp_ms, TimeBasis.BELOW if time.below else TimeBasis.POSITION
 
     def _found(self, answer: FailoverAnswer, timestamp_ms: int) -> TargetOffset:
         side = answer.destination
         first_ms = max(0, timestamp_ms - self._margin_ms)
-        found = None if side.log is None else self._destination.offset_at(answer.topic_partition, first_ms)
-        if found is None:
+        offset = None if side.log is None else self._destination.offset_at(answer.topic_partition, first_ms)
+        if offset is None:
             raise _ImpossibleError(
                 self._destination.failure or f"{side.cluster} has no such partition, or no leader of it"
             )
-        return found
+        return offset
 
     def _moved_to(
-        self, answer: FailoverAnswer, found: TargetOffset, timestamp_ms: int, basis: TimeBasis
+        self, answer: FailoverAnswer, first: TargetOffset, timestamp_ms: int, basis: TimeBasis
     ) -> FailoverAnswer:
-        log = answer.destination.log or LogRange(found, found)
-        found = min(found, log.high_watermark)
-        views = tuple(_by_time(view, found) for view in answer.sources)
+        log = answer.destination.log or LogRange(first, first)
+        first = min(first, log.high_watermark)
+        views = tuple(_by_time(view, first) for view in answer.sources)
         positions = [position for view in views if (position := view.answer.position) is not None]
         # What rows prove of the other sources holds; and the answer so far was proven for all of them.
-        offset = max(answer.resume_offset, min([found, *positions]))
+        offset = max(answer.resume_offset, min([first, *positions]))
         at_most = max(0, log.high_watermark - offset)
         notes = (set(answer.notes) - {Outcome.EARLIEST_FALLBACK}) | {Outcome.BY_TIMESTAMP}
         return explain(
@@ -116,10 +116,10 @@ class Times:
         )
 
 
-def _by_time(view: SourceView, found: TargetOffset) -> SourceView:
+def _by_time(view: SourceView, position: TargetOffset) -> SourceView:
     if view.answer.via is not Via.LOG_START:
         return view
-    by_time = replace(view.answer, position=found, via=Via.TIMESTAMP)
+    by_time = replace(view.answer, position=position, via=Via.TIMESTAMP)
     return replace(view, answer=by_time, redelivery_records=None)
 
 

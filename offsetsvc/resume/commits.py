@@ -54,12 +54,12 @@ class Commits:
             UnknownGroupError: there is none, and no table knows the group.
             ClusterUnavailableError: there is none, and the cluster could not be asked.
         """
-        found = {*self._own, *self.read()}
+        partitions = {*self._own, *self.read()}
         if not self._origin.reachable:
-            found |= set(self._remembered())
-        if not found:
+            partitions |= set(self._remembered())
+        if not partitions:
             self._require_known()
-        return found
+        return partitions
 
     def of(self, partition: TopicPartition, topic_id: TopicId | None) -> Commit:
         """The position on one partition.

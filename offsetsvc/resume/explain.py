@@ -81,17 +81,17 @@ _FROM = {
 
 
 def _by_timestamp(answer: FailoverAnswer) -> str:
-    found = answer.by_timestamp
-    if found is None or found.timestamp_ms is None:
+    choice = answer.by_timestamp
+    if choice is None or choice.timestamp_ms is None:
         return "Record timestamps decided."
     by_time = [view.answer.source.region for view in answer.sources if view.answer.via is Via.TIMESTAMP]
-    basis = _FROM[found.basis].format(origin=answer.origin.cluster)
+    basis = _FROM[choice.basis].format(origin=answer.origin.cluster)
     return (
         f"No usable row for {_list(by_time)} in {answer.destination.cluster}, so record timestamps decided, as asked: "
-        f"the first record there of {found.timestamp_ms - found.margin_ms} ms or later ({basis}, "
-        f"{found.timestamp_ms} ms, less a margin of {found.margin_ms} ms). Nothing is left out if no unconsumed record "
+        f"the first record there of {choice.timestamp_ms - choice.margin_ms} ms or later ({basis}, "
+        f"{choice.timestamp_ms} ms, less a margin of {choice.margin_ms} ms). Nothing is left out if no unconsumed record "
         "is older than that; how many records are read again can't be known, of those there now at most "
-        f"{found.redelivery_at_most_offsets}."
+        f"{choice.redelivery_at_most_offsets}."
     )
 
 
@@ -119,8 +119,8 @@ def _lineage_changed(answer: FailoverAnswer) -> str:
 def _earliest(answer: FailoverAnswer) -> str:
     missing = [view.answer.source.region for view in answer.sources if view.answer.via is Via.LOG_START]
     named = _list(missing) or "some source"
-    asked = answer.by_timestamp
-    why = "" if asked is None else f" Record timestamps, as asked, can't be gone by: {asked.problem}."
+    choice = answer.by_timestamp
+    why = "" if choice is None else f" Record timestamps, as asked, can't be gone by: {choice.problem}."
     return f"No usable row for {named} in {answer.destination.cluster}: it counts from the log start.{why}"
 
 

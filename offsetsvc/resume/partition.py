@@ -138,7 +138,7 @@ class _PartitionAnswer:
         commit = self._effective_commit()
         consumed = self._fetch(commit)
         destination_log = self._destination_log()
-        found = resume(
+        place = resume(
             commit=commit,
             regions=question.regions,
             origin=[rows.history() for rows in self._origin if self._leads_on(rows.view)],
@@ -147,8 +147,8 @@ class _PartitionAnswer:
             progress=self._progress(),
         )
         nothing_consumed = question.commit.next_offset is None and not question.starts_at_end
-        self._notes |= set(found.notes) - {Outcome.OK}
-        positions = {**found.positions, **consumed}
+        self._notes |= set(place.notes) - {Outcome.OK}
+        positions = {**place.positions, **consumed}
         if nothing_consumed:
             # The policy is the log start itself, whatever the first rows say.
             self._notes -= {Outcome.EARLIEST_FALLBACK, Outcome.TRIMMED, Outcome.NEVER_DELIVERED}
@@ -158,10 +158,10 @@ class _PartitionAnswer:
                 positions=positions,
                 origin=[rows.history() for rows in self._origin],
                 destination=self._destination,
-                start=found.resume_offset,
+                start=place.resume_offset,
                 limits=question.limits,
             )
-        return self._put_together(commit, found, positions, skips)
+        return self._put_together(commit, place, positions, skips)
 
     def _effective_commit(self) -> TargetOffset:
         """The next offset that the rule takes: within the log, settled where the origin lost its tail."""
@@ -261,24 +261,24 @@ class _PartitionAnswer:
     def _put_together(
         self,
         commit: TargetOffset,
-        found: Resume,
+        place: Resume,
         positions: Mapping[SourceId, SourcePosition],
         skips: Skips,
     ) -> FailoverAnswer:
         question = self._question
         resume_offset = skips.first_new
-        complete_to = found.complete_to
+        complete_to = place.complete_to
         if skips.cut_at is not None:
             complete_to = skips.cut_at if complete_to is None else min(complete_to, skips.cut_at)
         if complete_to is not None:
             complete_to = max(complete_to, resume_offset)
-        views = self._source_views(found, skips)
+        views = self._source_views(place, skips)
         self._note_age(commit, views)
         notes = tuple(sorted(self._notes or {Outcome.OK}, key=lambda note: note.value, reverse=True))
         draft = FailoverAnswer(
             group=question.group,
             topic_partition=question.topic_partition,
-            origin=self._origin_side(found),
+            origin=self._origin_side(place),
             destination=Side(
                 question.destination.cluster,
                 question.destination.topic_id,
@@ -328,22 +328,22 @@ class _PartitionAnswer:
             log_start=self._destination_log().low_watermark,
         )
 
-    def _origin_side(self, found: Resume) -> Side:
+    def _origin_side(self, place: Resume) -> Side:
         question = self._question
         return Side(
             question.origin.cluster,
             question.origin.topic_id,
             question.commit.next_offset,
             question.origin.log,
-            found.origin_known_to,
+            place.origin_known_to,
             question.commit.basis,
             question.commit.observed_at_ms,
         )
 
-    def _source_views(self, found: Resume, skips: Skips) -> tuple[SourceView, ...]:
+    def _source_views(self, place: Resume, skips: Skips) -> tuple[SourceView, ...]:
         views = []
         newest = _newest(self._destination_views)
-        for item in found.sources:
+        for item in place.sources:
             stamped = newest.get(item.source.region)
             pending = 0 if item.pending is None else item.pending[1] - item.pending[0]
             views.append(

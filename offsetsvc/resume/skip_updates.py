@@ -101,9 +101,9 @@ class SkipUpdates:
         origin = self._origin_rows(request)
         for source, consumed in request.progress.items():
             _fetch(source, consumed, origin, destination)
-        found = self._pending(request, routes, origin, destination)
+        place = self._pending(request, routes, origin, destination)
         pending_records = sum(
-            answer.pending[1] - answer.pending[0] for answer in found.sources if answer.pending is not None
+            answer.pending[1] - answer.pending[0] for answer in place.sources if answer.pending is not None
         )
         service = self._config.service
         skips = collect_skips(
@@ -113,7 +113,7 @@ class SkipUpdates:
             start=start,
             limits=Limits(service.max_skip_ranges, service.max_rows),
         )
-        ends = [end for end in (found.complete_to, skips.cut_at) if end is not None]
+        ends = [end for end in (place.complete_to, skips.cut_at) if end is not None]
         complete_to = max(min(ends), start) if ends else None
         ranges = [item for item in skips.ranges if complete_to is None or item.start < complete_to]
         if complete_to is not None and ranges and ranges[-1].end > complete_to:

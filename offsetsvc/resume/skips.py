@@ -106,13 +106,13 @@ def _fetch(
     last = place if proven else None
     size = _FIRST_PAGE_ROWS
     while budget > 0:
-        found, complete_to = rows.page(start, min(budget, size), last)
+        page, complete_to = rows.page(start, min(budget, size), last)
         size = min(4 * size, _PAGE_ROWS)
-        if any(item.source_start >= bound for item in found):
+        if any(item.source_start >= bound for item in page):
             return None
         if complete_to >= (newest.row.target_end if last is None else last) or complete_to <= start:
             return None
-        budget -= max(1, len(found))
+        budget -= max(1, len(page))
         start = complete_to
     return start
 

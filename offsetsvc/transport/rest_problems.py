@@ -61,14 +61,14 @@ class ProblemApp(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """The description, without FastAPI's own answer to a request that can't be: ours is 400."""
-        found = super().openapi()
-        for methods in found["paths"].values():
+        description = super().openapi()
+        for methods in description["paths"].values():
             for operation in methods.values():
                 operation["responses"].pop("422", None)
-        schemas = found.get("components", {}).get("schemas", {})
+        schemas = description.get("components", {}).get("schemas", {})
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        return found
+        return description
 
 
 def _ours(_: Request, error: Exception) -> Response:

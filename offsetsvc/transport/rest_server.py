@@ -73,14 +73,14 @@ class RestServer:
 
 def _listening(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    found: socket.socket | None = None
+    listener: socket.socket | None = None
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(place)
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
     except (OSError, ValueError) as error:
-        if found is not None:
-            found.close()
+        if listener is not None:
+            listener.close()
         raise ConfigError(f"REST can't listen on {address!r} (host:port): {error}") from error
-    return found
+    return listener
