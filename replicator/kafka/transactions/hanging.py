@@ -73,7 +73,7 @@ def settle(config: Config, lease: Lease, paths: Sequence[str]) -> None:
             hanging = _open_transactions(connections, candidates, producer.producer_id)
             if not hanging:
                 continue
-            fates = _Judge(config, lease, hanging).fates()
+            fates = _fates(config, lease, hanging)
             log.warning(
                 "hanging_transaction",
                 lease=str(lease),
@@ -167,49 +167,33 @@ def _start_of(
     return TargetOffset(min(starts)) if starts else None
 
 
-class _Judge:
-    """Reads what the decision needs."""
+def _fates(config: Config, lease: Lease, hanging: Mapping[TopicPartition, TargetOffset]) -> Fates:
+    """Read what the decision needs, and decide."""
+    cluster, run_log = aggregate_cluster(lease.route.target), _run_log_of(config, lease)
+    settings = client_settings(config.cluster(cluster), client_id="parallax-settle")
 
-    def __init__(self, config: Config, lease: Lease, hanging: Mapping[TopicPartition, TargetOffset]) -> None:
-        self._config = config
-        self._lease = lease
-        self._hanging = hanging
-        self._cluster = aggregate_cluster(lease.route.target)
-        self._settings = client_settings(config.cluster(self._cluster), client_id="parallax-settle")
-        self._run_log = _run_log_of(config, lease)
-
-    def fates(self) -> Fates:
-        """The fate of each partition."""
-        start = self._hanging.get(self._run_log)
-        if start is None:
-            reader = KafkaRunLog(self._config, self._lease.route, self._lease.shard)
-            return fates_by_state(self._hanging, load_states(reader, self._lease.layout)[0])
-        return fates_with_entry(self._hanging, self._run_log, self._entry_at(start), self._visible)
-
-    def _entry_at(self, offset: TargetOffset) -> Entry:
-        first = self._first_at(self._run_log, offset, committed=False)
-        if first is None or first[0] != offset:
-            raise ClusterUnavailableError(f"{self._cluster}: {self._run_log}: no entry at {offset}")
-        return Entry.FromString(first[1] or b"")
-
-    def _visible(self, item: TopicPartition, offset: TargetOffset) -> bool:
-        first = self._first_at(item, offset, committed=True)
-        return first is not None and first[0] == offset
-
-    def _first_at(
-        self, item: TopicPartition, offset: TargetOffset, *, committed: bool
-    ) -> tuple[int, bytes | None] | None:
+    def record_at(item: TopicPartition, offset: TargetOffset, *, committed: bool) -> bytes | None:
+        """The value at the offset; None if no record is to be read there."""
         span = (int(offset), int(offset) + 1)
         records = read_partition(
-            self._settings,
-            self._cluster,
-            item.topic,
-            item.partition,
-            span,
-            timeout_ms=_TIMEOUT_MS,
-            committed=committed,
+            settings, cluster, item.topic, item.partition, span, timeout_ms=_TIMEOUT_MS, committed=committed
         )
-        return next(((at, value) for at, _, value in records), None)
+        first = next(records, None)
+        return None if first is None or first[0] != offset else first[2] or b""
+
+    start = hanging.get(run_log)
+    if start is None:
+        reader = KafkaRunLog(config, lease.route, lease.shard)
+        return fates_by_state(hanging, load_states(reader, lease.layout)[0])
+    entry = record_at(run_log, start, committed=False)
+    if entry is None:
+        raise ClusterUnavailableError(f"{cluster}: {run_log}: no entry at {start}")
+    return fates_with_entry(
+        hanging,
+        run_log,
+        Entry.FromString(entry),
+        lambda item, offset: record_at(item, offset, committed=True) is not None,
+    )
 
 
 # --- decisions -----------------------------------------------------------------------------------------------
