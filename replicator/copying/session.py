@@ -39,7 +39,6 @@ _NEARLY_CAUGHT_UP_RECORDS = 500
 _LONGEST_POLL_MS = 50
 _KNOWN_REQUESTS = 8
 
-
 _Known = tuple[Mapping[TopicPartition, SourceOffset], Mapping[TopicPartition, OutOfRange]]
 """Positions, and partitions out of range."""
 

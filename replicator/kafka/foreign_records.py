@@ -29,11 +29,11 @@ _TAIL_OFFSETS = 4_000
 _GAP_OFFSETS = 2_000
 _TIMEOUT_MS = 5_000
 
-
 Span = tuple[int, int]
 """Target offsets of a run, ``[start, end)``."""
 
 _Tail = tuple[bool, Mapping[TopicPartition, Sequence[Span]]]
+"""Whether a run log was read from its start on, and its newest runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class ForeignRecordWatch:
                 )
 
     def _tails(self, route: Route) -> Iterator[_Tail]:
-        """For each shard of a route: whether its run log was read from its start on, and its newest runs."""
+        """For each shard of a route, what its run log ends with."""
         for shard in range(self._shards(route.source)):
             reader = KafkaRunLog(self._config, route, shard, timeout_ms=_TIMEOUT_MS)
             first, end = reader.start(), reader.stable_end()

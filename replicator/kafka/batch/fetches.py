@@ -12,6 +12,7 @@ _SOON_S = 2.0
 """An answer that took no longer can bring twice as much well within a request's time-out, however narrow the way."""
 _KEPT_S = 60.0
 """So long a size that was waited for is kept: what made the way slow may have passed by then."""
+_MANY_BATCHES, _TINY_BATCH_BYTES = 256, 4 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,6 @@ class Fetches:
         del self._under_way[leader]
         self._sizes.pop(leader, None)
         self._kept.pop(leader, None)
-
-
-_MANY_BATCHES, _TINY_BATCH_BYTES = 256, 4 * 1024
 
 
 class Ahead:
