@@ -18,10 +18,15 @@ from syncjob.decide import Reason
 
 REPORTS_PATH = "/sync-reports"
 CYCLES = "cycles"
-"""Of the counts: cycles that were good."""
-
 FAILED_CYCLES = "failed_cycles"
 FAILED_GROUPS = "failed_groups"
+_COUNTERS = {
+    CYCLES: "Cycles that came to their end.",
+    FAILED_CYCLES: "Cycles that did not, as the store did not answer or the like.",
+    FAILED_GROUPS: "Groups about which nothing could be decided, one for each cycle.",
+}
+"""The counts that are metrics of their own."""
+
 PREFIX = "parallax_sync_"
 LATE_AFTER_INTERVALS = 10
 LATE_AFTER_AT_LEAST_MS = 30_000
@@ -115,13 +120,13 @@ class SyncBoard:
             problem = self._report.problem
             good_ms = self._good_ms()
         if good_ms is None:
-            found = "has not finished a good cycle yet"
+            lateness = "has not finished a good cycle yet"
         elif good_ms > self._late_after_ms:
             bound_s = self._late_after_ms / 1_000
-            found = f"finished its last good cycle {good_ms / 1_000:.0f} s ago, which may be {bound_s:.0f} s at most"
+            lateness = f"finished its last good cycle {good_ms / 1_000:.0f} s ago, which may be {bound_s:.0f} s at most"
         else:
             return ()
-        return (f"{found}; its last cycle failed: {problem}" if problem else found,)
+        return (f"{lateness}; its last cycle failed: {problem}" if problem else lateness,)
 
     def active_leases(self) -> Sequence[str]:
         """None: a stop may end the sync job at any moment."""
@@ -136,9 +141,7 @@ class SyncBoard:
         state = {
             "ready": not missing,
             "missing": list(missing),
-            "cycles": counts[CYCLES],
-            "failed_cycles": counts[FAILED_CYCLES],
-            "failed_groups": counts[FAILED_GROUPS],
+            **{name: counts[name] for name in _COUNTERS},
             "last_good_cycle_age_ms": None if good_ms is None else round(good_ms),
             "problem": problem,
             "decisions": {reason.value: counts[reason.value] for reason in Reason if counts[reason.value]},
@@ -150,19 +153,8 @@ class SyncBoard:
         counts = self._totals()
         with self._lock:
             good_ms = self._good_ms()
-        yield CounterMetricFamily(
-            f"{PREFIX}cycles_total", "Cycles that came to their end.", value=counts[CYCLES]
-        )
-        yield CounterMetricFamily(
-            f"{PREFIX}failed_cycles_total",
-            "Cycles that did not, as the store did not answer or the like.",
-            value=counts[FAILED_CYCLES],
-        )
-        yield CounterMetricFamily(
-            f"{PREFIX}failed_groups_total",
-            "Groups about which nothing could be decided, one for each cycle.",
-            value=counts[FAILED_GROUPS],
-        )
+        for name, description in _COUNTERS.items():
+            yield CounterMetricFamily(f"{PREFIX}{name}_total", description, value=counts[name])
         age = GaugeMetricFamily(
             f"{PREFIX}last_good_cycle_age_ms",
             "How long ago the last cycle came to its end; none did: no sample.",

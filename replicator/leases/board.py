@@ -176,16 +176,16 @@ class ProgressBoard:
         """
         leases = self.leases()
         newest: dict[Route, int] = {}
-        for key, lease in leases.items():
-            newest[key.route] = max(newest.get(key.route, 0), lease.epoch)
+        for key, totals in leases.items():
+            newest[key.route] = max(newest.get(key.route, 0), totals.epoch)
         problems = {}
         for key in self._expected:
-            found = leases.get(key)
-            if found is None:
+            lease = leases.get(key)
+            if lease is None:
                 problems[key] = "has not reported yet"
-            elif (silent_ms := self.silent_ms(found)) > SILENT_AFTER_MS:
+            elif (silent_ms := self.silent_ms(lease)) > SILENT_AFTER_MS:
                 problems[key] = f"has been silent for {silent_ms / 1_000:.0f} s"
-            elif found.epoch < newest[key.route]:
+            elif lease.epoch < newest[key.route]:
                 problems[key] = f"has not reported since epoch {newest[key.route]} began"
         return problems
 
@@ -232,7 +232,8 @@ def _take_over(lease: LeaseTotals, report: LeaseProgress) -> None:
 
 
 def _summary(route: Route, leases: Collection[LeaseTotals]) -> RouteSummary:
-    partitions = [totals for lease in leases for totals in lease.partitions.values()]
+    # A copy of each: reports come in meanwhile, and may bring new partitions.
+    partitions = [totals for lease in leases for totals in list(lease.partitions.values())]
     latencies = [totals.latency_ms for totals in partitions if totals.latency_ms is not None]
     return RouteSummary(
         route=route,

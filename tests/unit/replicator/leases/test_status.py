@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -257,6 +259,29 @@ def test_summaries_add_up_a_route() -> None:
     (summary,) = board.routes()
     assert (summary.records, summary.bytes, summary.lag_records) == (15, 1_500, 14)
     assert (summary.latency_ms, summary.waiting_for) == (12.5, "regional-a")
+
+
+def test_a_summary_is_made_while_partitions_appear() -> None:
+    board = ProgressBoard(KEYS[:1])
+    (partition,) = report().progress.partitions
+    every = tuple(replace(partition, partition=number) for number in range(6_000))
+
+    def appear() -> None:
+        for count in range(100, len(every)):
+            progress = replace(report().progress, partitions=every[count - 1 : count])
+            board.record(LeaseReport(progress, "first"))
+
+    board.record(LeaseReport(replace(report().progress, partitions=every[:100]), "first"))
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            done = thread.submit(appear)
+            while not done.done():
+                assert board.routes()[0].lag_records >= 7 * 100
+        done.result()
+    finally:
+        sys.setswitchinterval(interval_s)
 
 
 def of_holder(reporter: HolderReporter, records: int, *, ended: bool = False) -> LeaseReport:
