@@ -34,6 +34,7 @@ from parallax.failover.outside import Outside
 from parallax.failover.plan import MoveLimits, Result
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
+from parallax.failover.verify.verifier import Verifier
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -165,6 +166,17 @@ class Bench:
         found = self.client.service.primaries.get(group)
         assert found is not None
         return found
+
+    def verifier(self) -> Verifier:
+        outside, world = self.outside, self.world
+        return Verifier(
+            outside.clusters,
+            outside.groups,
+            outside.journal,
+            outside.time,
+            world.index,
+            world.config.routes_into,
+        )
 
     def mover(self, **limits: Any) -> Mover:
         return Mover(self.outside, MoveLimits(**{"drain_ms": 0, "catch_up_ms": 0, **limits}))

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from rich.console import Console
-from typer.testing import CliRunner
 
-from parallax.cli import verify as command
-from parallax.cli.main import app
 from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.consumption import ConsumptionKind
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset
@@ -21,7 +15,6 @@ from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, Verdict
-from parallax.failover.verify.verifier import Verifier
 from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, TOPIC, SparseIndex
 
@@ -38,20 +31,8 @@ def bench() -> Iterator[Bench]:
         yield made
 
 
-def verifier(bench: Bench) -> Verifier:
-    outside = bench.outside
-    return Verifier(
-        outside.clusters,
-        outside.groups,
-        outside.journal,
-        outside.time,
-        bench.world.index,
-        bench.world.config.routes_into,
-    )
-
-
 def verified(bench: Bench, consumers: Consumers = Consumers.AUTO, moves: int = 1) -> GroupVerdict:
-    return verifier(bench).verify(GROUP, moves=moves, consumers=consumers)
+    return bench.verifier().verify(GROUP, moves=moves, consumers=consumers)
 
 
 def ranges(found: GroupVerdict, region: str, kind: ConsumptionKind) -> list[tuple[int, int | None]]:
@@ -191,7 +172,7 @@ def test_an_index_that_lags_leaves_it_open(bench: Bench) -> None:
         bench.world.watermarks()
 
     bench.while_waiting = arrive
-    waited = verifier(bench).verify(GROUP, consumers=Consumers.FAILOVER, wait_ms=60_000)
+    waited = bench.verifier().verify(GROUP, consumers=Consumers.FAILOVER, wait_ms=60_000)
     assert waited.verdict is Verdict.ONCE
 
 
@@ -250,7 +231,7 @@ def test_no_more_rows_than_the_port_promises_are_needed(bench: Bench) -> None:
                 bench.world.copy(source, region, 2)
     bench.world.watermarks()
     bench.world.commit("b", 50)
-    sparse = replace(verifier(bench), index=SparseIndex(bench.world.index))  # type: ignore[arg-type] # the questions asked are there
+    sparse = replace(bench.verifier(), index=SparseIndex(bench.world.index))  # type: ignore[arg-type] # the questions asked are there
     assert sparse.verify(GROUP, consumers=Consumers.PLAIN) == verified(bench, Consumers.PLAIN)
     assert sparse.verify(GROUP, consumers=Consumers.FAILOVER).verdict is Verdict.ONCE
 
@@ -258,13 +239,13 @@ def test_no_more_rows_than_the_port_promises_are_needed(bench: Bench) -> None:
 def test_a_group_that_was_never_moved_has_nothing_to_compare() -> None:
     with failover_bench() as bench:
         with pytest.raises(NotFoundError, match="nothing to compare"):
-            verifier(bench).verify(GroupName("nobody"))
+            bench.verifier().verify(GroupName("nobody"))
         two_sources(bench.world)
         bench.world.commit("a", 15)
         bench.writer("a").members[GROUP] = 1
         assert bench.move("a", "b").ending is Ending.ABANDONED
         with pytest.raises(NotFoundError):
-            verifier(bench).verify(GROUP)
+            bench.verifier().verify(GROUP)
 
 
 def test_a_move_under_way_is_noted(bench: Bench) -> None:
@@ -273,43 +254,6 @@ def test_a_move_under_way_is_noted(bench: Bench) -> None:
     begun = bench.outside.journal.begin(record.move.reversed(), record.snapshot, record)
     bench.outside.journal.keep(replace(begun, step=Step.FENCED))
     assert "a move to aggregate-a is under way (fenced)" in verified(bench).notes[0]
-
-
-class TestCommand:
-    @pytest.mark.parametrize(
-        ("consumers", "code"),
-        [("failover", 0), ("plain", 3), ("auto", 5)],
-    )
-    def test_the_exit_code_tells_the_verdict(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, consumers: str, code: int
-    ) -> None:
-        bench.world.commit("b", 20)
-        made = verifier(bench)
-
-        @contextmanager
-        def opened(_config: object) -> Iterator[Verifier]:
-            yield made
-
-        monkeypatch.setattr(command, "open_verifier", opened)
-        monkeypatch.setattr(command, "load", Path)
-        monkeypatch.setattr(
-            command, "configure_logging", lambda **_: None
-        )  # it would keep the runner's stream
-        arguments = ["verify", GROUP, "--config", "unread", "--consumers", consumers]
-        done = CliRunner().invoke(app, [*arguments, "--json"])
-        assert done.exit_code == code, done.output
-        assert f'"group": "{GROUP}"' in done.output
-
-        table = CliRunner().invoke(app, arguments)
-        assert table.exit_code == code
-        assert "aggregate-a to aggregate-b" in table.output
-
-    def test_ranges_are_listed(self, bench: Bench) -> None:
-        bench.world.commit("b", 20)
-        out = Console(width=160, record=True, file=None)
-        with out.capture() as captured:
-            command.show_verdict(verified(bench, Consumers.PLAIN), out)
-        assert "trips-0 of a: twice: [0, 10)" in captured.get()
 
 
 def test_a_commit_published_for_the_way_back_is_no_straggler(bench: Bench) -> None:
