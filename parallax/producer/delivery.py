@@ -159,7 +159,6 @@ class ProducerDelivery:
             KafkaException: librdkafka refuses the record.
             ProducerClosedError: too late.
         """
-        now = self._clock()
         with self.lock:
             self.check_open()
             if record.size_bytes > self._settings.max_message_bytes:
@@ -169,7 +168,7 @@ class ProducerDelivery:
             if self._holding or self.ledger.held_records:
                 self.ledger.hold(record)
             else:
-                self._hand_new(record, now)
+                self._hand_new(record, record.born_s)
             self._sequence += 1
             self.ledger.accept(record)
             if self.regions.produced_to(record.topic):

@@ -86,7 +86,7 @@ class ProducedRecord:
         self.key = key = _as_bytes(key)
         self.partition = _as_integer(partition, 32)
         self.timestamp_ms = _as_integer(timestamp_ms, 64)
-        self.headers = _as_headers(headers)
+        self.headers = None if headers is None else _as_headers(headers)
         self.on_delivery = on_delivery
         self.sequence = 0
         self.born_s = born_s
@@ -138,10 +138,8 @@ def _as_integer(value: int, bits: int) -> int:
     return number
 
 
-def _as_headers(headers: Mapping[str, Any] | list[tuple[str, Any]] | None) -> list[tuple[str, Any]] | None:
+def _as_headers(headers: Mapping[str, Any] | list[tuple[str, Any]]) -> list[tuple[str, Any]] | None:
     """Headers as a list of their own; None for none."""
-    if headers is None:
-        return None
     if not isinstance(headers, (Mapping, list)):
         raise TypeError(
             f"expected headers to be dict or list of (key, value) tuples, not {type(headers).__name__}"
