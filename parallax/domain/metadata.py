@@ -51,11 +51,6 @@ class CommittedMetadata:
     skips: Sequence[SkipRange] = ()
     complete_to: TargetOffset | None = None
 
-    def from_offset(self, commit: TargetOffset) -> CommittedMetadata:
-        """The same without skip ranges below ``commit``, which no longer matter."""
-        left = [SkipRange(max(item.start, commit), item.end) for item in self.skips if item.end > commit]
-        return replace(self, skips=tuple(left))
-
 
 def is_ours(text: str | None) -> bool:
     """Whether the text was written by Parallax, of whatever version and in whatever state."""

@@ -93,12 +93,6 @@ def test_skip_ranges_that_do_not_fit_are_left_out_and_said(complete_to: int | No
     assert cut.positions == whole.positions
 
 
-def test_ranges_behind_the_commit_make_room() -> None:
-    later = some(many_skips(5_000), None).from_offset(TargetOffset(4_500_003))
-    assert later.skips[0] == SkipRange(TargetOffset(4_500_003), TargetOffset(4_500_007))
-    assert decode(encode(later)).complete_to is None
-
-
 def test_many_sources_forget_older_epochs_before_anything_else() -> None:
     kept = decode(encode(some(many_skips(10), None, sources=60)))
     assert len(kept.positions) == 60

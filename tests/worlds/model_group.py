@@ -230,7 +230,11 @@ class Group:
         known = decode(self.metadata)
         assert known.resume_offset == self.progress.resume_offset
         assert known.positions == self.progress.positions
-        self.skips = known.from_offset(TargetOffset(self.commit)).skips
+        self.skips = tuple(
+            skips_module.SkipRange(TargetOffset(max(item.start, self.commit)), item.end)
+            for item in known.skips
+            if item.end > self.commit
+        )
         self.complete_to = known.complete_to
 
     def rewind(self) -> None:
