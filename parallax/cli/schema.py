@@ -26,20 +26,17 @@ def apply(
     with closing(Schema(load(config).cassandra)) as schema:
         if dry_run:
             statements = schema.planned()
-            _say("".join(f"{statement};\n" for statement in statements) or "nothing to do\n")
+            sys.stdout.write("".join(f"{statement};\n" for statement in statements) or "nothing to do\n")
             return
         taken = schema.apply()
         for step in taken:
-            _say(f"applied {step.version}: {step.description}\n")
+            sys.stdout.write(f"applied {step.version}: {step.description}\n")
         status = schema.status()
-        _say(f"keyspace {status.keyspace}: schema version {status.version}, up to date\n")
+        sys.stdout.write(f"keyspace {status.keyspace}: schema version {status.version}, up to date\n")
 
 
 @app.command()
-def status(
-    config: ConfigOption,
-    as_json: JsonOption = False,
-) -> None:
+def status(config: ConfigOption, as_json: JsonOption = False) -> None:
     """Show which version the keyspace has; exit code 1 if it lacks a step."""
     with closing(Schema(load(config).cassandra)) as schema:
         found = schema.status()
@@ -53,14 +50,10 @@ def status(
         }
         print_json(values, indent=None)
     else:
-        _say(
+        sys.stdout.write(
             f"keyspace {found.keyspace}: schema version {found.version}, this program needs {LATEST_VERSION}\n"
         )
         for step in found.missing:
-            _say(f"missing {step.version}: {step.description} (run `parallax schema apply`)\n")
+            sys.stdout.write(f"missing {step.version}: {step.description} (run `parallax schema apply`)\n")
     if found.missing:
         raise typer.Exit(1)
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,9 +31,7 @@ from parallax.domain.ids import (
     RegionName,
     Route,
     aggregate_cluster,
-    is_aggregate,
     region_of,
-    regional_cluster,
 )
 from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
 
@@ -330,17 +328,13 @@ class Config(_Section):
             raise UnknownRegionError(f"region {region_of(name)!r} has no cluster {name!r}")
         return found
 
-    def clusters(self) -> Iterator[tuple[ClusterName, Cluster]]:
-        """Every cluster with its name."""
-        for name, region in self.regions.items():
-            if region.regional is not None:
-                yield regional_cluster(RegionName(name)), region.regional
-            if region.aggregate is not None:
-                yield aggregate_cluster(RegionName(name)), region.aggregate
-
     def aggregate_clusters(self) -> dict[ClusterName, Cluster]:
         """The clusters between which groups move, by name."""
-        return {name: cluster for name, cluster in self.clusters() if is_aggregate(name)}
+        return {
+            aggregate_cluster(RegionName(name)): region.aggregate
+            for name, region in self.regions.items()
+            if region.aggregate is not None
+        }
 
     def offset_services(self) -> dict[RegionName, ServiceAddresses]:
         """The offset services by their region."""

@@ -154,7 +154,12 @@ def test_data_lies_in_declared_volumes(compose: dict[str, Any], services: dict[s
 def test_the_config_names_the_containers(services: dict[str, dict[str, Any]]) -> None:
     config = load(COMPOSE / "parallax.yaml", environ={})
     assert tuple(config.regions) == SPEC.regions
-    hosts = [cluster.bootstrap_servers for _, cluster in config.clusters()]
+    hosts = [
+        cluster.bootstrap_servers
+        for region in config.regions.values()
+        for cluster in (region.regional, region.aggregate)
+        if cluster is not None
+    ]
     assert hosts == [f"{cluster.name}:9092" for cluster in SPEC.clusters]
     for region, settings in config.regions.items():
         assert settings.offsetsvc is not None

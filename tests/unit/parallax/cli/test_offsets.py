@@ -10,7 +10,7 @@ from rich.console import Console
 
 from parallax.cli.offset_tables import outcome_text, show_offsets, tell
 from parallax.cli.options import connect, place, targets_of, timestamp_policy
-from parallax.cli.output import number
+from parallax.cli.output import number, table
 from parallax.client.answer import answer_from_pb
 from parallax.config.config import Config
 from parallax.errors import ConfigError, InvalidNameError
@@ -83,6 +83,13 @@ def test_what_is_read_again_by_time_is_a_bound_and_no_number() -> None:
 def test_unknown_is_not_zero() -> None:
     assert number(pb.FailoverOffset(), "freshness_ms") == "-"
     assert number(pb.FailoverOffset(freshness_ms=0), "freshness_ms") == "0"
+
+
+def test_a_heading_says_what_stands_below_it() -> None:
+    columns = table("topic | >records | ~why").columns
+    assert [column.header for column in columns] == ["topic", "records", "why"]
+    assert [column.justify for column in columns] == ["left", "right", "left"]
+    assert [column.overflow for column in columns] == ["ellipsis", "ellipsis", "fold"]
 
 
 def test_an_outcome_is_shown_with_the_other_notes() -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from parallax.config.config import Cluster, Config, Region, Security, load
+from parallax.domain.ids import ClusterName
 
 PAGE = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \| (.+) \|$", re.MULTILINE)
@@ -105,7 +106,10 @@ def example(tmp_path: Path) -> Path:
 def test_the_example_loads(example: Path) -> None:
     config = load(example, {})
     assert {str(route) for route in config.all_routes()} >= {"eu-west->us-east", "us-east->eu-west"}
-    assert all(cluster.security != Security() for _, cluster in config.clusters())
+    clusters = [
+        cluster for region in config.regions.values() for cluster in (region.regional, region.aggregate)
+    ]
+    assert all(cluster.security != Security() for cluster in clusters if cluster is not None)
     assert config.service.tls is not None
 
 
@@ -113,7 +117,7 @@ def test_the_variables_load(example: Path) -> None:
     lines = re.findall(r"^(PARALLAX__\w+)=(.+)$", PAGE, re.MULTILINE)
     config = load(example, {name: value.strip("'") for name, value in lines})
     assert len(lines) == 4
-    regional = next(cluster for name, cluster in config.clusters() if name == "regional-eu-west")
+    regional = config.cluster(ClusterName("regional-eu-west"))
     assert regional.security.sasl_password is not None
     assert regional.security.sasl_password.get_secret_value() == "12345"
     assert config.topics.chosen("payments.x")
