@@ -48,7 +48,8 @@ class Transactions:
         self._offered_at_s: float | None = None
         self._unread = False
         self._due_at_s = 0.0
-        self._unsettled_since_s: float | None = None
+        self._away = False
+        self._awaited_since_s: float | None = None
 
     def offered(self) -> None:
         """The application has what a transaction needs to commit offsets here."""
@@ -60,7 +61,7 @@ class Transactions:
             return
         now_s = self._clock()
         over = self._unread and now_s - self._offered_at_s >= _MARKED_AFTER_S
-        if now_s >= self._due_at_s or (over and self._unsettled_since_s is None):
+        if now_s >= self._due_at_s or (over and not self._away):
             self._due_at_s = now_s + self._interval_s
             self.look(_LOOK_WITHIN_S)
 
@@ -69,10 +70,11 @@ class Transactions:
 
         Not for long: a cluster that is dead never answers, and then what was read last counts.
         """
-        if self.look(_LOOK_WITHIN_S):
-            return True
-        since_s = self._unsettled_since_s
-        return since_s is None or self._clock() - since_s >= COORDINATOR_WITHIN_S
+        now_s = self._clock()
+        since_s = now_s if self._awaited_since_s is None else self._awaited_since_s
+        done = self.look(_LOOK_WITHIN_S) or now_s - since_s >= COORDINATOR_WITHIN_S
+        self._awaited_since_s = None if done else since_s
+        return done
 
     def look(self, timeout_s: float = COORDINATOR_WITHIN_S) -> bool:
         """Read what is committed of the partitions that are read here; offsets without metadata get it.
@@ -84,26 +86,31 @@ class Transactions:
             states = dict(self._delivery.partitions)
         if self._offered_at_s is None or not states:
             return True
-        self._unread = False
+        fresh, self._unread = self._unread, False
         try:
             answer = self._delivery.inner.committed([TopicPartition(*key) for key in states], timeout_s)
         except (KafkaException, RuntimeError) as error:  # the latter of a handle that is closed
             self._unread = True
-            if self._unsettled_since_s is None:
-                self._unsettled_since_s = self._clock()
+            if not self._away:
                 _log.warning("commits_not_read", region=self._delivery.region, error=str(error))
+            self._away = True
             return False
-        self._unsettled_since_s = None
-        bare = []
+        self._away = False
+        bare, foreign = [], []
         with self._delivery.lock:
             for item in answer:
                 state = states[key_of(item)]
-                if item.error is not None or item.offset < 0 or not self._committer.belongs(item, state):
+                if item.error is not None or item.offset < 0:
+                    continue
+                if not self._committer.belongs(item, state):
+                    foreign.append(item)
                     continue
                 state.committed = item.offset
                 metadata = carrying(state, item.offset)
                 if metadata and not codec.is_ours(item.metadata):
                     bare.append(TopicPartition(item.topic, item.partition, item.offset, metadata=metadata))
+        if foreign and fresh:  # `commit` would have refused them
+            _log.warning("foreign_commits", region=self._delivery.region, partitions=named(foreign))
         if bare:
             _log.info("metadata_added", region=self._delivery.region, partitions=named(bare))
             self._committer.send_quietly(bare)

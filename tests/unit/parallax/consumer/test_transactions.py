@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from structlog.testing import capture_logs
 
 from parallax import (
     ConsumerConfigError,
@@ -204,7 +205,9 @@ def test_offsets_of_the_cluster_before_the_move_do_not_count(world: World) -> No
     world.move("b")
     world.poll_records(1)
     transact(world, consumer, 8)  # made by hand, of the other cluster
-    world.poll_nothing()
+    with capture_logs() as logs:
+        world.poll_nothing()
+    assert "foreign_commits" in [entry["event"] for entry in logs]
     assert committed(world, "b")[0] == 8
     assert consumer._engine.site.delivery.partitions[TOPIC, 0].committed == 4
 
@@ -232,3 +235,36 @@ def test_the_broker_refuses_a_membership_that_was_left(world: World) -> None:
     with pytest.raises(KafkaException) as caught:
         FakeProducer(world.clusters["a"]).send_offsets_to_transaction(consumer.position([PLACE]), left)
     assert caught.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
+
+
+def test_an_aborted_transaction_is_read_again_where_it_was_aborted(world: World) -> None:
+    world.log("a").extend([A[0], B[0], A[1]])
+    world.log("b").extend([B[0], A[0], A[1], A[2], B[1]])
+    consumer = start(world, "a")
+
+    def read_again() -> None:
+        for place in consumer.committed(consumer.assignment(), 1):
+            consumer.seek(place)
+
+    world.poll_records(3)
+    read_again()  # nothing was ever committed
+    assert world.poll_records(3) == [A[0], B[0], A[1]]
+    transact(world, consumer)
+    world.move("b")
+    assert world.poll_records(2) == [A[2], B[1]]
+    read_again()
+    assert world.poll_records(2) == [A[2], B[1]]
+
+
+def test_a_transaction_that_stays_open_does_not_keep_a_move_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parallax.consumer.transactions.COORDINATOR_WITHIN_S", 0.2)
+    world.log("a").extend(A[:3])
+    world.log("b").extend(A[:3])
+    consumer = start(world, "a")
+    world.poll_records(3)
+    consumer.consumer_group_metadata()
+    world.clusters["a"].unsettled = True
+    world.move("b")
+    assert world.poll_records(3) == A[:3]
