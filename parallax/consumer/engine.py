@@ -23,19 +23,16 @@ from parallax.consumer.following import AgainstPrimary, FirstWord, Follower, Wis
 from parallax.consumer.inner import InnerConsumers
 from parallax.consumer.leaving import Leaving
 from parallax.consumer.moves import (
-    Asker,
-    Asking,
+    Inquiry,
     MoveAnswer,
     MoveRequest,
-    Position,
+    OriginPosition,
     Wanted,
     moving_positions,
-    report_of,
 )
 from parallax.consumer.ports import ConsumerFactory, Key, OffsetService
 from parallax.consumer.rejoining import OwnPlace
-from parallax.consumer.reporting import Reporter
-from parallax.consumer.service_state import ServiceState
+from parallax.consumer.reporting import Reporter, ServiceState, report_of
 from parallax.consumer.settings import Policies, Settings, Subscription
 from parallax.consumer.site import Site, Tools
 from parallax.consumer.start_chooser import StartChooser
@@ -77,28 +74,27 @@ class Engine:
         self._inner = InnerConsumers(settings, factory, lambda: self.site, self._raised)
         self._events = EventQueue(on_event)
         self._closed = threading.Event()
-        self._asker = Asker(
-            service, timeout_ms=policies.service_timeout_ms, index_wait_ms=policies.index_wait_ms
-        )
         self._reporter = Reporter(
             service,
             settings.group,
             lambda: report_of(self.site.delivery, auto_commit=settings.auto_commit),
             interval_s=policies.report_interval_ms / 1_000,
         )
-        chooser = StartChooser(settings.group, policies, self._asker, self._events, self._closed)
+        self._service_state = ServiceState(policies, self._reporter, self._events)
+        self._inquiry = Inquiry(service, policies, self._reporter, self._events, self._service_state)
+        chooser = StartChooser(settings.group, policies, self._inquiry, self._events, self._closed)
         self._tools = Tools(
             owner, settings, policies, service, chooser, self._reporter, self._events, self._raised
         )
         self._leaving = Leaving(own_member_ids=settings.next_generation)
         self._own_place = OwnPlace(own=settings.own_instance, handles=self._inner, leaving=self._leaving)
-        self._service_state = ServiceState(policies, self._reporter, self._events)
-        self._asking = Asking(self._asker, policies, self._reporter, self._events, self._service_state)
         self._follower = Follower(service, settings.group) if follow_primary else None
         self._against = AgainstPrimary(service, settings.group, self._events, policies.service_timeout_ms)
         self._first_word = FirstWord(policies, self._service_state) if follow_primary else None
         self._wish: Wish | None = None
-        self._fenced: dict[Key, Position] | None = None  # what was delivered before the group's move began
+        self._fenced: dict[Key, OriginPosition] | None = (
+            None  # what was delivered before the group's move began
+        )
         self._subscription: Subscription | None = None
         self._wanted: Wanted | None = None
         self._tend_at_s = 0.0
@@ -111,7 +107,7 @@ class Engine:
     @property
     def moving(self) -> bool:
         """Whether a move was asked for and no partition is assigned at its destination yet."""
-        under_way = self._wanted is not None or self._asking.request is not None or self._fenced is not None
+        under_way = self._wanted is not None or self._inquiry.request is not None or self._fenced is not None
         return under_way or not self.site.arrived
 
     @property
@@ -140,7 +136,7 @@ class Engine:
         origin, self._moved_from = self._moved_from, None
         self._against.look(self.site.region)
         group, here, now_s = self._settings.group, self.site.region, time.monotonic()
-        self._asking.begin(MoveRequest(group, origin, here, now_s, topics=subscription.plain_topics))
+        self._inquiry.begin(MoveRequest(group, origin, here, now_s, topics=subscription.plain_topics))
 
     def unsubscribe(self) -> None:
         """Leave the group."""
@@ -162,8 +158,8 @@ class Engine:
                 self._tend_at_s = time.monotonic() + _TEND_EVERY_S
             self._raised.throw()
             slice_s = min(SLICE_S, deadline.remaining_s)
-            if self._asking.request is not None:
-                if self._asking.wait(slice_s):
+            if self._inquiry.request is not None:
+                if self._inquiry.wait(slice_s):
                     self._tend_at_s = 0.0
             elif self._fenced is not None or self._first_word is not None or self._wanted is not None:
                 self._closed.wait(min(slice_s, _TEND_EVERY_S))
@@ -206,7 +202,7 @@ class Engine:
                 "move would take records for consumed whose transaction is aborted"
             )
         site = self.site
-        if self._asking.request is not None or site.lost or not (site.arrived and site.committer.joined):
+        if self._inquiry.request is not None or site.lost or not (site.arrived and site.committer.joined):
             raise GroupMovingError(
                 "the consumer is moving: abort the transaction, and what it has read is delivered again"
             )
@@ -226,7 +222,7 @@ class Engine:
         if self._fenced is None:
             self._tell_leaving(lost=False)
         self._closed.set()
-        self._asking.cancel()
+        self._inquiry.cancel()
         self._reporter.close()
         if self._follower is not None:
             self._follower.close()
@@ -268,7 +264,7 @@ class Engine:
                 return
             self._own_place.take_again(self.site)
             self.site.tend()
-            if self._asking.request is None:
+            if self._inquiry.request is None:
                 self._mind_services()
                 self.site.committer.tick()
                 self.site.transactions.tick()
@@ -324,7 +320,7 @@ class Engine:
             self._wanted = Wanted(wish.region, time.monotonic(), wish.fence)
             return
         self._wanted = None
-        self._asking.cancel()
+        self._inquiry.cancel()
         try:
             self._go_on(wish.region)
         except ConsumerConfigError:
@@ -333,7 +329,7 @@ class Engine:
 
     def _stop_here(self, *, commit: bool) -> None:
         """Leave the group and deliver nothing until the next decision; what was delivered is told at once."""
-        self._asking.cancel()
+        self._inquiry.cancel()
         self._wanted = None
         if self._fenced is not None:
             return
@@ -353,7 +349,7 @@ class Engine:
         topics = self._subscription.topics if self._subscription else ()
         self._leaving.leave(self.site.inner, self.site.region, topics, commits, give_up_place=place)
 
-    def _positions(self) -> dict[Key, Position]:
+    def _positions(self) -> dict[Key, OriginPosition]:
         return moving_positions(
             self.site.delivery, move_from=self._policies.move_from, auto_commit=self._settings.auto_commit
         )
@@ -362,7 +358,7 @@ class Engine:
         wanted, self._wanted = self._wanted, None
         if wanted is None:
             return
-        self._asking.cancel()
+        self._inquiry.cancel()
         if wanted.by_hand:
             self._against.look(wanted.region)
         if wanted.region == self.site.region:
@@ -376,12 +372,12 @@ class Engine:
         positions = self._positions() if self._fenced is None else self._fenced
         topics = self._subscription.plain_topics if self._subscription is not None else ()
         group, here, at_s = self._settings.group, self.site.region, wanted.requested_at_s
-        self._asking.begin(MoveRequest(group, here, wanted.region, at_s, positions, topics, wanted.fence))
+        self._inquiry.begin(MoveRequest(group, here, wanted.region, at_s, positions, topics, wanted.fence))
 
     def _finish_move(self) -> None:
-        request = self._asking.request
+        request = self._inquiry.request
         try:
-            found = self._asking.take(self.site.region)
+            found = self._inquiry.take(self.site.region)
             if found is not None:
                 self._go_on(found[0].destination, found, commit=found[1].origin_reachable)
         except ParallaxError:

@@ -23,7 +23,13 @@ from typing import Any, ClassVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from parallax.errors import ConfigError, ParallaxError, ServiceUnavailableError
+from parallax.errors import (
+    ConfigError,
+    DeadlineError,
+    ParallaxError,
+    ServiceUnavailableError,
+    UnavailableError,
+)
 
 
 class _AsKafkaError(ParallaxError, KafkaException):
@@ -74,6 +80,11 @@ class GroupMovingError(_AsKafkaError):
 
     code = "GROUP_MOVING"
     kafka_code = KafkaError.REBALANCE_IN_PROGRESS
+
+
+def is_away(error: Exception) -> bool:
+    """Whether the error means that no service can answer now, and one may later."""
+    return isinstance(error, UnavailableError | DeadlineError)
 
 
 class Raised:

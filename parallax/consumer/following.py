@@ -11,7 +11,7 @@ import structlog
 from parallax.consumer.errors import OffsetServiceAwayError
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.ports import OffsetService, PrimaryChanges
-from parallax.consumer.service_state import ServiceState
+from parallax.consumer.reporting import ServiceState
 from parallax.consumer.settings import Policies
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster, region_of
 from parallax.errors import ParallaxError

@@ -1,18 +1,25 @@
-"""Tells the offset service delivered positions and moves made, so that a cluster that dies leaves them behind."""
+"""Tells the offset service delivered positions and moves made, so that a cluster that dies leaves them behind.
+
+Whether a service answers is known by that, too, and told to the application once at each change.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
 from parallax.client.messages import progress_to_pb
+from parallax.consumer.delivery import Delivery
+from parallax.consumer.errors import is_away
+from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.ports import Key, OffsetService
+from parallax.consumer.settings import Policies
 from parallax.domain.metadata import CommittedMetadata
-from parallax.errors import DeadlineError, ParallaxError, UnavailableError
+from parallax.errors import ParallaxError
 from parallax.v1 import offsets_pb2 as pb
 
 _log = structlog.get_logger("parallax.failover_consumer")
@@ -23,10 +30,33 @@ SHORTEST_CALL_MS = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Delivered positions at a region."""
+    """What the application is done with: what another process could go on from if this one and its cluster die."""
 
     region: str
-    positions: Mapping[Key, pb.PartitionPosition] = field(default_factory=dict)
+    positions: Sequence[pb.PartitionPosition]
+
+
+def report_of(delivery: Delivery, *, auto_commit: bool) -> Report:
+    """What is to be told of a cluster."""
+    with delivery.lock:
+        return Report(
+            delivery.region,
+            [
+                position_message(key, done, state.leader_epoch)
+                for key, state in delivery.partitions.items()
+                if (done := state.stored if auto_commit else state.committed) is not None
+            ],
+        )
+
+
+def position_message(key: Key, next_offset: int, leader_epoch: int) -> pb.PartitionPosition:
+    """A position for the offset service."""
+    return pb.PartitionPosition(
+        topic=key[0],
+        partition=key[1],
+        next_offset=next_offset,
+        leader_epoch=leader_epoch if leader_epoch >= 0 else None,
+    )
 
 
 class Reporter:
@@ -92,9 +122,9 @@ class Reporter:
         found = self._snapshot()
         with self._lock:
             moves = {region: dict(items) for region, items in self._moves.items()}
-        by_region = {
+        by_region: dict[str, Sequence[pb.PartitionPosition]] = {
             found.region: found.positions,
-            **{region: {} for region in moves if region != found.region},
+            **{region: () for region in moves if region != found.region},
         }
         try:
             for region, positions in by_region.items():
@@ -103,7 +133,7 @@ class Reporter:
                 self._service.report_positions(
                     self._group,
                     at=pb.Place(region=region),
-                    positions=list(positions.values()),
+                    positions=positions,
                     moves=list(moves.get(region, {}).values()),
                     timeout_ms=max(self._interval_s * 1_000, SHORTEST_CALL_MS),
                 )
@@ -113,7 +143,7 @@ class Reporter:
                 _log.warning(
                     "report_positions_failed", region=found.region, code=error.code, error=str(error)
                 )
-                if isinstance(error, UnavailableError | DeadlineError):
+                if is_away(error):
                     self._away_since_s = self._clock()
         else:
             self._away_since_s = None
@@ -143,3 +173,27 @@ def _move(key: Key, skipping: CommittedMetadata) -> pb.PartitionMove:
         resume_offset=skipping.resume_offset,
         progress=progress_to_pb(skipping.positions),
     )
+
+
+class ServiceState:
+    """What the application was told of the services."""
+
+    def __init__(self, policies: Policies, reporter: Reporter, events: EventQueue) -> None:
+        self._policies = policies
+        self._reporter = reporter
+        self._events = events
+        self._away = False
+
+    def tell(self, region: str, *, away: bool) -> None:
+        """Tell the application if that has changed."""
+        if away != self._away:
+            self._away = away
+            kind = EventKind.SERVICE_AWAY if away else EventKind.SERVICE_BACK
+            self._events.put(FailoverEvent(kind, region))
+
+    def waiting(self, region: str) -> bool:
+        """Tell how it stands while something is pending; whether services have been away for too long."""
+        away = self._reporter.away_ms > self._policies.service_timeout_ms
+        if away or self._reporter.away_ms == 0:
+            self.tell(region, away=away)
+        return away

@@ -11,9 +11,9 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicP
 
 from parallax.consumer.commits import decode
 from parallax.consumer.delivery import Delivery, key_of
-from parallax.consumer.errors import NoStartOffsetError, OffsetServiceAwayError
+from parallax.consumer.errors import NoStartOffsetError, OffsetServiceAwayError, is_away
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
-from parallax.consumer.moves import ASK_AGAIN_S, Asker, is_away
+from parallax.consumer.moves import ASK_AGAIN_S, Inquiry
 from parallax.consumer.ports import Key
 from parallax.consumer.settings import Policies
 from parallax.consumer.start import Start
@@ -37,17 +37,17 @@ class StartChooser:
     Args:
         group: the consumer group.
         policies: what to do where neither is there.
-        asker: asks the offset service.
+        inquiry: asks the offset service.
         events: where choices are told.
         closed: set when the consumer is closed, which ends every wait.
     """
 
     def __init__(
-        self, group: str, policies: Policies, asker: Asker, events: EventQueue, closed: threading.Event
+        self, group: str, policies: Policies, inquiry: Inquiry, events: EventQueue, closed: threading.Event
     ) -> None:
         self._group = group
         self._policies = policies
-        self._asker = asker
+        self._inquiry = inquiry
         self._events = events
         self._closed = closed
 
@@ -151,7 +151,7 @@ class StartChooser:
         told = False
         while True:
             try:
-                return self._asker.ask_partitions(self._group, origin, delivery.region, keys)
+                return self._inquiry.ask_partitions(self._group, origin, delivery.region, keys)
             except ParallaxError as error:
                 if not is_away(error):
                     raise
