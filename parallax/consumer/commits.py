@@ -9,10 +9,10 @@ from dataclasses import replace
 import structlog
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
-from parallax.consumer.delivery import Delivery, PartitionState, key_of, place_of
+from parallax.consumer.delivery import AssignedPartition, Delivery, key_of, place_of
 from parallax.consumer.errors import StaleMessageError
+from parallax.consumer.gate import Start
 from parallax.consumer.ports import InnerConsumer, Key
-from parallax.consumer.start import Start
 from parallax.domain import metadata as codec
 from parallax.domain.ids import TargetOffset, next_offset
 from parallax.domain.metadata import CommittedMetadata
@@ -106,7 +106,7 @@ def of_start(key: Key, start: Start) -> TopicPartition:
     return TopicPartition(*key, start.offset, metadata=metadata)
 
 
-def carrying(state: PartitionState, offset: int, metadata: str | None = None) -> str:
+def carrying(state: AssignedPartition, offset: int, metadata: str | None = None) -> str:
     """The metadata of a commit at ``offset``: what is to be skipped above it, or the application's own."""
     skipping = state.skipping
     if skipping is None or offset < skipping.resume_offset:
@@ -191,7 +191,7 @@ class Committer:
                 commits.append(TopicPartition(item.topic, item.partition, item.offset, metadata=metadata))
             return commits
 
-    def belongs(self, item: TopicPartition, state: PartitionState) -> bool:
+    def belongs(self, item: TopicPartition, state: AssignedPartition) -> bool:
         """Whether an offset can be one of the cluster that is consumed now: after a move, those delivered there."""
         return not self._moved or state.gate.floor <= item.offset <= state.gate.position
 
@@ -319,7 +319,7 @@ class Committer:
             "move has taken its position along; drop the commit"
         )
 
-    def _check(self, item: TopicPartition, state: PartitionState) -> None:
+    def _check(self, item: TopicPartition, state: AssignedPartition) -> None:
         if self.belongs(item, state):
             return
         raise StaleMessageError(

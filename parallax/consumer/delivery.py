@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message, TopicPartition
 
-from parallax.consumer.gate import Gate, Verdict
+from parallax.consumer.gate import Gate, GateDecision, Start
 from parallax.consumer.ports import InnerConsumer, Key
-from parallax.consumer.start import Start
 from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.skips import SkipRange
 
@@ -27,7 +26,7 @@ _MOST_DROPS = 1_000
 
 
 @dataclass(slots=True)
-class PartitionState:
+class AssignedPartition:
     """One assigned partition.
 
     Attributes:
@@ -81,7 +80,7 @@ class Delivery:
         self.from_region = from_region
         self.answers: dict[Key, Start] = dict(answers or {})
         self.fence = fence
-        self.partitions: dict[Key, PartitionState] = {}
+        self.partitions: dict[Key, AssignedPartition] = {}
         self.lock = threading.RLock()
         self.skipped_records = 0
         self.steps = 0
@@ -107,7 +106,7 @@ class Delivery:
             self._go_on(self._left_paused.intersection(starts))
             for key, start in starts.items():
                 self.answers.pop(key, None)
-                self.partitions[key] = PartitionState(
+                self.partitions[key] = AssignedPartition(
                     gate=start.gate(),
                     skipping=start.skipping,
                     stored=start.offset,
@@ -194,15 +193,15 @@ class Delivery:
                 self.inner.pause([TopicPartition(*key)])
             return kept
 
-    def _judge(self, state: PartitionState, message: Message, offset: int) -> Message | None:
+    def _judge(self, state: AssignedPartition, message: Message, offset: int) -> Message | None:
         """The message if it is to be delivered; None if it is skipped, repeated, or to be held."""
         before = state.gate.position
         verdict = state.gate.decide(offset)
-        if verdict is Verdict.HOLD or verdict is Verdict.REPEATED:
+        if verdict is GateDecision.HOLD or verdict is GateDecision.REPEATED:
             return None
         epoch = message.leader_epoch()
         state.leader_epoch = UNKNOWN_LEADER_EPOCH if epoch is None else epoch
-        if verdict is Verdict.SKIP:
+        if verdict is GateDecision.SKIP:
             self.skipped_records += 1
             if state.stored == before:  # all below was done, and this one was done elsewhere
                 state.stored = state.gate.position
@@ -256,7 +255,7 @@ class Delivery:
                 self._release(key, self.partitions[key])
             return waiting
 
-    def _release(self, key: Key, state: PartitionState) -> None:
+    def _release(self, key: Key, state: AssignedPartition) -> None:
         if state.held and key not in self._to_release:
             self._to_release.append(key)
 

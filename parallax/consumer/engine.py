@@ -20,7 +20,7 @@ from parallax.consumer.errors import (
 )
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.following import AgainstPrimary, FirstWord, Follower, Wish
-from parallax.consumer.inner import InnerConsumers
+from parallax.consumer.handles import InnerConsumers, OwnPlace
 from parallax.consumer.leaving import Leaving
 from parallax.consumer.moves import (
     Inquiry,
@@ -31,11 +31,10 @@ from parallax.consumer.moves import (
     moving_positions,
 )
 from parallax.consumer.ports import ConsumerFactory, Key, OffsetService
-from parallax.consumer.rejoining import OwnPlace
 from parallax.consumer.reporting import Reporter, ServiceState, report_of
 from parallax.consumer.settings import Policies, Settings, Subscription
-from parallax.consumer.site import Site, Tools
-from parallax.consumer.start_chooser import StartChooser
+from parallax.consumer.site import ConsumerSite, Tools
+from parallax.consumer.starts import StartChooser
 from parallax.errors import ParallaxError
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import primaries_pb2
@@ -100,7 +99,7 @@ class Engine:
         self._tend_at_s = 0.0
         self._moved_from = moved_from
         self.provenance = Provenance()
-        self.site = Site(self._tools, self._inner.make(region, 0), region, generation=0)
+        self.site = ConsumerSite(self._tools, self._inner.make(region, 0), region, generation=0)
 
     # --- what the application calls -----------------------------------------------------------------------
 
@@ -395,7 +394,7 @@ class Engine:
         if self._fenced is None:
             self._leave(lost=True, commit=commit)
         self._fenced = None
-        self.site = Site(self._tools, inner, region, generation=generation, move=move)
+        self.site = ConsumerSite(self._tools, inner, region, generation=generation, move=move)
         if self._subscription is not None:
             self.site.join(self._subscription)
         else:

@@ -1,4 +1,4 @@
-"""Which records of one partition reach the application: deliver, skip, or hold until more is known.
+"""Where one partition begins, and which of its records reach the application: deliver, skip, or hold until more is known.
 
 After a move the records above the resume offset are a mix of consumed and unconsumed ones. Skip ranges tell them
 apart, below ``known_to``. What lies beyond is decided when the offset service has said more.
@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from parallax.consumer.events import PartitionStart
+from parallax.consumer.ports import Key
 from parallax.domain.ids import TargetOffset, next_offset
+from parallax.domain.metadata import CommittedMetadata
+from parallax.domain.outcome import Outcome
 from parallax.domain.skips import SkipRange, merge_ranges
 from parallax.errors import InvariantError
 
 
-class Verdict(Enum):
+class GateDecision(Enum):
     """What happens to a record that was fetched."""
 
     DELIVER = "deliver"
@@ -82,17 +87,17 @@ class Gate:
         """Whether skip ranges are still to be asked for."""
         return self._known_to is not None
 
-    def decide(self, record_offset: int) -> Verdict:
+    def decide(self, record_offset: int) -> GateDecision:
         """Judge the next record that was fetched, and move the position past it unless it is held."""
         if record_offset < self._position:
-            return Verdict.REPEATED
+            return GateDecision.REPEATED
         if self._is_skipped(record_offset):
             self._position = next_offset(record_offset)
-            return Verdict.SKIP
+            return GateDecision.SKIP
         if self._known_to is not None and record_offset >= self._known_to:
-            return Verdict.HOLD
+            return GateDecision.HOLD
         self._position = next_offset(record_offset)
-        return Verdict.DELIVER
+        return GateDecision.DELIVER
 
     def learn(self, skip_ranges: Iterable[SkipRange], known_to: int | None) -> None:
         """Take further skip ranges, and how far they are complete now."""
@@ -146,3 +151,44 @@ def check_invariants(gate: Gate) -> None:
     for before, after in pairwise(ranges):
         if after.start <= before.end:
             raise InvariantError(f"A: skip ranges meet at {after.start}")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a partition begins.
+
+    Attributes:
+        offset: the first offset to read.
+        skipping: what a move left, to skip by and to ask for what is not known yet; None: every record from there on is unconsumed.
+        committed: the group has this offset committed already.
+        from_log_start: no row proves anything better for some source.
+    """
+
+    offset: int
+    skipping: CommittedMetadata | None = None
+    outcome: Outcome | None = None
+    pending_records: int = 0
+    committed: bool = False
+    from_log_start: bool = False
+
+    def gate(self) -> Gate:
+        """The delivery gate of a partition that begins here."""
+        if self.skipping is None:
+            return Gate(self.offset)
+        return Gate(
+            self.offset,
+            skip_ranges=self.skipping.skips,
+            known_to=self.skipping.complete_to,
+            floor=self.skipping.resume_offset,
+        )
+
+    def described(self, key: Key) -> PartitionStart:
+        """The start for an event."""
+        return PartitionStart(
+            topic=key[0],
+            partition=key[1],
+            resume_offset=self.offset,
+            outcome=self.outcome,
+            pending_records=self.pending_records,
+            skip_range_count=0 if self.skipping is None else len(self.skipping.skips),
+        )

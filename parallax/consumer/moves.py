@@ -14,10 +14,11 @@ from parallax.client.answer import ResumeAnswer, answer_from_pb
 from parallax.consumer.delivery import Delivery
 from parallax.consumer.errors import OffsetServiceAwayError, is_away
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
+from parallax.consumer.gate import Start
 from parallax.consumer.ports import Key, OffsetService
 from parallax.consumer.reporting import Reporter, ServiceState, position_message
 from parallax.consumer.settings import MoveFrom, Policies
-from parallax.consumer.start import Start, never_committed, start_of
+from parallax.domain.outcome import Outcome
 from parallax.errors import ParallaxError, UnknownTopicError
 from parallax.v1 import offsets_pb2 as pb
 
@@ -353,3 +354,19 @@ def _is_indexed(position: OriginPosition, answer: ResumeAnswer | None) -> bool:
         return True
     indexed_to = answer.origin_indexed_to
     return indexed_to is not None and indexed_to >= position.next_offset
+
+
+def start_of(answer: ResumeAnswer) -> Start:
+    """Where the offset service lets a partition resume."""
+    return Start(
+        offset=answer.resume_offset,
+        skipping=answer.metadata(),
+        outcome=answer.outcome,
+        pending_records=answer.pending_records,
+        from_log_start=Outcome.EARLIEST_FALLBACK in answer.notes,
+    )
+
+
+def never_committed(answer: ResumeAnswer) -> bool:
+    """Whether the service knows of no position of the group at the origin either."""
+    return Outcome.NO_COMMIT in answer.notes

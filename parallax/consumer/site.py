@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
@@ -12,17 +12,14 @@ from parallax.consumer.commits import Committer, of_start
 from parallax.consumer.delivery import Delivery, key_of
 from parallax.consumer.errors import Raised
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
+from parallax.consumer.gate import Start
 from parallax.consumer.moves import MoveAnswer, MoveRequest
 from parallax.consumer.ports import InnerConsumer, Key, OffsetService, Rebalance
 from parallax.consumer.reporting import Reporter
 from parallax.consumer.settings import Policies, Settings, Subscription
 from parallax.consumer.skip_watcher import SkipWatcher
-from parallax.consumer.start import Start
-from parallax.consumer.start_chooser import StartChooser
+from parallax.consumer.starts import LateStarts, StartChooser
 from parallax.consumer.transactions import Transactions
-
-START_AGAIN_S = 0.5
-"""Between two attempts, each of which tells the application if it failed."""
 
 _SKIPPED_EVERY_S = 1.0
 
@@ -45,45 +42,7 @@ class Tools:
     raised: Raised
 
 
-class LateStarts:
-    """Keeps them until they have begun, are taken away, or the application has placed them itself.
-
-    An attempt may take long, and its error leaves the application's call at once. So the inner consumer is polled at
-    least once between two: the other partitions go on, and a rebalance is heard of.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._waiting: dict[Key, TopicPartition] = {}
-        self._tried_at_s = 0.0
-        self._tried_at_step = -1
-
-    def assigned(self, partitions: Sequence[TopicPartition], *, incremental: bool) -> None:
-        """Take partitions as they are assigned: besides others, or instead of them."""
-        if not incremental:
-            self._waiting.clear()
-        self._waiting.update({key_of(item): item for item in partitions})
-
-    def forget(self, keys: Collection[Key] | None = None) -> None:
-        """They have begun, or need not any more; None: all of them."""
-        for key in list(self._waiting) if keys is None else keys:
-            self._waiting.pop(key, None)
-
-    def tried(self, step: int) -> None:
-        """An attempt has ended.
-
-        Args:
-            step: how often the inner consumer had been polled.
-        """
-        self._tried_at_s, self._tried_at_step = self._clock(), step
-
-    def due(self, step: int) -> list[TopicPartition]:
-        """Those to try now."""
-        rested = self._clock() - self._tried_at_s >= START_AGAIN_S and step != self._tried_at_step
-        return list(self._waiting.values()) if rested else []
-
-
-class Site:
+class ConsumerSite:
     """Membership, assignment and commits at one cluster.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallax.consumer.gate import Gate, Verdict, check_invariants
+from parallax.consumer.gate import Gate, GateDecision, check_invariants
 from parallax.domain.ids import TargetOffset
 from parallax.domain.skips import SkipRange
 
@@ -50,16 +50,16 @@ def test_what_is_delivered_is_what_was_not_consumed(case: Case) -> None:
     growth = [*case.knowledge[1:], END]
     delivered = []
     for offset in (record for record in case.records if record >= case.start):
-        while (verdict := gate.decide(offset)) is Verdict.HOLD:
+        while (verdict := gate.decide(offset)) is GateDecision.HOLD:
             assert offset >= known
             assert gate.position <= offset
             further = growth.pop(0)
             last = not growth
             gate.learn(ranges(case.consumed, known, further), None if last else further)
             known = further
-        assert (verdict is Verdict.SKIP) == (offset in case.consumed)
+        assert (verdict is GateDecision.SKIP) == (offset in case.consumed)
         assert gate.position == offset + 1
-        if verdict is Verdict.DELIVER:
+        if verdict is GateDecision.DELIVER:
             delivered.append(offset)
     assert delivered == [
         offset for offset in case.records if offset >= case.start and offset not in case.consumed
@@ -71,7 +71,7 @@ def test_nothing_at_or_above_what_is_known_is_delivered(case: Case, known: int) 
     known = max(known, case.start)
     gate = Gate(case.start, skip_ranges=ranges(case.consumed, case.start, known), known_to=known)
     for offset in case.records:
-        if gate.decide(offset) is Verdict.DELIVER:
+        if gate.decide(offset) is GateDecision.DELIVER:
             assert case.start <= offset < known
 
 
@@ -87,7 +87,7 @@ def test_a_commit_carries_exactly_the_ranges_above_it(case: Case, position: int)
     restored = Gate(max(position, case.start), skip_ranges=gate.ranges_from(position), floor=case.start)
     for offset in case.records:
         if offset >= max(position, case.start):
-            expected = Verdict.SKIP if offset in case.consumed else Verdict.DELIVER
+            expected = GateDecision.SKIP if offset in case.consumed else GateDecision.DELIVER
             assert restored.decide(offset) is expected
 
 
@@ -100,7 +100,9 @@ def test_a_seek_below_the_floor_voids_everything(case: Case, position: int) -> N
     if kept:
         return
     assert not gate.is_open
-    assert [gate.decide(offset) for offset in range(position, END)] == [Verdict.DELIVER] * (END - position)
+    assert [gate.decide(offset) for offset in range(position, END)] == [GateDecision.DELIVER] * (
+        END - position
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, END), st.integers(1, 5)), max_size=12))
@@ -125,15 +127,15 @@ def test_what_is_known_stays_known(bounds: list[int]) -> None:
 def test_a_record_is_never_delivered_twice() -> None:
     gate = Gate(5)
     assert [gate.decide(offset) for offset in (4, 5, 5, 6)] == [
-        Verdict.REPEATED,
-        Verdict.DELIVER,
-        Verdict.REPEATED,
-        Verdict.DELIVER,
+        GateDecision.REPEATED,
+        GateDecision.DELIVER,
+        GateDecision.REPEATED,
+        GateDecision.DELIVER,
     ]
 
 
 def test_a_closed_gate_learns_nothing_more() -> None:
     gate = Gate(0)
     gate.learn([SkipRange(TargetOffset(0), TargetOffset(9))], 9)
-    assert gate.decide(0) is Verdict.DELIVER
+    assert gate.decide(0) is GateDecision.DELIVER
     assert not gate.is_open

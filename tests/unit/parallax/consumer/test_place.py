@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from parallax import FailoverConsumer, NoStartOffsetError, OffsetServiceAwayError
-from parallax.consumer import rejoining as own_place
-from parallax.consumer.site import START_AGAIN_S
+from parallax.consumer import handles as own_place
+from parallax.consumer.starts import START_AGAIN_S
 from tests.worlds.failover_fakes import TOPIC, A, B, World
 
 

@@ -1,9 +1,10 @@
-"""Chooses where partitions begin that no move has brought along."""
+"""Chooses where partitions begin that no move has brought along, and begins later with those that have no start yet."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import structlog
@@ -13,15 +14,15 @@ from parallax.consumer.commits import decode
 from parallax.consumer.delivery import Delivery, key_of
 from parallax.consumer.errors import NoStartOffsetError, OffsetServiceAwayError, is_away
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
+from parallax.consumer.gate import Start
 from parallax.consumer.moves import ASK_AGAIN_S, Inquiry
 from parallax.consumer.ports import Key
 from parallax.consumer.settings import Policies
-from parallax.consumer.start import Start
 from parallax.domain.progress import START
 from parallax.errors import ClusterUnavailableError, MetadataError, ParallaxError
 from parallax.runtime.deadline import Deadline
 
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 _log = structlog.get_logger("parallax.failover_consumer")
 
@@ -29,6 +30,9 @@ _CLUSTER_TIMEOUT_MS = 30_000.0
 """How long an assignment waits for the cluster that has just made it."""
 
 _ATTEMPT_S = 5.0
+
+START_AGAIN_S = 0.5
+"""Between two attempts, each of which tells the application if it failed."""
 
 
 class StartChooser:
@@ -96,10 +100,7 @@ class StartChooser:
         carried = [key for key in keys if key in delivery.answers]
         if delivery.fence is None or not carried:
             return
-        asked = [TopicPartition(*key) for key in carried]
-        for item in self._patiently(
-            delivery, lambda: delivery.inner.committed(asked, _ATTEMPT_S), "its commits"
-        ):
+        for item in self._commits(delivery, carried):
             if item.error is None and item.offset >= 0:
                 answer = delivery.answers[key_of(item)]
                 if not _stands(item, delivery.fence, answer):
@@ -108,12 +109,8 @@ class StartChooser:
     def _committed(self, delivery: Delivery, keys: Sequence[Key]) -> dict[Key, Start]:
         if not keys:
             return {}
-        asked = [TopicPartition(*key) for key in keys]
-        answers = self._patiently(
-            delivery, lambda: delivery.inner.committed(asked, _ATTEMPT_S), "its commits"
-        )
         starts: dict[Key, Start] = {}
-        for item in answers:
+        for item in self._commits(delivery, keys):
             if item.error is not None:
                 raise ClusterUnavailableError(
                     f"{item.topic}-{item.partition}: the committed offset is not to be had: {item.error}"
@@ -131,6 +128,10 @@ class StartChooser:
                 )
             )
         return starts
+
+    def _commits(self, delivery: Delivery, keys: Sequence[Key]) -> list[TopicPartition]:
+        asked = [TopicPartition(*key) for key in keys]
+        return self._patiently(delivery, lambda: delivery.inner.committed(asked, _ATTEMPT_S), "its commits")
 
     def _restored(self, delivery: Delivery, item: TopicPartition) -> Start:
         try:
@@ -197,7 +198,7 @@ class StartChooser:
             f"the log range of {key[0]}-{key[1]}",
         )
 
-    def _patiently(self, delivery: Delivery, ask: Callable[[], Answer], what: str) -> Answer:
+    def _patiently(self, delivery: Delivery, ask: Callable[[], Value], what: str) -> Value:
         deadline = Deadline.after_ms(_CLUSTER_TIMEOUT_MS)
         while True:
             try:
@@ -208,6 +209,44 @@ class StartChooser:
                         f"the aggregate cluster of region {delivery.region!r} did not tell {what}: {error}"
                     ) from error
                 _log.warning("asking_cluster_again", region=delivery.region, what=what, error=str(error))
+
+
+class LateStarts:
+    """Keeps them until they have begun, are taken away, or the application has placed them itself.
+
+    An attempt may take long, and its error leaves the application's call at once. So the inner consumer is polled at
+    least once between two: the other partitions go on, and a rebalance is heard of.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting: dict[Key, TopicPartition] = {}
+        self._tried_at_s = 0.0
+        self._tried_at_step = -1
+
+    def assigned(self, partitions: Sequence[TopicPartition], *, incremental: bool) -> None:
+        """Take partitions as they are assigned: besides others, or instead of them."""
+        if not incremental:
+            self._waiting.clear()
+        self._waiting.update({key_of(item): item for item in partitions})
+
+    def forget(self, keys: Collection[Key] | None = None) -> None:
+        """They have begun, or need not any more; None: all of them."""
+        for key in list(self._waiting) if keys is None else keys:
+            self._waiting.pop(key, None)
+
+    def tried(self, step: int) -> None:
+        """An attempt has ended.
+
+        Args:
+            step: how often the inner consumer had been polled.
+        """
+        self._tried_at_s, self._tried_at_step = self._clock(), step
+
+    def due(self, step: int) -> list[TopicPartition]:
+        """Those to try now."""
+        rested = self._clock() - self._tried_at_s >= START_AGAIN_S and step != self._tried_at_step
+        return list(self._waiting.values()) if rested else []
 
 
 def _stands(commit: TopicPartition, fence: int, answer: Start) -> bool:
