@@ -75,7 +75,7 @@ def groups(cassandra: CassandraStores | None) -> GroupStore:
 
 @pytest.fixture
 def primaries(cassandra: CassandraStores | None) -> PrimaryStore:
-    return MemoryPrimaryStore() if cassandra is None else cassandra.decisions
+    return MemoryPrimaryStore() if cassandra is None else cassandra.primaries
 
 
 @pytest.fixture
