@@ -60,11 +60,11 @@ class OpenTransaction:
 
     def add(self, block: RecordBlock) -> None:
         """Take note of records sent."""
-        stretches = self._sent.setdefault(block.topic_partition, [])
-        if stretches and stretches[-1][0] == block.leader_epoch:
-            stretches[-1][1].extend(block.offsets)
+        by_epoch = self._sent.setdefault(block.topic_partition, [])
+        if by_epoch and by_epoch[-1][0] == block.leader_epoch:
+            by_epoch[-1][1].extend(block.offsets)
         else:
-            stretches.append((block.leader_epoch, OffsetRanges(block.offsets)))
+            by_epoch.append((block.leader_epoch, OffsetRanges(block.offsets)))
         self._ends.pop(block.topic_partition, None)
         self._newest_ms[block.topic_partition] = block.newest_timestamp_ms
         self.records += len(block.offsets)
@@ -103,14 +103,14 @@ class OpenTransaction:
             InvariantError: the acknowledgements contradict what was sent or committed before.
         """
         item = state.topic_partition
-        stretches = self._sent[item]
-        if sum(len(offsets) for _, offsets in stretches) != len(targets):
+        by_epoch = self._sent[item]
+        if self.count(item) != len(targets):
             raise InvariantError(f"A: {item}: {self.count(item)} records sent, {len(targets)} acknowledged")
         acknowledged = targets if isinstance(targets, OffsetRanges) else OffsetRanges(targets)
         rows: list[Run] = []
         begin = 0
         previous = state.last_run_end
-        for epoch, offsets in stretches:
+        for epoch, offsets in by_epoch:
             end = begin + len(offsets)
             rows += runs_of(
                 offsets, acknowledged[begin:end], previous_source_end=previous, source_leader_epoch=epoch
