@@ -12,7 +12,8 @@ remembered may be used; its age bounds only how much earlier an answer can be. T
   is read only once rows near to it were asked for again and again, for it costs as much as many look-ups.
 - Which lineages of a topic count: as long as the reads that it follows from are the same.
 - One caller reads a thing at a time. Meanwhile the others go on with what is at most `OVERDUE` times too old.
-- Each memory is bounded; one that is full is emptied (of windows: the one that was used longest ago goes).
+- Each memory is bounded; one that is full is emptied (of windows: the one that was used longest ago goes). How far a
+  lineage had come is kept for each that was ever read.
 """
 
 from __future__ import annotations
@@ -375,7 +376,7 @@ class IndexMemory:
             missed, times = self._missed.get(key, (before, 0))
             if abs(before - missed) > _NEAR * (rows[-1].target_end - before):
                 times = 0
-            self._missed[key] = (before, times + 1)
+            _keep(self._missed, key, (before, times + 1), _MOST_ENTRIES)
             if times < _ASKED_BEFORE:
                 return
         # A few rows further back, so that the same look-up finds its neighbours there.

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
@@ -17,7 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.service import UseCases
+from offsetsvc.service import STORE, UseCases
 from offsetsvc.transport.handlers import Handlers
 from parallax.client.status import CODE_KEY, status_of
 from parallax.client.targets import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
@@ -153,7 +153,7 @@ class GrpcCalls:
         name = handler.__name__
 
         def call(request: Request, context: grpc.ServicerContext) -> Answer:
-            with _Errors(name, context), self._metrics.request("grpc", name):
+            with _statuses(name, context), self._metrics.request("grpc", name):
                 return handler(request, self._deadline(context))
 
         return call
@@ -165,7 +165,7 @@ class GrpcCalls:
         name, watches = handler.__name__, _Watches(self._most_watches, self._stopping)
 
         def call(request: Request, context: grpc.ServicerContext) -> Iterator[Answer]:
-            with watches.one(context) as wait, _Errors(name, context), self._metrics.stream("grpc", name):
+            with watches.one(context) as wait, _statuses(name, context), self._metrics.stream("grpc", name):
                 yield from handler(request, self._deadline(context).at_most_ms(_WATCH_MS), wait)
 
         return call
@@ -200,30 +200,22 @@ class _Watches:
             self._room.release()
 
 
-class _Errors:
-    """Turns errors into statuses: ours by the table, all else into INTERNAL with the story in the log."""
+@contextmanager
+def _statuses(method: str, context: grpc.ServicerContext) -> Iterator[None]:
+    """Turn errors into statuses: ours by the table, all else into INTERNAL with the story in the log."""
+    try:
+        yield
+    except ParallaxError as error:
+        _abort(context, status_of(error).grpc, error.code, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status
+        _log.error("internal_error", method=method, exc_info=error)
+        text = "internal error; the server's log has it"
+        _abort(context, grpc.StatusCode.INTERNAL, ParallaxError.code, text)
 
-    def __init__(self, method: str, context: grpc.ServicerContext) -> None:
-        self._method = method
-        self._context = context
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, ParallaxError):
-            self._abort(status_of(error).grpc, error.code, str(error))
-        if isinstance(error, Exception):
-            _log.error("internal_error", method=self._method, exc_info=error)
-            self._abort(
-                grpc.StatusCode.INTERNAL, ParallaxError.code, "internal error; the server's log has it"
-            )
-
-    def _abort(self, status: grpc.StatusCode, code: str, details: str) -> NoReturn:
-        self._context.set_trailing_metadata(((CODE_KEY, code),))
-        self._context.abort(status, details[:_LONGEST_DETAILS])
+def _abort(context: grpc.ServicerContext, status: grpc.StatusCode, code: str, details: str) -> NoReturn:
+    context.set_trailing_metadata(((CODE_KEY, code),))
+    context.abort(status, details[:_LONGEST_DETAILS])
 
 
 def _watch_health(service: UseCases, servicer: Any, stopping: threading.Event) -> None:
@@ -237,6 +229,6 @@ def _watch_health(service: UseCases, servicer: Any, stopping: threading.Event) -
         for name in service.dependencies():
             servicer.set(name, not_serving if name in missing else serving)
         for name in ("", SERVICE, PRIMARY_SERVICE):
-            servicer.set(name, not_serving if "store" in missing else serving)
+            servicer.set(name, not_serving if STORE in missing else serving)
         if stopping.wait(_HEALTH_EVERY_S):
             return

@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from parallax.client.client import at_region
+from parallax.client.json import to_json
 from parallax.domain.ids import TopicPartition
 from parallax.errors import StoreUnavailableError
 from parallax.v1 import offsets_pb2 as pb
@@ -38,6 +40,30 @@ def http(world: World) -> Iterator[httpx.Client]:
 def _json(response: httpx.Response) -> Any:
     assert response.status_code == 200, response.text
     return response.json()
+
+
+def test_rest_answers_with_the_messages_of_grpc(world: World) -> None:
+    to = at_region("b")
+    with serving(world) as served, served.http() as http, served.client() as client:
+        answers = {
+            f"/v1/groups/{GROUP}{PARTITION}/failover-offset?to=b": client.get_failover_offset(
+                GROUP, TOPIC, 0, to=to
+            ),
+            f"/v1/groups/{GROUP}/failover-offsets?to=b": client.get_group_failover_offsets(GROUP, to=to),
+            f"/v1/groups/{GROUP}/positions": client.get_group_positions(GROUP),
+            "/v1/routes": client.list_routes(),
+            f"/v1/routes/a->b{PARTITION}/runs": client.list_runs("a->b", TOPIC, 0),
+            f"/v1/routes/a->b{PARTITION}/watermarks": client.list_watermarks("a->b", TOPIC, 0),
+            f"/v1/routes/a->b{PARTITION}/translation?target_next_offset=3": client.translate_offset(
+                "a->b", TOPIC, 0, target_next_offset=3
+            ),
+            f"/v1/clusters/b{PARTITION}/records/2/origin": client.lookup_origin(TOPIC, 0, 2, at=to),
+            f"/v1/groups/{GROUP}/primary": client.get_primary(GROUP),
+            "/v1/primaries": client.list_primaries(),
+            "/v1/regions": client.describe_regions(),
+        }
+        for path, message in answers.items():
+            assert _json(http.get(path)) == to_json(message), path
 
 
 def test_failover_offset_of_a_partition(http: httpx.Client) -> None:
