@@ -53,7 +53,7 @@ class Mover:
         result = self._attempt(move, tell)
         took_ms = self._outside.time.now_ms() - began_ms
         _log.info(
-            "failover",
+            "move_ended",
             group=move.group,
             origin=move.origin,
             to=move.target,

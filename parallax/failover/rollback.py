@@ -72,16 +72,15 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
     record = replace(
         record, move=replace(record.move, kind=MoveKind.DISASTER if disaster else MoveKind.PLANNED)
     )
-    move, snapshot = record.move, record.snapshot
-    now = _commits_now(outside, move)
+    now = _commits_now(outside, record.move)
     assignment = outside.services.assignment(group)
-    kept = tuple(sorted(item for item in record.written if item not in snapshot.commits.get(move.target, {})))
+    before = record.snapshot.commits.get(record.move.target, {})
     return RollbackPlan(
         record,
         _to_restore(outside, record, now),
-        kept,
-        tuple(_obstacles(outside, record, assignment, now)),
-        0 if assignment is None else assignment.decision.fencing_number,
+        kept=tuple(sorted(record.written.keys() - before.keys())),
+        obstacles=tuple(_obstacles(outside, record, assignment, now)),
+        fencing_number=0 if assignment is None else assignment.decision.fencing_number,
     )
 
 
@@ -156,13 +155,11 @@ def _obstacles(
         if now[cluster] is None:
             yield f"{cluster} does not answer: the group can't be put back as it was"
     present = now[move.target]
-    if present is not None:
-        gone_on = _gone_on(record, present)
-        if gone_on:
-            yield (
-                f"group {group} has committed in {move.target} since ({', '.join(map(str, gone_on[:5]))}): "
-                "to go back without losing that, use `parallax failback`"
-            )
+    if present is not None and (gone_on := _gone_on(record, present)):
+        yield (
+            f"group {group} has committed in {move.target} since ({', '.join(map(str, gone_on[:5]))}): "
+            "to go back without losing that, use `parallax failback`"
+        )
     members = outside.clusters.members(group, move.target)
     if members:
         yield f"group {group} has {members} member(s) in {move.target}: stop them first"

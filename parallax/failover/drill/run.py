@@ -171,7 +171,7 @@ class DrillRun:
             keep(self._outside.journal.notes, record)
         except ParallaxError as error:  # the drill itself is over: its result must not be lost with the note
             record = replace(record, problem=f"{problem or 'passed'}; not kept: [{error.code}] {error}")
-        _log.info("drill", ending=record.ending.value, problem=record.problem, left=left)
+        _log.info("drill_ended", ending=record.ending.value, problem=record.problem, left=left)
         return record
 
     def _wait_to_be_alone(self) -> None:

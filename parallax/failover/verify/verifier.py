@@ -181,8 +181,6 @@ class _Work:
     def partition(self, item: TopicPartition) -> PartitionVerdict:
         findings = _Findings()
         visits = self._visits(item, findings)
-        if visits is None:
-            return PartitionVerdict(item, (), (), tuple(findings.unknown), tuple(findings.notes))
         stays = [self._stay(item, place, visit, findings) for place, visit in enumerate(visits)]
         if self._consumers is Consumers.AUTO and not all(stay.skips_known for stay in stays):
             findings.notes.append(
@@ -193,20 +191,20 @@ class _Work:
 
     # --- where the group was -------------------------------------------------------------------------------
 
-    def _visits(self, item: TopicPartition, findings: _Findings) -> list[Visit] | None:
-        """None: it can't be told."""
-        visits = []
+    def _visits(self, item: TopicPartition, findings: _Findings) -> list[Visit]:
+        """The oldest first; none where it can't be told."""
+        visits: list[Visit] = []
         start = TargetOffset(0)
         for record in self._records:
             left_at = _left_at(record, item)
             if left_at is None:
                 findings.unknown.append(f"how far the group was in {record.move.origin} is not recorded")
-                return None
+                return []
             visits.append(Visit(record.move.origin, start, max(start, left_at)))
             mark = record.written.get(item)
             if mark is None:
                 findings.unknown.append(f"the move to {record.move.target} had no part in this partition")
-                return None
+                return []
             start = mark.next_offset
         last = self._records[-1].move.target
         end = self._position(last, item, findings)
@@ -215,7 +213,7 @@ class _Work:
                 f"the group was set back in {last}, to {end}, below where its move led ({start}): what it read "
                 "again is not recorded"
             )
-            return None
+            return []
         visits.append(Visit(last, start, start if end is None else end))
         return self._with_stragglers(item, visits, findings)
 
@@ -249,10 +247,10 @@ class _Work:
                     f"{cluster} can't be asked what was consumed there beyond {visit.end}, where the group left it"
                 )
                 continue
-            commit, told = now.commits.get(item), now.published.get(item)
+            commit, offer = now.commits.get(item), now.published.get(item)
             if commit is None or commit.next_offset <= visit.end or is_ours(commit.metadata):
                 continue
-            if told is not None and told.progress.resume_offset == commit.next_offset:
+            if offer is not None and offer.progress.resume_offset == commit.next_offset:
                 continue  # published there for the way back
             findings.notes.append(
                 f"somebody consumed {cluster} after the group had left it at {visit.end}, up to {commit.next_offset}"
