@@ -150,10 +150,10 @@ class LeaseWriter(DataSourceStreamWriter):  # type: ignore[misc] # as above
         _log.warning("epoch_failed", query=self._name, **_sums(messages, batchId))
 
 
-def lease_source(name: str, planner: LeasePlanner) -> type[DataSource]:
-    """A data source class that yields the planner's leases under a name of its own."""
+def lease_format(name: str, planner: LeasePlanner, writer: LeaseWriter) -> type[DataSource]:
+    """A data source class whose rows are the planner's leases, and whose writer holds those that arrive."""
 
-    class LeaseSource(DataSource):  # type: ignore[misc] # as above
+    class LeaseFormat(DataSource):  # type: ignore[misc] # as above
         """Leases, one per row."""
 
         @classmethod
@@ -169,25 +169,11 @@ def lease_source(name: str, planner: LeasePlanner) -> type[DataSource]:
             """A reader on the driver."""
             return LeaseReader(planner)
 
-    return LeaseSource
-
-
-def lease_sink(name: str, writer: LeaseWriter) -> type[DataSource]:
-    """A data source class whose writer holds leases, under a name of its own."""
-
-    class LeaseSink(DataSource):  # type: ignore[misc] # as above
-        """Leases are held where they arrive."""
-
-        @classmethod
-        def name(cls) -> str:
-            """The format's name."""
-            return name
-
         def streamWriter(self, schema: StructType, overwrite: bool) -> LeaseWriter:  # noqa: N802, ARG002, FBT001 - Spark's
             """A writer, on executors and on the driver."""
             return writer
 
-    return LeaseSink
+    return LeaseFormat
 
 
 def start_lease_query(
@@ -203,13 +189,13 @@ def start_lease_query(
         json_logs: log JSON even where standard error is a terminal.
     """
     planner, holder = query.parts(target)
-    source, sink = f"parallax-leases-{query.name}", f"parallax-holder-{query.name}"
-    session.dataSource.register(lease_source(source, planner))
-    session.dataSource.register(lease_sink(sink, LeaseWriter(query.name, holder, json_logs=json_logs)))
+    name = f"parallax-leases-{query.name}"
+    writer = LeaseWriter(query.name, holder, json_logs=json_logs)
+    session.dataSource.register(lease_format(name, planner, writer))
     stream = (
-        session.readStream.format(source)
+        session.readStream.format(name)
         .load()
-        .writeStream.format(sink)
+        .writeStream.format(name)
         .queryName(query.name)
         .outputMode("append")
         .option("checkpointLocation", checkpoint)
