@@ -76,7 +76,7 @@ class Member:
             follow_primary=True,
         )
         self._region = self.consumer.region
-        self.consumer.subscribe(topics or [live.topic])
+        self.consumer.subscribe(list(topics) or [live.topic])
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
