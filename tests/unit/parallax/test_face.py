@@ -7,11 +7,14 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import parallax
 from parallax import errors
+from parallax.consumer import errors as consumer_errors
+from parallax.producer import errors as producer_errors
 
 ROOT = Path(__file__).parents[3]
 
@@ -59,6 +62,19 @@ def test_the_public_names_are_these() -> None:
     assert set(parallax.__all__) == {*public, "__version__"}
     assert dir(parallax) == parallax.__all__
     assert {name: getattr(parallax, name).__module__ for name in public} == public
+
+
+@pytest.mark.parametrize("module", [consumer_errors, producer_errors])
+def test_every_error_is_public(module: ModuleType) -> None:
+    own = {
+        name
+        for name, item in vars(module).items()
+        if isinstance(item, type)
+        and issubclass(item, Exception)
+        and item.__module__ == module.__name__
+        and not name.startswith("_")
+    }
+    assert own == SURFACE[module.__name__]
 
 
 def test_a_type_checker_sees_the_same_names() -> None:
