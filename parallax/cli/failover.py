@@ -124,10 +124,11 @@ def move(
         drain_timeout_s,
         catch_up_timeout_s,
         as_json,
+        region is not None,
         timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms),
     )
     target = to if to is not None else region_of_name(to_cluster)
-    command.run(moves, first=target, last=region, lost=region if disaster else None, many=region is not None)
+    command.run(moves, first=target, last=region, lost=region if disaster else None)
 
 
 def failback(
@@ -167,15 +168,10 @@ def failback(
         drain_timeout_s,
         catch_up_timeout_s,
         as_json,
+        region is not None,
     )
     # The store of a region that was away may answer from before: its service is asked when no other answers.
-    command.run(
-        moves,
-        first=region if disaster else None,
-        last=None if disaster else region,
-        lost=None,
-        many=region is not None,
-    )
+    command.run(moves, first=region if disaster else None, last=None if disaster else region, lost=None)
 
 
 @app.command("rollback")
@@ -234,6 +230,7 @@ class _Command:
         drain_s: float,
         catch_up_s: float,
         as_json: bool,
+        many: bool,
         by_timestamp: pb.TimestampPolicy | None = None,
     ) -> None:
         if execute and dry_run:
@@ -247,6 +244,7 @@ class _Command:
         self._first = [GroupName(name) for name in first]
         self._at_once = at_once
         self._as_json = as_json
+        self._many = many
         self._by_timestamp = by_timestamp
 
     def run(
@@ -256,7 +254,6 @@ class _Command:
         first: str | None,
         last: str | None,
         lost: str | None,
-        many: bool,
     ) -> None:
         """Find the moves, then plan or execute them; exit code 1 if one was refused or did not end well.
 
@@ -265,7 +262,6 @@ class _Command:
             first: the region whose service is asked first.
             last: the region whose service is asked last.
             lost: a region whose service is not asked.
-            many: whether a region's groups move.
         """
         near = None if first is None else RegionName(first)
         with open_outside(
@@ -276,46 +272,40 @@ class _Command:
             by_timestamp=self._by_timestamp,
         ) as everything:
             found = moves(everything, self._config.groups.chosen)
-            groups = in_order(found, self._first)
+            ordered = {group: found[group] for group in in_order(found, self._first)}
             with without(self._config, everything, lost_regions(found.values()), first=near) as outside:
                 if self._execute:
-                    self._carry_out(outside, found, groups, many=many)
+                    self._carry_out(outside, ordered)
                 else:
-                    self._plan(outside, found, groups, many=many)
+                    self._plan(outside, ordered)
 
-    def _plan(
-        self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
-    ) -> None:
-        plans = list(
-            side_by_side(
-                groups, lambda group: make_plan(outside.facts(moves[group])), at_once=self._at_once
-            ).values()
+    def _plan(self, outside: Outside, moves: dict[GroupName, Move]) -> None:
+        made = side_by_side(
+            list(moves), lambda group: make_plan(outside.facts(moves[group])), at_once=self._at_once
         )
+        plans = list(made.values())
         accept = self._limits.accept_gaps
         if self._as_json:
-            values: Any = [plan_values(plan, accept_gaps=accept) for plan in plans]
-            print_json(values if many else values[0])
+            self._print_json([plan_values(plan, accept_gaps=accept) for plan in plans])
         else:
-            self._show_plans(plans, many=many)
+            self._show_plans(plans)
         if any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans):
             raise typer.Exit(1)
 
-    def _show_plans(self, plans: list[MovePlan], *, many: bool) -> None:
+    def _show_plans(self, plans: list[MovePlan]) -> None:
         out = console()
         accept = self._limits.accept_gaps
         if not plans:
             out.print("no group has to move")
             return
-        if many:
+        if self._many:
             show_plans(plans, out, accept_gaps=accept)
         else:
             show_plan(plans[0], out, accept_gaps=accept)
         out.print("nothing was changed: --execute carries this out")
 
-    def _carry_out(
-        self, outside: Outside, moves: dict[GroupName, Move], groups: list[GroupName], *, many: bool
-    ) -> None:
-        mover = Mover(outside, self._limits)
+    def _carry_out(self, outside: Outside, moves: dict[GroupName, Move]) -> None:
+        mover, groups = Mover(outside, self._limits), list(moves)
         with stopping(outside.time.stop), progress_bar(shown=not self._as_json) as bar:
             task = bar.add_task("moving", total=len(groups))
 
@@ -324,19 +314,20 @@ class _Command:
                     moves[group], lambda words: bar.update(task, description=f"{group}: {words}")
                 )
 
-            ahead = [group for group in groups if many and moves[group].kind is MoveKind.DISASTER]
+            ahead = [group for group in groups if self._many and moves[group].kind is MoveKind.DISASTER]
             side_by_side(ahead, lambda group: mover.fence_ahead(moves[group]), at_once=self._at_once)
-            results = list(
-                side_by_side(
-                    groups, one, at_once=self._at_once, done=lambda _group, _result: bar.advance(task)
-                ).values()
+            ended = side_by_side(
+                groups, one, at_once=self._at_once, done=lambda _group, _result: bar.advance(task)
             )
+        results = list(ended.values())
         if self._as_json:
-            values: Any = [result_values(item, accept_gaps=self._limits.accept_gaps) for item in results]
-            print_json(values if many else values[0])
+            self._print_json([result_values(item, accept_gaps=self._limits.accept_gaps) for item in results])
         elif results:
             show_results(results, console())
         else:
             console().print("no group has to move")
         if any(item.ending not in {Ending.MOVED, Ending.ALREADY_THERE} for item in results):
             raise typer.Exit(1)
+
+    def _print_json(self, values: list[dict[str, Any]]) -> None:
+        print_json(values if self._many else values[0])
