@@ -51,19 +51,6 @@ def policy_from_pb(
     return TimestampPolicy(margin_ms, timestamp_ms)
 
 
-def by_timestamp_to_pb(choice: ByTimestamp | None) -> pb.ByTimestamp | None:
-    """What became of the choice."""
-    if choice is None:
-        return None
-    return pb.ByTimestamp(
-        basis=choice.basis.value,
-        margin_ms=choice.margin_ms,
-        timestamp_ms=choice.timestamp_ms,
-        problem=choice.problem,
-        redelivery_at_most_offsets=choice.redelivery_at_most_offsets,
-    )
-
-
 def position_from_pb(item: pb.PartitionPosition) -> ReportedPosition:
     """A caller's position.
 
@@ -126,7 +113,7 @@ def failover_to_pb(answer: FailoverAnswer) -> pb.FailoverOffset:
         freshness_ms=answer.freshness_ms,
         progress=progress_to_pb(answer.progress),
         nearest_checkpoint_offset=answer.nearest_checkpoint_offset,
-        by_timestamp=by_timestamp_to_pb(answer.by_timestamp),
+        by_timestamp=_by_timestamp(answer.by_timestamp),
         **sides,
     )
 
@@ -146,6 +133,18 @@ def page_to_pb(page: SkipPage) -> pb.SkipUpdate:
         skip_ranges=[_range(item) for item in page.skip_ranges],
         complete_to=page.complete_to,
         pending_records=page.pending_records,
+    )
+
+
+def _by_timestamp(choice: ByTimestamp | None) -> pb.ByTimestamp | None:
+    if choice is None:
+        return None
+    return pb.ByTimestamp(
+        basis=choice.basis.value,
+        margin_ms=choice.margin_ms,
+        timestamp_ms=choice.timestamp_ms,
+        problem=choice.problem,
+        redelivery_at_most_offsets=choice.redelivery_at_most_offsets,
     )
 
 
