@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from parallax.errors import ConfigError, StoreUnavailableError
+from parallax.domain.ids import RegionName
+from parallax.errors import ClusterUnavailableError, ConfigError, StoreUnavailableError
+from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.drill.figures import CanaryDelivery, Leg, Samples, figures, timeline
 from parallax.failover.drill.history import DRILLS, DrillEnding, DrillRecord, keep, kept
 from parallax.failover.drill.report import html, markdown
@@ -289,3 +291,12 @@ def test_a_refused_move_is_told(bench: Bench) -> None:
     assert record.ending is DrillEnding.FAILED
     assert "the move to b ended as refused" in record.problem
     assert record.left == "group billing is in aggregate-a, without members"
+
+
+def test_a_topic_that_replication_does_not_create_ends_the_wait(bench: Bench) -> None:
+    there = KafkaCanary(bench.world.config, PLAN, bench.outside)
+    assert there._await_topic(RegionName("b")) == 1
+    missing = KafkaCanary(bench.world.config, replace(PLAN, topic="missing"), bench.outside)
+    with pytest.raises(ClusterUnavailableError, match="aggregate-b has no topic missing after 2 s"):
+        missing._await_topic(RegionName("b"))
+    assert bench.waits > 1
