@@ -20,8 +20,7 @@ from parallax.consumer.errors import (
 )
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.following import AgainstPrimary, FirstWord, Follower, Wish
-from parallax.consumer.handles import InnerConsumers, OwnPlace
-from parallax.consumer.leaving import Leaving
+from parallax.consumer.handles import InnerConsumers, Leaving, OwnPlace
 from parallax.consumer.moves import (
     Inquiry,
     MoveAnswer,
@@ -127,10 +126,11 @@ class Engine:
 
     def subscribe(self, subscription: Subscription) -> None:
         """Join the group for these topics."""
-        if self._fenced is None and self._first_word is None and self._moved_from is None:
-            self.site.join(subscription)
+        joins_later = self._fenced is not None or self._first_word is not None
+        if not joins_later and self._moved_from is None:
+            self.site.join(subscription)  # what is refused leaves the subscription before as it is
         self._subscription = subscription
-        if self._fenced is not None or self._first_word is not None or self._moved_from is None:
+        if joins_later or self._moved_from is None:
             return
         origin, self._moved_from = self._moved_from, None
         self._against.look(self.site.region)

@@ -18,7 +18,7 @@ from parallax import (
     NoStartOffsetError,
     OffsetServiceAwayError,
 )
-from tests.worlds.failover_fakes import TOPIC, A, B, Record, World, record_of
+from tests.worlds.failover_fakes import TOPIC, A, B, FakeProducer, Record, World, record_of
 
 WITHIN_S = 30.0
 
@@ -145,6 +145,25 @@ def test_errors_reach_the_task(world: World) -> None:
         with pytest.raises(NoStartOffsetError):
             await consumer.poll(1.0)
         await consumer.close()
+
+    run(scenario())
+
+
+def test_a_transaction_commits_what_was_awaited(world: World) -> None:
+    world.log("a").extend(A[:3])
+    world.log("b").extend(A[:4])
+
+    async def scenario() -> None:
+        inner = world.start("a", {"enable.auto.commit": False}, move_from="committed", subscribe=False)
+        async with AIOFailoverConsumer(inner) as consumer:
+            await consumer.subscribe([TOPIC])
+            assert await take(consumer, 3) == A[:3]
+            producer = FakeProducer(world.clusters["a"])
+            positions = await consumer.position(await consumer.assignment())
+            producer.send_offsets_to_transaction(positions, await consumer.consumer_group_metadata())
+            producer.commit_transaction()
+            consumer.move_to("b")
+            assert await take(consumer, 1) == A[3:4]
 
     run(scenario())
 
