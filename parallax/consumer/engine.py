@@ -90,9 +90,8 @@ class Engine:
         self._against = AgainstPrimary(service, settings.group, self._events, policies.service_timeout_ms)
         self._first_word = FirstWord(policies, self._service_state) if follow_primary else None
         self._wish: Wish | None = None
-        self._fenced: dict[Key, OriginPosition] | None = (
-            None  # what was delivered before the group's move began
-        )
+        # What was delivered before the group's move began.
+        self._fenced: dict[Key, OriginPosition] | None = None
         self._subscription: Subscription | None = None
         self._wanted: Wanted | None = None
         self._tend_at_s = 0.0

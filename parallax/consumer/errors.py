@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
+from parallax.client.kafka_error import RaisedAsKafkaError
 from parallax.errors import (
     ConfigError,
     DeadlineError,
@@ -32,22 +33,9 @@ from parallax.errors import (
 )
 
 
-class _AsKafkaError(ParallaxError, KafkaException):
-    """An error that is caught as confluent-kafka's own, with the code that this one has for the like."""
-
-    kafka_code: ClassVar[int]
-
-    def __init__(self, message: str) -> None:
-        super().__init__(KafkaError(self.kafka_code, message))
-
-    def __str__(self) -> str:
-        return str(self.args[0].str())
-
-
-class ConsumerConfigError(_AsKafkaError, ConfigError, ValueError):
+class ConsumerConfigError(RaisedAsKafkaError, ConfigError, ValueError):
     """A setting that a failover consumer can't honour: the message says which, and what to set instead."""
 
-    code = "CONFIG"
     kafka_code = KafkaError._INVALID_ARG  # noqa: SLF001 - librdkafka's own code
 
 
@@ -55,14 +43,14 @@ class OffsetServiceAwayError(ServiceUnavailableError):
     """No offset service answered in time, and ``on_service_away="stop"``."""
 
 
-class NoStartOffsetError(_AsKafkaError):
+class NoStartOffsetError(RaisedAsKafkaError, ParallaxError):
     """A partition has neither a committed offset nor an answer, and the policy is not to guess."""
 
     code = "NO_START_OFFSET"
     kafka_code = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - as above
 
 
-class StaleMessageError(_AsKafkaError):
+class StaleMessageError(RaisedAsKafkaError, ParallaxError):
     """A commit names a message or an offset of the cluster before the move: it means nothing in the new one."""
 
     code = "STALE_MESSAGE"
@@ -75,7 +63,7 @@ class ConsumerClosedError(ParallaxError, RuntimeError):
     code = "CONSUMER_CLOSED"
 
 
-class GroupMovingError(_AsKafkaError):
+class GroupMovingError(RaisedAsKafkaError, ParallaxError):
     """The group is being moved and this consumer has left its cluster; `poll` goes on once it has arrived."""
 
     code = "GROUP_MOVING"

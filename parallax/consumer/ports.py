@@ -95,7 +95,7 @@ ConsumerFactory = Callable[[dict[str, Any]], InnerConsumer]
 """Makes an inner consumer from librdkafka settings."""
 
 
-class SkipUpdates(Iterator[pb.SkipUpdate], Protocol):
+class SkipUpdateStream(Iterator[pb.SkipUpdate], Protocol):
     """A stream of skip updates (`parallax.client.watches.SkipWatch`)."""
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class OffsetService(Protocol):
         progress: Iterable[pb.SourceProgress],
         start: int,
         origin: pb.Place | None = None,
-    ) -> SkipUpdates:
+    ) -> SkipUpdateStream:
         """Skip ranges as they become known."""
 
     def report_positions(

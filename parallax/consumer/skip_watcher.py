@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from parallax.client.messages import progress_to_pb, ranges_from_pb
-from parallax.consumer.ports import Key, OffsetService, SkipUpdates
+from parallax.consumer.ports import Key, OffsetService, SkipUpdateStream
 from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.skips import SkipRange
 from parallax.errors import ParallaxError, UnknownTopicError
@@ -47,7 +47,7 @@ class _Task:
     key: Key
     skipping: CommittedMetadata
     start: int
-    watch: SkipUpdates | None = None
+    watch: SkipUpdateStream | None = None
     since_s: float = 0.0
     cancelled: bool = False
 
@@ -186,7 +186,7 @@ class SkipWatcher:
                 task.watch = None
             watch.close()
 
-    def _follow(self, task: _Task, watch: SkipUpdates) -> bool:
+    def _follow(self, task: _Task, watch: SkipUpdateStream) -> bool:
         for update in watch:
             known_to = update.complete_to if update.HasField("complete_to") else None
             with self._changed:

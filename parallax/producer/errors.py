@@ -15,32 +15,19 @@ What `confluent_kafka.Producer` raises in the same place is a base, too: `Produc
 
 from __future__ import annotations
 
-from typing import ClassVar
+from confluent_kafka import KafkaError
 
-from confluent_kafka import KafkaError, KafkaException
-
+from parallax.client.kafka_error import RaisedAsKafkaError
 from parallax.errors import ConfigError, ParallaxError, RefusedError
 
 
-class _KafkaRefusal(KafkaException):
-    """Told by a sentence; ``args[0]`` is a KafkaError, as applications expect it of a KafkaException."""
-
-    kafka_code: ClassVar[int]
-
-    def __init__(self, why: str) -> None:
-        super().__init__(KafkaError(self.kafka_code, why))
-
-    def __str__(self) -> str:
-        return str(self.args[0].str())
-
-
-class ProducerConfigError(_KafkaRefusal, ConfigError):
+class ProducerConfigError(RaisedAsKafkaError, ConfigError):
     """A setting that a failover producer can't honour: the message says which, and what to set instead."""
 
     kafka_code = KafkaError._INVALID_ARG  # noqa: SLF001 - librdkafka's own code
 
 
-class TransactionsUnsupportedError(_KafkaRefusal, RefusedError):
+class TransactionsUnsupportedError(RaisedAsKafkaError, RefusedError):
     """A transaction lives in one cluster: it can't be moved, and half of it can't be taken back."""
 
     kafka_code = KafkaError._NOT_CONFIGURED  # noqa: SLF001 - librdkafka's own code
