@@ -15,7 +15,7 @@ from offsetsvc.positions import GroupPositions
 from offsetsvc.primaries import Primaries
 from offsetsvc.regions import describe_regions
 from offsetsvc.resume.request import Failover
-from offsetsvc.resume.skip_updates import SkipUpdates
+from offsetsvc.resume.skip_updates import SkipWatches
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster
 from parallax.errors import ParallaxError
@@ -77,7 +77,7 @@ class UseCases:
         self._clusters = Clusters(clusters, probe_every_ms=_PROBE_EVERY_MS)
         self._executor = ThreadPoolExecutor(_READERS, "offsetsvc-read")
         self.failover = Failover(config, self._index, groups, self._clusters, self._executor, now_ms)
-        self.skips = SkipUpdates(config, self._index, self._clusters)
+        self.skips = SkipWatches(config, self._index, self._clusters)
         self.mapping = MappingLookups(config, self._index, self._clusters, self._executor, now_ms)
         self.positions = GroupPositions(config, self._index, groups, self._clusters, now_ms)
         self.primaries = Primaries(config, region, primaries, now_ms)

@@ -42,7 +42,7 @@ class WatchRequest:
     origin: ClusterName | None = None
 
 
-class SkipUpdates:
+class SkipWatches:
     """Answers `WatchSkips`."""
 
     def __init__(self, config: Config, index: IndexMemory, clusters: Clusters) -> None:
