@@ -53,6 +53,8 @@ class ConsumerSite:
         move: the move that leads here and its answer; None for the first site.
 
     Attributes:
+        arrived: partitions have been assigned since the move.
+        left: a move leads away from here.
         lost: a move leads away from here, and what is committed from now on does not count for it.
     """
 
@@ -71,9 +73,9 @@ class ConsumerSite:
         self._late = LateStarts()
         self._member = False
         self._move = move
-        self._arrived = move is None
+        self.arrived = move is None
         self._resumed = move is None
-        self._left = False
+        self.left = False
         self.lost = False
         self._told_skipped, self._told_skipped_at_s = 0, time.monotonic()
         origin = None if move is None else move[0].origin
@@ -107,16 +109,6 @@ class ConsumerSite:
         """The consumer at the cluster."""
         return self.delivery.inner
 
-    @property
-    def left(self) -> bool:
-        """Whether a move leads away from here."""
-        return self._left
-
-    @property
-    def arrived(self) -> bool:
-        """Whether partitions have been assigned since the move."""
-        return self._arrived
-
     # --- membership ---------------------------------------------------------------------------------------
 
     def join(self, subscription: Subscription) -> None:
@@ -143,12 +135,12 @@ class ConsumerSite:
         self.delivery.inner = inner
         # The group does not know the new handle yet, and the old one can't commit any more.
         self.committer.joined = False
-        self._left = True
+        self.left = True
         try:
             if self.delivery.partitions:
                 self._call_revoked([TopicPartition(*key) for key in self.delivery.partitions], lost=True)
         finally:
-            self._left = False
+            self.left = False
             self._forget(list(self.delivery.partitions))
             self._late.forget()
             self.join(self._subscription)
@@ -179,7 +171,7 @@ class ConsumerSite:
         Returns:
             The commits that must stand before the group hears that this member leaves.
         """
-        self._left = True
+        self.left = True
         self._watcher.close()
         if not commit:
             return []
@@ -189,13 +181,13 @@ class ConsumerSite:
 
     def tell_leaving(self, *, lost: bool) -> None:
         """Tell the application that its partitions here are gone: ``lost`` by a move, or given up by closing."""
-        self._left, self.lost = True, lost
+        self.left, self.lost = True, lost
         partitions = [TopicPartition(*key) for key in self.delivery.partitions]
         if partitions:
             self._call_revoked(partitions, lost=lost)
 
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        if self._left:
+        if self.left:
             return
         self._late.assigned(partitions, incremental=self._tools.settings.cooperative)
         self._start(partitions)
@@ -231,7 +223,7 @@ class ConsumerSite:
         return {**starts, **self._tools.chooser.explicit(self.delivery, changed)}
 
     def _on_revoke(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        if self._left:
+        if self.left:
             return
         keys = [key_of(item) for item in partitions]
         if not lost:
@@ -279,9 +271,9 @@ class ConsumerSite:
         self._commit_moved(moved)
 
     def _arrive(self, starts: Mapping[Key, Start]) -> None:
-        if self._move is None or self._arrived:
+        if self._move is None or self.arrived:
             return
-        self._arrived = True
+        self.arrived = True
         self._put(EventKind.MOVED, starts, failover_ms=self._since_request_ms())
 
     def _commit_moved(self, moved: Mapping[Key, Start]) -> None:
