@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from functools import partial
 from typing import Any
+from weakref import WeakMethod
 
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -177,8 +178,15 @@ class AdminLink:
         self.longest_s = timeout_s
         self._clock = clock
         self._down_at_s: float | None = None
+        # A client that knew its link would hold threads and connections until the collector looks at objects so old.
+        on_error = WeakMethod(self.on_error)
+
+        def tell(error: KafkaError) -> None:
+            if (method := on_error()) is not None:
+                method(error)
+
         self.client = AdminClient(
-            {**settings, "error_cb": self.on_error}  # type: ignore[dict-item] # the stub knows no callbacks
+            {**settings, "error_cb": tell}  # type: ignore[dict-item] # the stub knows no callbacks
         )
 
     def timeout_s(self) -> float:

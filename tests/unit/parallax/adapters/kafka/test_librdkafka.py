@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import socket
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, cast
@@ -12,6 +14,7 @@ from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaExc
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from parallax.adapters.kafka.librdkafka import DOWN_TIMEOUT_S, LATEST, AdminLink, list_offsets
+from parallax.runtime.deadline import Deadline
 
 PLACE = TopicPartition("runs", 0)
 LONG_S = 10.0
@@ -125,3 +128,27 @@ def test_a_shorter_time_out_stays_shorter(silent_broker: str) -> None:
     some = link(silent_broker, Clock(), timeout_s=0.2)
     some.on_error(ALL_DOWN)
     assert some.timeout_s() == 0.2
+
+
+# --- the end ---------------------------------------------------------------------------------------------------
+
+
+def test_a_link_that_nobody_holds_is_gone_at_once_with_its_client(silent_broker: str) -> None:
+    gc.disable()
+    try:
+        some = link(silent_broker, Clock())
+        gone = weakref.ref(some)
+        del some
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_client_tells_its_link_of_connections_that_fail() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        refusing = f"127.0.0.1:{server.getsockname()[1]}"
+    some = link(refusing, Clock())
+    deadline = Deadline.after_ms(10_000)
+    while some.timeout_s() == LONG_S and not deadline.passed:
+        some.client.poll(0.05)
+    assert some.timeout_s() == DOWN_TIMEOUT_S
