@@ -84,6 +84,9 @@ def policy_of(
 
 ByTimestamp = Annotated[Any, Depends(policy_of)]
 
+BodyText = Annotated[str, Field(min_length=0)]
+"""Any text that UTF-8 can say; without a bound, halves of surrogate pairs would pass, which no message takes."""
+
 
 class PrimaryBody(BaseModel):
     """What shall hold for a group; the proto's SetPrimaryRequest says what each field means."""
@@ -92,13 +95,13 @@ class PrimaryBody(BaseModel):
 
     region: Annotated[str, Field(min_length=1)]
     mode: Literal["ACTIVE_PASSIVE", "ACTIVE_ACTIVE"] | None = None
-    cluster: str | None = None
+    cluster: BodyText | None = None
     stage: Literal["SETTLED", "MOVING"] = "SETTLED"
-    moving_from: str | None = None
+    moving_from: BodyText | None = None
     expected_fencing_number: Annotated[int, Field(**_INT64)] | None = None
     disaster: bool = False
     renew: bool = False
-    reason: str = ""
+    reason: BodyText = ""
     dry_run: bool = False
 
 

@@ -297,11 +297,18 @@ def test_rest_sets_and_shows_primaries(served: Served) -> None:
         ({"region": "b", "regoin": "a"}, 400, "INVALID_NAME"),
         ({"region": "b", "mode": "BOTH"}, 400, "INVALID_NAME"),
         ({"region": "b", "expected_fencing_number": 2**63}, 400, "INVALID_NAME"),
+        ({"region": "b", "reason": "half a pair: \ud800"}, 400, "INVALID_NAME"),
+        ({"region": "b", "cluster": "\ud800"}, 400, "INVALID_NAME"),
+        ({"region": "b", "moving_from": "\ud800"}, 400, "INVALID_NAME"),
     ],
 )
 def test_rest_refuses_with_a_problem(served: Served, body: dict[str, Any], status: int, code: str) -> None:
     with served.http() as http:
-        answer = http.put(f"/v1/groups/{GROUP}/primary", json=body)
+        answer = http.put(
+            f"/v1/groups/{GROUP}/primary",
+            content=json.dumps(body),
+            headers={"Content-Type": "application/json"},
+        )
         assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
