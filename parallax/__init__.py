@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from parallax.producer.events import DownReason, ProducerEvent, ProducerEventKind
     from parallax.producer.ledger import ProducerCounts
     from parallax.producer.producer import FailoverProducer
-    from parallax.producer.record import DeliveryReport
+    from parallax.producer.site import DeliveryReport
 
 __all__ = [
     "AIOFailoverConsumer",
@@ -134,7 +134,7 @@ _LAZY = {
     "parallax.producer.events": ("DownReason", "ProducerEvent", "ProducerEventKind"),
     "parallax.producer.ledger": ("ProducerCounts",),
     "parallax.producer.producer": ("FailoverProducer",),
-    "parallax.producer.record": ("DeliveryReport",),
+    "parallax.producer.site": ("DeliveryReport",),
 }
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
 

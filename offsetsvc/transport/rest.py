@@ -17,6 +17,7 @@ from offsetsvc.service import UseCases
 from offsetsvc.transport.handlers import Handlers
 from offsetsvc.transport.rest_problems import ProblemApp, problems
 from parallax.client.json import schema_of, to_json
+from parallax.domain.ids import names_a_cluster
 from parallax.errors import InvalidNameError
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
@@ -133,7 +134,7 @@ class _Shell:
 
     def place(self, text: str) -> pb.Place:
         """A region or a cluster: what is configured under the name."""
-        is_cluster = text not in self._config.regions and text.startswith(("aggregate-", "regional-"))
+        is_cluster = text not in self._config.regions and names_a_cluster(text)
         return pb.Place(cluster=text) if is_cluster else pb.Place(region=text)
 
     def move(self, origin: str | None, to: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 
 from parallax.client.client import OffsetClient, at_cluster, at_region
 from parallax.config.config import Config, ServiceAddresses, load
+from parallax.domain.ids import names_a_cluster
 from parallax.errors import ConfigError, InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import client_credentials
@@ -91,7 +92,7 @@ def place(text: str | None) -> pb.Place | None:
     """A region's aggregate cluster, or a cluster by its own name."""
     if text is None:
         return None
-    return at_cluster(text) if text.startswith(("aggregate-", "regional-")) else at_region(text)
+    return at_cluster(text) if names_a_cluster(text) else at_region(text)
 
 
 # --- of answers ----------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from parallax.domain.ids import (
     RegionName,
     Route,
     aggregate_cluster,
+    is_aggregate,
     region_of,
 )
 from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
@@ -323,7 +324,7 @@ class Config(_Section):
             UnknownRegionError: there is no such region, or it lacks the cluster.
         """
         region = self.region(region_of(name))
-        found = region.regional if name.startswith("regional-") else region.aggregate
+        found = region.aggregate if is_aggregate(name) else region.regional
         if found is None:
             raise UnknownRegionError(f"region {region_of(name)!r} has no cluster {name!r}")
         return found

@@ -59,6 +59,11 @@ def is_aggregate(cluster: str) -> bool:
     return cluster.startswith("aggregate-")
 
 
+def names_a_cluster(text: str) -> bool:
+    """Whether the text has the form of a cluster's name; else it is meant to be a region's."""
+    return text.startswith(("aggregate-", "regional-"))
+
+
 def region_of(cluster: ClusterName) -> RegionName:
     """The region of a cluster name.
 

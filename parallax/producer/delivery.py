@@ -16,7 +16,6 @@ from parallax.producer.errors import ProducerClosedError
 from parallax.producer.events import DownReason, ProducerEvent
 from parallax.producer.ledger import ProducerLedger
 from parallax.producer.ports import ProducerFactory
-from parallax.producer.record import ProducedRecord
 from parallax.producer.regions import Regions
 from parallax.producer.settings import ProducerPolicies, ProducerSettings
 from parallax.producer.site import (
@@ -24,6 +23,7 @@ from parallax.producer.site import (
     FATAL,
     PURGED,
     UNKNOWN_TOPIC,
+    ProducedRecord,
     ProducerSite,
     error_of,
 )

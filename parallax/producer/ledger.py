@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from parallax.producer.record import DeliveryReport, ProducedRecord
+from parallax.producer.site import DeliveryReport, ProducedRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,8 @@ from parallax.producer.ledger import ProducerCounts
 from parallax.producer.pilot import Pilot
 from parallax.producer.ports import InnerProducer, ProbeFactory, ProducerFactory, RegionService
 from parallax.producer.probe import KafkaProbe
-from parallax.producer.record import OnDelivery
 from parallax.producer.settings import OnUnacknowledged, ProducerPolicies, read_settings
-from parallax.producer.site import error_of
+from parallax.producer.site import OnDelivery, error_of
 
 _SLICE_S = 0.1
 """The longest wait in a cluster's client before looking at the regions again."""

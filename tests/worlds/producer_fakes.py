@@ -14,8 +14,8 @@ from parallax.producer.engine import ProducerEngine
 from parallax.producer.events import ProducerEvent
 from parallax.producer.pilot import Pilot
 from parallax.producer.ports import ClusterTopics
-from parallax.producer.record import DeliveryReport
 from parallax.producer.settings import ProducerPolicies, read_settings
+from parallax.producer.site import DeliveryReport
 
 TOPIC = "trips"
 

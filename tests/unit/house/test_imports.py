@@ -59,11 +59,11 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
 
 
-def imports(name: str, *, top_level: bool = False) -> set[str]:
-    """Absolute names of the modules that a module imports; those within functions too unless only the top level is asked for."""
+def imports(name: str) -> set[str]:
+    """Absolute names of the modules that a module imports, wherever it does; type-checking only ones too."""
     tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
     found: set[str] = set()
-    for node in tree.body if top_level else ast.walk(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -103,8 +103,8 @@ def test_imports_point_one_way(name: str) -> None:
 
 
 def test_no_circle() -> None:
-    """Nor between the modules of one layer."""
-    below = {name: {found for found in imports(name, top_level=True) if found in MODULES} for name in MODULES}
+    """Nor between the modules of one layer, nor by an import within a function or for types alone."""
+    below = {name: {found for found in imports(name) if found in MODULES} for name in MODULES}
     while below:
         free = {name for name, needs in below.items() if not needs & below.keys() - {name}}
         assert free, f"these import each other, directly or through others: {sorted(below)}"

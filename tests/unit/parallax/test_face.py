@@ -44,7 +44,7 @@ SURFACE = {
     "parallax.producer.events": {"DownReason", "ProducerEvent", "ProducerEventKind"},
     "parallax.producer.ledger": {"ProducerCounts"},
     "parallax.producer.producer": {"FailoverProducer"},
-    "parallax.producer.record": {"DeliveryReport"},
+    "parallax.producer.site": {"DeliveryReport"},
 }
 """The public names by the module that defines them: what goes from here is missed by applications."""
 
