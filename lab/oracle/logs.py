@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,8 +14,14 @@ from lab.stack.errors import StackError
 from lab.workload.events import RecordId, record_id
 
 _MOST_RECORDS = 10_000
+
+
 _CONSUME_S = 0.5
+
+
 _METADATA_S = 10.0
+
+
 _BLOCK = 512
 
 
@@ -54,14 +60,6 @@ class TopicLog:
             for placed in records:
                 found.setdefault(placed.record, (partition, placed.record_offset))
         return found
-
-
-def topic_log(cluster: str, records: Iterable[tuple[int, Placed]]) -> TopicLog:
-    """A log of hand-made records, each with its partition."""
-    partitions: dict[int, list[Placed]] = {}
-    for partition, placed in records:
-        partitions.setdefault(partition, []).append(placed)
-    return TopicLog(cluster, {partition: tuple(found) for partition, found in partitions.items()})
 
 
 def read_topic(cluster: str, bootstrap_servers: str, topic: str, within_s: float = 120.0) -> TopicLog:

@@ -8,10 +8,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.oracle.logs import Placed, TopicLog, topic_log
+from lab.oracle.logs import Placed, TopicLog
 from lab.oracle.once import GroupRewind, OnceVerdict, judge_once
 from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
+from tests.worlds.topic_logs import topic_log
 
 PARTITIONS = 2
 CLUSTERS = ("aggregate-a", "aggregate-b")

@@ -9,9 +9,10 @@ import pytest
 from lab.demo.options import DemoOptions
 from lab.demo.outage import Uncertain
 from lab.demo.verdict import DemoFacts, Logs, judge, missing_records, too_slow
-from lab.oracle.logs import Placed, TopicLog, topic_log
+from lab.oracle.logs import Placed, TopicLog
 from lab.prove.options import ProveOptions
 from lab.workload.events import RecordId
+from tests.worlds.topic_logs import topic_log
 
 ORDER_A = ("b1", "a1", "b2", "a2", "b3", "a3")
 ORDER_B = ("b1", "b2", "b3", "a1", "a2", "a3")

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from lab.oracle.alternatives import Alternative, Moment, nearest_checkpoints, weigh_alternatives
-from lab.oracle.logs import Placed, TopicLog, topic_log
+from lab.oracle.logs import Placed, TopicLog
 from lab.workload.events import RecordId
+from tests.worlds.topic_logs import topic_log
 
 # Offset 2 of each aggregate topic holds a control record; b lags behind with region a.
 ORDER_A = ("a1", "b1", None, "a2", "b2", "a3", "b3", "a4")

@@ -6,8 +6,9 @@ from itertools import combinations
 import pytest
 
 from lab.oracle.copies import compare_copies
-from lab.oracle.logs import Placed, TopicLog, count_inversions, topic_log
+from lab.oracle.logs import Placed, TopicLog, count_inversions
 from lab.workload.events import RecordId
+from tests.worlds.topic_logs import topic_log
 
 
 def log(cluster: str, *names: str, partition: int = 0) -> TopicLog:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from lab.oracle.groups import judge_group
-from lab.oracle.logs import Placed, TopicLog, topic_log
+from lab.oracle.logs import Placed, TopicLog
 from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
+from tests.worlds.topic_logs import topic_log
 
 ORDER_A = ("b1", "a1", "b2", "a2", "b3", "a3")
 ORDER_B = ("b1", "b2", "b3", "a1", "a2", "a3")

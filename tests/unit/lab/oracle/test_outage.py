@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from lab.oracle.logs import Placed, topic_log
+from lab.oracle.logs import Placed
 from lab.oracle.outage import held_back, possibly_unindexed, records_below
 from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
+from tests.worlds.topic_logs import topic_log
 
 RETURNED_MS = 500
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.oracle.logs import Placed, TopicLog, topic_log
+from lab.oracle.logs import Placed, TopicLog
 from lab.oracle.once import GroupRewind
 from lab.storm.facts import Happening, StormFacts
 from lab.storm.options import GROUPS, StormOptions
@@ -12,6 +12,7 @@ from lab.storm.schedule import Act, ActKind, draw_schedule
 from lab.storm.verdict import judge, story
 from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
+from tests.worlds.topic_logs import topic_log
 
 RECORDS = [RecordId(region, seq) for region in "ab" for seq in range(3)]
 INTERLEAVED = [record for pair in zip(RECORDS[:3], RECORDS[3:], strict=True) for record in pair]
