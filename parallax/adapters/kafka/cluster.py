@@ -78,7 +78,7 @@ class KafkaCluster:
         self._asking_for_ranges = threading.Lock()
         self._asking_for_topics = threading.Lock()
         self._told_refused: set[GroupName] = set()
-        self._no_topics: tuple[float, ClusterUnavailableError] | None = None
+        self._no_topics: tuple[float, str] | None = None
 
     @property
     def cluster(self) -> ClusterName:
@@ -96,14 +96,14 @@ class KafkaCluster:
         with self._asking_for_topics:
             # Who waited for another one's question shares its answer, and above all its failure.
             if self._no_topics is not None and self._no_topics[0] > called_at:
-                raise ClusterUnavailableError(str(self._no_topics[1]))
+                raise ClusterUnavailableError(self._no_topics[1])
             if self._topics is not None and self._topics[0] > called_at:
                 return self._topics[1]
             asked_at = self._clock()
             try:
                 topics = self._links.do(read_topics)
             except ClusterUnavailableError as error:
-                self._no_topics = (self._clock(), error)
+                self._no_topics = (self._clock(), str(error))
                 raise
             self._topics = (asked_at, topics)
             return topics

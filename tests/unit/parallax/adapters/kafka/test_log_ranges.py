@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -140,3 +142,25 @@ def test_without_a_memory_each_call_asks_for_its_own(brokers: Brokers) -> None:
         cluster.log_ranges([TRIPS[0]])
         cluster.log_ranges([TRIPS[1]])
     assert brokers.asked == [{TRIPS[0]}, {TRIPS[1]}] * 2
+
+
+def test_a_cluster_that_did_not_answer_is_not_held_by_its_own_failure() -> None:
+    """Else its connections would stay until the collector looks at objects as old as it is."""
+
+    class Away:
+        def do(self, _ask: Callable[[Any], Any]) -> Any:
+            raise ClusterUnavailableError("no broker answers")
+
+    some = KafkaCluster(ClusterName("aggregate-a"), Cluster(bootstrap_servers="unused:1"), timeout_ms=1_000)
+    some._links = Away()  # type: ignore[assignment] # all of it that is used
+    gone = weakref.ref(some)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ClusterUnavailableError):
+            some.topics()
+        del some
+        gc.collect(0)  # what the call itself has left
+        assert gone() is None
+    finally:
+        gc.enable()
