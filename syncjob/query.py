@@ -11,7 +11,6 @@ from parallax.adapters.spark.leases import LeaseQuery
 from parallax.adapters.spark.reporting import HolderReporter, StatusTarget
 from parallax.config.config import Config
 from parallax.runtime.deadline import Deadline
-from syncjob.status import REPORTS_PATH, SyncReport
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class SyncHolder:
         """Sync until the lease's deadline; what was done, counted by reason."""
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
         from syncjob.run import run_until  # noqa: PLC0415
+        from syncjob.status import REPORTS_PATH, SyncReport  # noqa: PLC0415
 
         remaining_ms = lease["deadline_unix_ms"] - time.time_ns() // 1_000_000
         reporter = HolderReporter(self.status, REPORTS_PATH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -49,6 +50,11 @@ CONSUMER_MODULES = [
     "parallax.producer.producer",
 ]
 BASE_DEPENDENCIES = {"confluent_kafka", "grpc", "google", "structlog"}
+
+PLANNING_MODULES = ["replicator.leases.query", "syncjob.query"]
+"""Preloaded by every kind of Spark's Python workers, also by those that plan and commit epochs."""
+
+CLIENT_LIBRARIES = {"confluent_kafka", "kafka", "grpc", "cassandra"}
 
 
 def name_of(path: Path) -> str:
@@ -147,3 +153,16 @@ def test_a_consumer_needs_the_base_install_alone(name: str) -> None:
         and found.partition(".")[0] not in BASE_DEPENDENCIES | set(sys.stdlib_module_names)
     }
     assert not foreign, f"{name} needs {sorted(foreign)}, which a consumer does not install"
+
+
+@pytest.mark.parametrize("name", PLANNING_MODULES)
+def test_what_plans_leases_loads_no_client(name: str) -> None:
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"import sys, {name}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout.split()
+    assert name in loaded
+    assert not CLIENT_LIBRARIES.intersection(loaded)
