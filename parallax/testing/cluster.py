@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -59,6 +60,10 @@ class MemoryCluster:
     dead: bool = False
 
 
+def _matches(name: str, topic: str) -> bool:
+    return re.search(topic, name) is not None if topic.startswith("^") else name == topic
+
+
 class MemoryConsumer:
     """`confluent_kafka.Consumer` of a `MemoryCluster`, whose group has no other member.
 
@@ -85,9 +90,10 @@ class MemoryConsumer:
     def subscribe(
         self, topics: list[str], *, on_assign: Rebalance, on_revoke: Rebalance, on_lost: Rebalance
     ) -> None:
-        """Get all partitions of these topics at the next poll."""
+        """Get all partitions of these topics at the next poll; as librdkafka does, take ``^...`` for a pattern."""
         self._callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
-        self._rebalances.append(("assign", [key for key in sorted(self.cluster.logs) if key[0] in topics]))
+        names = {name for name, _ in self.cluster.logs if any(_matches(name, topic) for topic in topics)}
+        self._rebalances.append(("assign", [key for key in sorted(self.cluster.logs) if key[0] in names]))
 
     def rebalance(self, kind: str, keys: Iterable[Key]) -> None:
         """What the group's coordinator does at the next poll: ``assign``, ``revoke`` or ``lost``."""

@@ -174,6 +174,17 @@ def test_a_dead_cluster_answers_no_question() -> None:
         regions.restore("a")
 
 
+def test_topics_by_a_pattern() -> None:
+    regions = two_regions()
+    regions.create_topic("parcels")
+    regions.produce("parcels", "p", region="a")
+    regions.replicate()
+    with regions.consumer("g", region="a") as consumer:
+        consumer.subscribe(["^tr.p"])
+        assert values(read(consumer, 4)) == ["a0", "a1", "b0", "b1"]
+        assert {item.topic for item in consumer.assignment()} == {TOPIC}
+
+
 def test_with_asyncio() -> None:
     regions = two_regions()
 
