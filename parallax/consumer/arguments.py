@@ -70,6 +70,16 @@ def check_done(message: object, offsets: object) -> None:
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, f"a message with an error: {error}"))  # noqa: SLF001 - librdkafka's own code
 
 
+def check_callable(name: str, callback: object) -> None:
+    """Refuse a callback that can't be called.
+
+    Raises:
+        TypeError: it can't; None is no callback and right.
+    """
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{name} expects a callable, not {type(callback).__name__}")
+
+
 def subscription_of(
     topics: Sequence[str], on_assign: Rebalance | None, on_revoke: Rebalance | None, on_lost: Rebalance | None
 ) -> Subscription:
@@ -81,8 +91,7 @@ def subscription_of(
     """
     callbacks: dict[str, Any] = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
     for name, callback in callbacks.items():
-        if callback is not None and not callable(callback):
-            raise TypeError(f"{name} expects a callable, not {type(callback).__name__}")
+        check_callable(name, callback)
     if not isinstance(topics, list):
         raise TypeError(f"expected list of topics, not {type(topics).__name__}")
     if not topics:

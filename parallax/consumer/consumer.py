@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from parallax.client.client import OffsetClient
 from parallax.client.primary_messages import primary_from_pb
 from parallax.consumer.arguments import (
+    check_callable,
     check_count,
     check_done,
     check_partition,
@@ -72,6 +73,7 @@ class FailoverConsumer:
     Raises:
         ConsumerConfigError: a setting that can't be honoured; the message says what to do.
         UnknownRegionError: ``region`` or ``moved_from`` names no cluster given.
+        TypeError: ``on_event`` can't be called.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class FailoverConsumer:
         close_timeout_ms: float = 5_000,
         consumer_factory: ConsumerFactory | None = None,
     ) -> None:
+        check_callable("on_event", on_event)
         settings = read_settings(config, clusters, region)
         if moved_from is not None:
             if follow_primary:

@@ -145,7 +145,7 @@ def read_settings(
             f"auto.offset.reset={reset!r}: a failover consumer never jumps in silence; leave the setting out, and "
             "say where a partition without any commit starts by on_no_offset"
         )
-    merged_clusters = {name: _cluster(name, value) for name, value in clusters.items()}
+    merged_clusters = _clusters(clusters)
     strategy = str(base.get("partition.assignment.strategy", ""))
     # The next-generation protocol (KIP-848) tells members that are gone by itself, within its own time-outs.
     next_generation = base.get("group.protocol") == "consumer"
@@ -168,7 +168,17 @@ def read_settings(
     return settings
 
 
-def _cluster(region: str, value: str | Mapping[str, Any]) -> Config:
+def _clusters(clusters: object) -> dict[str, Config]:
+    if not isinstance(clusters, Mapping):
+        raise ConsumerConfigError(f"clusters is a mapping {{region: 'host:port'}}, not {clusters!r}")
+    return {name: _cluster(name, value) for name, value in clusters.items()}
+
+
+def _cluster(region: str, value: object) -> Config:
+    if not isinstance(value, str | Mapping):
+        raise ConsumerConfigError(
+            f"clusters[{region!r}] is 'host:port' or a mapping of settings, not {value!r}"
+        )
     settings = {"bootstrap.servers": value} if isinstance(value, str) else dict(value)
     if not settings.get("bootstrap.servers"):
         raise ConsumerConfigError(f"clusters[{region!r}] names no bootstrap.servers")

@@ -9,7 +9,7 @@ import structlog
 
 from parallax.errors import ParallaxError
 from parallax.producer.ports import RegionService
-from parallax.producer.settings import Config, read_cluster
+from parallax.producer.settings import Config, read_clusters
 from parallax.v1 import primaries_pb2 as pb
 
 _log = structlog.get_logger("parallax.failover_producer")
@@ -39,9 +39,7 @@ class GivenAddresses:
     """
 
     def __init__(self, clusters: Mapping[str, str | Mapping[str, object]]) -> None:
-        self.clusters: Mapping[str, Config] = {
-            region: read_cluster(region, value) for region, value in clusters.items()
-        }
+        self.clusters: Mapping[str, Config] = read_clusters(clusters)
 
     def refresh(self) -> None:
         """Nothing to ask."""

@@ -97,6 +97,7 @@ class FailoverProducer:
         probe_factory: ProbeFactory | None = None,
     ) -> None:
         settings = read_settings(config)
+        _check_callable("on_event", on_event)
         if isinstance(topics, str):
             raise ProducerConfigError(f"topics is a list of names: [{topics!r}], not one string")
         policies = ProducerPolicies(
@@ -377,6 +378,11 @@ class FailoverProducer:
 
 def _slice_s(deadline_s: float | None) -> float:
     return _SLICE_S if deadline_s is None else max(0.0, min(_SLICE_S, deadline_s - time.monotonic()))
+
+
+def _check_callable(name: str, callback: object) -> None:
+    if callback is not None and not callable(callback):
+        raise ProducerConfigError(f"{name} is not callable")
 
 
 def _addresses(

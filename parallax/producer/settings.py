@@ -160,12 +160,22 @@ def read_settings(config: Mapping[str, Any]) -> ProducerSettings:
     )
 
 
-def read_cluster(region: str, value: str | Mapping[str, Any]) -> Config:
-    """The settings of one region's regional cluster.
+def read_clusters(clusters: object) -> dict[str, Config]:
+    """The settings of each region's regional cluster.
 
     Raises:
-        ProducerConfigError: no address, or a setting that has to be the same everywhere.
+        ProducerConfigError: no mapping, no address, or a setting that has to be the same everywhere.
     """
+    if not isinstance(clusters, Mapping):
+        raise ProducerConfigError(f"clusters is a mapping {{region: 'host:port'}}, not {clusters!r}")
+    return {region: _cluster(region, value) for region, value in clusters.items()}
+
+
+def _cluster(region: str, value: object) -> Config:
+    if not isinstance(value, str | Mapping):
+        raise ProducerConfigError(
+            f"clusters[{region!r}] is 'host:port' or a mapping of settings, not {value!r}"
+        )
     settings = {"bootstrap.servers": value} if isinstance(value, str) else dict(value)
     if not settings.get("bootstrap.servers"):
         raise ProducerConfigError(f"clusters[{region!r}] names no bootstrap.servers")

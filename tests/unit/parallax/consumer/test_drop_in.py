@@ -284,6 +284,31 @@ def test_the_same_setting_is_refused_with_the_same_error(config: dict[str, objec
     assert is_caught_as(theirs, ours)
 
 
+@pytest.mark.parametrize(
+    ("clusters", "word"),
+    [
+        (NOWHERE, "clusters is a mapping"),
+        ({"a": [NOWHERE]}, r"clusters\['a'\] is 'host:port' or a mapping"),
+        ({"a": {}}, "names no bootstrap.servers"),
+    ],
+)
+def test_clusters_that_are_none_are_refused_with_the_reason(clusters: Any, word: str) -> None:
+    with pytest.raises(ConsumerConfigError, match=word):
+        FailoverConsumer({"group.id": "g"}, clusters=clusters, region="a", services=FakeService({}))
+
+
+def test_a_callback_for_events_that_can_not_be_called_is_refused_at_once() -> None:
+    on_event: Any = 3
+    with pytest.raises(TypeError, match="on_event expects a callable, not int"):
+        FailoverConsumer(
+            {"group.id": "g"},
+            clusters={"a": NOWHERE},
+            region="a",
+            services=FakeService({}),
+            on_event=on_event,
+        )
+
+
 def test_offsets_are_stored_by_hand_only_where_that_is_set() -> None:
     library, ours = both(**{"enable.auto.offset.store": True})
     for consumer in (library, ours):
