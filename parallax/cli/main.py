@@ -11,9 +11,12 @@ try:
     import typer
     from typer.core import TyperGroup
 except ModuleNotFoundError as error:
+    if sys.argv[1:] == ["--version"]:  # an application's environment has no more than the base install
+        sys.stdout.write(f"parallax {metadata.version('parallax-kafka')}\n")
+        raise SystemExit(0) from None
     raise SystemExit(
-        f"parallax: {error.name} is not installed: install the command's extra, for example "
-        "pip install 'parallax-kafka[services]' (replicator, server and lab bring more commands)"
+        f"parallax: {error.name} is not installed: commands need parallax-kafka[services]: "
+        "pip install '.[services]' in a checkout (replicator, server and lab bring more commands)"
     ) from None
 
 from parallax.errors import ConfigError, ParallaxError
@@ -81,7 +84,8 @@ def _command(name: str, entry: Entry) -> Any:
         else:
             extra = f"parallax-kafka[{entry.extra}]"
             refusal = _refusal(
-                f"Not installed: {extra}", f"this command needs {missing!r}: pip install '{extra}'"
+                f"Not installed: {extra}",
+                f"this command needs {missing!r} of {extra}: pip install '.[{entry.extra}]' in a checkout",
             )
         return _single(name, refusal, loose=True)
     if not isinstance(found, typer.Typer):

@@ -55,7 +55,14 @@ def test_the_program_itself_without_an_extra_says_what_to_install() -> None:
     assert done.returncode == 1
     assert "typer is not installed" in done.stderr
     assert "parallax-kafka[services]" in done.stderr
+    assert "pip install '.[services]' in a checkout" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_told_without_any_extra() -> None:
+    done = parallax({"typer"}, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == parallax(set(), "--version").stdout
 
 
 def test_the_other_commands_work_without_them() -> None:
