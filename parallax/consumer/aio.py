@@ -25,6 +25,13 @@ _SLICE_S = 0.25
 Result = TypeVar("Result")
 
 
+def _check_consumer(consumer: object) -> None:
+    if not isinstance(consumer, FailoverConsumer):
+        raise TypeError(
+            f"expected a FailoverConsumer, not {type(consumer).__name__}: AIOFailoverConsumer(FailoverConsumer(...))"
+        )
+
+
 class AIOFailoverConsumer:
     """Awaits a `FailoverConsumer`'s calls, made one after another in a thread of its own.
 
@@ -35,9 +42,13 @@ class AIOFailoverConsumer:
         consumer: used by nobody else from now on. Its callbacks (rebalances, ``on_event``, ``on_commit``) are plain
             functions, called in the thread; they get and may call the consumer itself, and hand over to the event
             loop by ``loop.call_soon_threadsafe``.
+
+    Raises:
+        TypeError: it is no `FailoverConsumer`, as where its settings are given, which ``AIOConsumer`` takes.
     """
 
     def __init__(self, consumer: FailoverConsumer) -> None:
+        _check_consumer(consumer)
         self._consumer = consumer
         self._thread = ThreadPoolExecutor(1, "parallax-aio-consumer")
         self._unseen = _Unseen(consumer)

@@ -34,6 +34,12 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(coroutine, WITHIN_S))
 
 
+def test_settings_instead_of_a_consumer_are_refused_with_the_right_way() -> None:
+    settings: Any = {"group.id": "g"}
+    with pytest.raises(TypeError, match=r"not dict: AIOFailoverConsumer\(FailoverConsumer"):
+        AIOFailoverConsumer(settings)
+
+
 async def take(consumer: AIOFailoverConsumer, count: int) -> list[Record]:
     found: list[Record] = []
     while len(found) < count:
