@@ -126,7 +126,7 @@ def _pyspark_ivy() -> Path:
     if spec is None or spec.origin is None:
         raise ArtifactError(
             "Neither Maven nor PySpark (whose Ivy would do) is installed, so the jars can't be fetched. "
-            "Install one: pip install 'parallax-kafka[lab]'."
+            "Install one: pip install '.[lab]' in the checkout."
         )
     found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:

