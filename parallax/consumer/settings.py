@@ -60,8 +60,9 @@ class Policies:
             if value not in get_args(choices):
                 raise ConsumerConfigError(f"{name}={value!r}: choose one of {', '.join(get_args(choices))}")
         for name in ("service_timeout_ms", "report_interval_ms", "close_timeout_ms"):
-            if getattr(self, name) <= 0:
-                raise ConsumerConfigError(f"{name} must be above 0 milliseconds, not {getattr(self, name)}")
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value <= 0:
+                raise ConsumerConfigError(f"{name} must be above 0 milliseconds, not {value!r}")
         if self.index_wait_ms < 0:
             raise ConsumerConfigError(f"index_wait_ms must not be negative: {self.index_wait_ms}")
 

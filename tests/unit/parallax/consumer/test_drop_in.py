@@ -297,6 +297,20 @@ def test_clusters_that_are_none_are_refused_with_the_reason(clusters: Any, word:
         FailoverConsumer({"group.id": "g"}, clusters=clusters, region="a", services=FakeService({}))
 
 
+def test_a_time_that_is_no_number_is_refused_by_its_name() -> None:
+    timeout: Any = "5000"
+    with pytest.raises(
+        ConsumerConfigError, match="service_timeout_ms must be above 0 milliseconds, not '5000'"
+    ):
+        FailoverConsumer(
+            {"group.id": "g"},
+            clusters={"a": NOWHERE},
+            region="a",
+            services=FakeService({}),
+            service_timeout_ms=timeout,
+        )
+
+
 def test_a_callback_for_events_that_can_not_be_called_is_refused_at_once() -> None:
     on_event: Any = 3
     with pytest.raises(TypeError, match="on_event expects a callable, not int"):
