@@ -73,8 +73,9 @@ class ProducerPolicies:
             "check_interval_ms",
             "close_timeout_ms",
         ):
-            if getattr(self, name) <= 0:
-                raise ProducerConfigError(f"{name} must be above 0 milliseconds, not {getattr(self, name)}")
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value <= 0:
+                raise ProducerConfigError(f"{name} must be above 0 milliseconds, not {value!r}")
 
 
 @dataclass(slots=True)

@@ -557,6 +557,7 @@ CLUSTERS = {"a": "127.0.0.1:1", "b": "127.0.0.1:1"}
         ({}, {"on_event": 3}, "on_event is not callable"),
         ({}, {"on_unacknowledged": "hope"}, "resend, report"),
         ({}, {"stalled_after_ms": 0}, "stalled_after_ms"),
+        ({}, {"stalled_after_ms": "20000"}, "stalled_after_ms must be above 0 milliseconds, not '20000'"),
     ],
 )
 def test_settings_that_can_not_be_honoured(
