@@ -38,6 +38,7 @@ LEASES = 2 * SHARDS  # from two regions
 STARTED_WITHIN_S = 120.0
 MOVED_WITHIN_S = 240.0
 REPORTS_UNDER_WAY_MS = 3_000
+NOTICEABLE_S = 1.0
 
 LeaseName = tuple[str, int]
 
@@ -212,7 +213,9 @@ def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
             f"\na worker killed: {len(moved)} of {LEASES} shards moved and stalled {moved_s:.1f} s at most; the other "
             f"{len(stayed)} went on, their longest pause {stayed_s:.1f} s; lost 0, duplicated 0\n"
         )
-    assert stayed_s < moved_s
+    # Who stayed kept its attempt (above), and was not held up. A shard that moves stalls for a tenth of a second or so,
+    # which is what any shard may pause for on a busy machine.
+    assert stayed_s < max(moved_s, NOTICEABLE_S)
 
 
 def flows_again(reader: Reader, partitions: Mapping[str, set[int]], since_s: float) -> bool:
