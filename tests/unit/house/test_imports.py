@@ -29,7 +29,7 @@ LAYERS = {
     "parallax.producer": CLIENTS,
     "parallax.testing": CLIENTS | {"parallax.consumer"},
     "parallax.ports": CORE,
-    "parallax.config": CORE | {"parallax.ports"},
+    "parallax.config": CORE,
     "parallax.adapters": CORE | {"parallax.config", "parallax.ports"},
     "parallax.wiring": CLIENTS | SERVICES,
     "parallax.failover": BASE | SERVICES | {"parallax.wiring"},
