@@ -8,6 +8,7 @@ and writing, with the same messages.
 
 from __future__ import annotations
 
+import ssl
 import struct
 import time
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 import kafka.errors
-from kafka.net.transport import KafkaTCPTransport
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.parser import KafkaProtocol
 
 Buffer = bytes | bytearray | memoryview
@@ -284,6 +285,49 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
             if sent:
                 waiting[0] = memoryview(waiting[0])[sent:]
         return total, None
+
+
+class TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has no types
+    """kafka-python's connection with TLS, whose handshake ends in time.
+
+    Args:
+        net, sock, host, config: as there.
+        timeout_at: when the other side must have done its part (monotonic seconds); None: any time.
+    """
+
+    def __init__(
+        self, net: Any, sock: Any, host: str | None = None, *, timeout_at: float | None, **config: Any
+    ) -> None:
+        super().__init__(net, sock, host=host, **config)
+        self._timeout_at = timeout_at
+
+    async def handshake(self) -> None:
+        """Agree with the other side.
+
+        Raises:
+            kafka.errors.KafkaTimeoutError: it took a connection, and then said nothing for too long.
+            kafka.errors.KafkaConnectionError: it does not speak TLS, or not with us.
+        """
+        try:
+            while not await self._shake():
+                pass
+        except BaseException as error:
+            self._sock.close()
+            if isinstance(error, OSError):
+                raise _lost(f"TLS handshake failed: {error}") from error
+            raise
+
+    async def _shake(self) -> bool:
+        """Do what can be done now, and wait for more; whether all is done."""
+        try:
+            self._sock.do_handshake()
+        except ssl.SSLWantReadError:
+            await self._net.wait_read(self._sock, timeout_at=self._timeout_at)
+        except ssl.SSLWantWriteError:
+            await self._net.wait_write(self._sock, timeout_at=self._timeout_at)
+        else:
+            return True
+        return False
 
 
 def _lost(why: object) -> Exception:

@@ -10,19 +10,22 @@ speaks through it (docs/decisions/0007-copy-paths.md), and what the services ask
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import kafka.errors
+from kafka.future import Future
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.structs import TopicPartition as KafkaPartition
 
+from parallax.adapters.kafka.addresses import Address, UnresolvedError, is_number, of_number, shared
 from parallax.adapters.kafka.event_loop import EventLoop, Timers
-from parallax.adapters.kafka.transport import Messages, Transport
+from parallax.adapters.kafka.transport import Messages, TlsTransport, Transport
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError
@@ -34,6 +37,8 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 MOST_IN_FLIGHT = 64
 """Per connection; the paths keep their own, smaller bounds. kafka-python fails a request beyond it."""
 _TURN_MS = 20
+_FRESH_MS = 500
+"""So long a connection waits for its broker's present address before it takes the last known one."""
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
@@ -70,18 +75,23 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
         return transport
 
     async def _transport(self, node: Any, timeout_at: float | None) -> Any:
-        if self.ssl_enabled:
-            return await super()._build_transport(node, timeout_at=timeout_at)
         sock = await self._connected(node, timeout_at)
-        transport = Transport(self._net, sock, host=node.host)
+        if not self.ssl_enabled:
+            return Transport(self._net, sock, host=node.host)
+        tls = {key: value for key, value in self.config.items() if key.startswith("ssl_")}
+        try:
+            transport = TlsTransport(self._net, sock, host=node.host, timeout_at=timeout_at, **tls)
+        except BaseException:
+            sock.close()
+            raise
         await transport.handshake()
         return transport
 
     async def _connected(self, node: Any, timeout_at: float | None) -> Any:
-        """A connected socket; kafka-python's own way forgets to close one that could not connect."""
+        """A connected socket. kafka-python's own way waits for the resolver, and forgets to close what did not connect."""
         network = KafkaNetSocket()
         problem: Exception = kafka.errors.KafkaConnectionError(f"{node.host} has no address")
-        for family, kind, protocol, _, address in network.dns_lookup(node.host, node.port):
+        for family, kind, protocol, _, address in await self._addresses(node.host, node.port, timeout_at):
             sock = network.socket(family, kind, protocol)
             try:
                 sock.setblocking(False)  # noqa: FBT003 - the socket's own method
@@ -95,6 +105,36 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
                 sock.close()
                 raise
         raise problem
+
+    async def _addresses(self, host: str, port: int, timeout_at: float | None) -> Sequence[Address]:
+        """The host's addresses: its present ones, or the last known while the resolver is slow or away."""
+        if is_number(host):
+            return of_number(host, port)
+        resolver, net, heard = shared(), self._net, Future()
+        patience_ms = _FRESH_MS if resolver.knows(host, port) else self.config["request_timeout_ms"]
+        latest = time.monotonic() + patience_ms / 1_000
+
+        def stop_waiting() -> None:
+            if not heard.is_done:
+                heard.success(None)
+
+        def tell() -> None:
+            try:
+                net.call_soon_threadsafe(stop_waiting)
+            except RuntimeError:  # the loop was closed meanwhile
+                return
+
+        resolver.ask(host, port, tell)
+        timer = net.call_at(latest if timeout_at is None else min(latest, timeout_at), stop_waiting)
+        try:
+            await heard
+        finally:
+            net.cancel(timer)
+        try:
+            return resolver.known(host, port)
+        except UnresolvedError as error:
+            kind = kafka.errors.KafkaTimeoutError if error.is_silence else kafka.errors.KafkaConnectionError
+            raise kind(str(error)) from error
 
 
 def topic_uuid(topic_id: TopicId) -> uuid.UUID:
