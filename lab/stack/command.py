@@ -26,6 +26,7 @@ _REFRESH_S = 1.0
 _STATE_STYLES = {
     "ready": "green",
     "starting": "yellow",
+    "frozen": "blue",
     "killed": "red",
     "died": "bold red",
     "stopped": "dim",
@@ -99,8 +100,15 @@ def kill(name: _Name, directory: _Directory = None) -> None:
 
 
 @app.command()
+def freeze(name: _Name, directory: _Directory = None) -> None:
+    """Freeze a process, a cluster or a region with SIGSTOP: it keeps its connections and says nothing until `start`."""
+    StackClient(_chosen(directory)).freeze(name)
+    _progress(f"{name}: frozen")
+
+
+@app.command()
 def start(name: _Name, directory: _Directory = None) -> None:
-    """Start a process, a cluster or a region again, on its old ports and data."""
+    """Start a process, a cluster or a region again, on its old ports and data; thaw what is frozen."""
     StackClient(_chosen(directory)).start(name)
     _progress(f"{name}: ready")
 

@@ -46,6 +46,8 @@ class ControlServer:
             "status": lambda _: stack.status(),
             "kill": stack.kill,
             "stop": stack.stop,
+            "freeze": stack.freeze,
+            "fill_disk": stack.fill_disk,
             "start": stack.start,
             "down": lambda _: self.down_requested.set(),
         }
@@ -138,8 +140,26 @@ class StackClient:
         """
         self._named("stop", name)
 
+    def freeze(self, name: str) -> None:
+        """SIGSTOP a process, a cluster or a region: it keeps its connections and says nothing until `start`.
+
+        Raises:
+            UnknownProcessError: There is none of that name.
+            StackError: It does not run.
+        """
+        self._named("freeze", name)
+
+    def fill_disk(self, name: str) -> None:
+        """Leave a process, a cluster or a region no room to write, until it is started anew.
+
+        Raises:
+            UnknownProcessError: There is none of that name.
+            StackError: It does not run.
+        """
+        self._named("fill_disk", name)
+
     def start(self, name: str) -> None:
-        """Start what is not running and wait until it answers.
+        """Start what is not running and wait until it answers; thaw what is frozen.
 
         Raises:
             UnknownProcessError: There is none of that name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -33,6 +34,7 @@ class ProcessState(StrEnum):
     STOPPED = "stopped"
     STARTING = "starting"
     READY = "ready"
+    FROZEN = "frozen"
     KILLED = "killed"
     DIED = "died"
 
@@ -124,12 +126,13 @@ class ManagedProcess:
     @property
     def state(self) -> ProcessState:
         """Where it stands now."""
-        if self._state in (ProcessState.STARTING, ProcessState.READY) and self._child and self.pid is None:
+        running = (ProcessState.STARTING, ProcessState.READY, ProcessState.FROZEN)
+        if self._state in running and self._child and self.pid is None:
             return ProcessState.DIED
         return self._state
 
     def start(self) -> None:
-        """Start and wait until it answers; nothing happens if it runs already.
+        """Start and wait until it answers; one that is frozen is thawed, one that runs is left alone.
 
         Raises:
             ProcessDiedError: It ended first.
@@ -138,6 +141,7 @@ class ManagedProcess:
         """
         with self._lock:
             if self.pid is not None:
+                self.thaw()
                 return
             self._cancelled.clear()
             self._child = None
@@ -160,6 +164,41 @@ class ManagedProcess:
     def stop(self) -> None:
         """SIGTERM, a bounded wait, then SIGKILL for whatever is left."""
         self._end(ProcessState.STOPPED, graceful=True)
+
+    def freeze(self) -> None:
+        """SIGSTOP, for it and all its descendants, as a machine that is out of memory or breath: it keeps its connections.
+
+        Raises:
+            StackStateError: It does not run.
+        """
+        with self._lock:
+            self._need_running("frozen")
+            _freeze(self._sessions)
+            self._state = ProcessState.FROZEN
+
+    def thaw(self) -> None:
+        """SIGCONT: it goes on where it was; nothing happens if it is not frozen."""
+        with self._lock:
+            if self.state is ProcessState.FROZEN:
+                _thaw(self._sessions)
+                self._state = ProcessState.READY
+
+    def fill_disk(self) -> None:
+        """Let every write fail that would make a file longer, for as long as it runs, as on a disk without room.
+
+        Raises:
+            StackStateError: It does not run.
+        """
+        with self._lock:
+            self._need_running("left without room")
+            for processes in _members(self._sessions).values():
+                for process in processes:
+                    with suppress(psutil.NoSuchProcess):
+                        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))
+
+    def _need_running(self, done: str) -> None:
+        if self.pid is None:
+            raise StackStateError(f"{self.name} does not run: it can't be {done}.")
 
     def log_tail(self) -> str:
         """The last lines of its log."""
@@ -195,6 +234,7 @@ class ManagedProcess:
             child = self._child
             if child is not None and child.poll() is None:
                 if graceful:
+                    self.thaw()  # frozen, it would not hear
                     child.terminate()
                     with suppress(subprocess.TimeoutExpired):
                         child.wait(timeout=self.spec.stop_within_s)
@@ -225,6 +265,13 @@ def _freeze(sessions: set[int]) -> None:
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.suspend()
+
+
+def _thaw(sessions: set[int]) -> None:
+    for processes in _members(sessions).values():
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 def _kill_orphans(sessions: set[int]) -> None:

@@ -152,8 +152,28 @@ class LocalStack:
         _in_parallel(self._resolve(name), ManagedProcess.stop)
         self._report(f"{name}: stopped")
 
+    def freeze(self, name: str) -> None:
+        """SIGSTOP a process, a cluster or a region: it keeps its connections and says nothing until `start`.
+
+        Raises:
+            UnknownProcessError: There is none of that name.
+            StackStateError: It does not run.
+        """
+        _in_parallel(self._resolve(name), ManagedProcess.freeze)
+        self._report(f"{name}: frozen")
+
+    def fill_disk(self, name: str) -> None:
+        """Leave a process, a cluster or a region no room to write, until it is started anew.
+
+        Raises:
+            UnknownProcessError: There is none of that name.
+            StackStateError: It does not run.
+        """
+        _in_parallel(self._resolve(name), ManagedProcess.fill_disk)
+        self._report(f"{name}: its disk is full")
+
     def start(self, name: str) -> None:
-        """Start what is not running, on its old ports and data, and wait until it answers.
+        """Start what is not running, on its old ports and data, and wait until it answers; thaw what is frozen.
 
         Raises:
             UnknownProcessError: There is none of that name.
@@ -275,7 +295,7 @@ class LocalStack:
         given_up = threading.Event()
 
         def start(process: ManagedProcess) -> None:
-            if process.pid is None and not given_up.is_set():
+            if process.state is not ProcessState.READY and not given_up.is_set():
                 self._report(f"{process.name}: starting")
                 process.start()
                 self._report(f"{process.name}: ready")

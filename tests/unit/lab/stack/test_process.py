@@ -28,6 +28,13 @@ WITH_GRANDCHILD = (
     "print(child.pid, flush=True)\ntime.sleep(600)"
 )
 
+TICKER = "import time\nwhile True:\n    print('tick', flush=True)\n    time.sleep(0.02)"
+WRITER = (
+    "import os, time\n"
+    "with open(os.environ['WRITER_OUT'], 'ab', buffering=0) as out:\n"
+    "    while True:\n        out.write(b'x')\n        time.sleep(0.02)"
+)
+
 # The child writes a line when its parent's end closes its input.
 WITH_ORDERLY_CHILD = (
     "import subprocess, sys, time\n"
@@ -73,6 +80,60 @@ def test_it_starts_stops_and_starts_again(launcher: Launcher, tmp_path: Path) ->
     assert process.pid not in (None, first)
     process.kill()
     assert (process.state, process.pid) == (ProcessState.KILLED, None)
+
+
+def test_one_that_is_frozen_says_nothing_until_it_is_started(launcher: Launcher, tmp_path: Path) -> None:
+    process = managed(launcher, tmp_path, TICKER)
+    process.start()
+    pid = process.pid
+    process.freeze()
+    assert process.state is ProcessState.FROZEN
+    child = psutil.Process(pid)
+    poll_until(lambda: child.status() == psutil.STATUS_STOPPED, 5, "it stands still")
+    size = process.spec.log.stat().st_size
+    process.start()
+    assert (process.state, process.pid) == (ProcessState.READY, pid)
+    poll_until(lambda: process.spec.log.stat().st_size > size, 5, "it goes on")
+    process.freeze()
+    process.stop()
+    assert (process.state, process.pid) == (ProcessState.STOPPED, None)
+
+
+def test_one_that_died_while_it_was_frozen_is_dead(launcher: Launcher, tmp_path: Path) -> None:
+    process = managed(launcher, tmp_path, SLEEPER)
+    process.start()
+    process.freeze()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    poll_until(lambda: process.state is ProcessState.DIED, 5, "the death is seen")
+
+
+def test_one_whose_disk_is_full_can_write_no_more_until_it_is_started_anew(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    process = managed(
+        launcher, tmp_path, WRITER, probe=lambda: None if (tmp_path / "out").exists() else "no file"
+    )
+    process.spec.log.parent.mkdir()
+    os.environ["WRITER_OUT"] = str(tmp_path / "out")
+    try:
+        process.start()
+        process.fill_disk()
+        poll_until(lambda: process.state is ProcessState.DIED, 5, "writing fails")
+        process.start()
+        size = (tmp_path / "out").stat().st_size
+        poll_until(lambda: (tmp_path / "out").stat().st_size > size, 5, "it writes again")
+    finally:
+        process.kill()
+        del os.environ["WRITER_OUT"]
+
+
+def test_what_does_not_run_is_not_frozen_nor_left_without_room(launcher: Launcher, tmp_path: Path) -> None:
+    process = managed(launcher, tmp_path, SLEEPER)
+    with pytest.raises(StackStateError, match="small does not run: it can't be frozen"):
+        process.freeze()
+    with pytest.raises(StackStateError, match="small does not run: it can't be left without room"):
+        process.fill_disk()
 
 
 def test_an_early_death_is_told_with_the_last_lines(launcher: Launcher, tmp_path: Path) -> None:
