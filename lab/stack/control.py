@@ -14,13 +14,15 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from lab.stack.errors import StackError, StackStateError
 from lab.stack.layout import StackLayout, write_json
+from lab.stack.links import LinkState
 from lab.stack.ports import HOST
 from lab.stack.stack import LocalStack
 
@@ -42,7 +44,7 @@ class ControlServer:
         self.down_requested = threading.Event()
         self._state_path = directory / "stack.json"
         self._token = secrets.token_hex(16)
-        self._commands: dict[str, Callable[[str], Any]] = {
+        self._commands: dict[str, Callable[..., Any]] = {
             "status": lambda _: stack.status(),
             "kill": stack.kill,
             "stop": stack.stop,
@@ -50,6 +52,8 @@ class ControlServer:
             "fill_disk": stack.fill_disk,
             "start": stack.start,
             "down": lambda _: self.down_requested.set(),
+            "link": lambda name, **state: stack.link(name, LinkState(**state)),
+            "steer": stack.steer,
         }
         answer = self._answer
 
@@ -83,11 +87,11 @@ class ControlServer:
             request = json.loads(line)
             if not hmac.compare_digest(str(request.get("token")), self._token):
                 raise StackStateError("This is not the stack that stack.json belongs to.")
-            result = self._commands[request["command"]](request["name"])
+            result = self._commands[request["command"]](request["name"], **request.get("arguments", {}))
             reply = {"result": result}
         except StackError as error:
             reply = {"error": str(error)}
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
             reply = {"error": f"not a command: {error!r}"}
         return json.dumps(reply).encode() + b"\n"
 
@@ -158,6 +162,23 @@ class StackClient:
         """
         self._named("fill_disk", name)
 
+    def link(self, name: str, state: LinkState) -> None:
+        """Change the link by which the services of a steerable stack reach a Kafka cluster or a Cassandra node.
+
+        Raises:
+            StackError: There is none of that name.
+        """
+        self._command("link", name, asdict(state))
+
+    def steer(self, name: str, *, clock_ahead_ms: int = 0, resolver_late_ms: int = 0) -> None:
+        """Make the clock of a service of a steerable stack wrong, or its resolver slow; without arguments all is right.
+
+        Raises:
+            StackError: There is none of that name.
+        """
+        wrong = {"clock_ahead_ms": clock_ahead_ms, "resolver_late_ms": resolver_late_ms}
+        self._command("steer", name, wrong)
+
     def start(self, name: str) -> None:
         """Start what is not running and wait until it answers; thaw what is frozen.
 
@@ -186,7 +207,7 @@ class StackClient:
         self.layout.resolve(name)
         self._command(command, name)
 
-    def _command(self, command: str, name: str = "") -> Any:
+    def _command(self, command: str, name: str = "", arguments: Mapping[str, Any] | None = None) -> Any:
         path = self.directory / "stack.json"
         if not is_running(self.directory):
             raise StackStateError(
@@ -197,7 +218,7 @@ class StackClient:
                 f"The stack in {self.directory} is just starting or ending; try again in a moment."
             )
         state = json.loads(path.read_text(encoding="utf-8"))
-        request = {"token": state["token"], "command": command, "name": name}
+        request = {"token": state["token"], "command": command, "name": name, "arguments": arguments or {}}
         try:
             with (
                 socket.create_connection((HOST, state["port"]), timeout=_COMMAND_TIMEOUT_S) as connection,

@@ -27,10 +27,12 @@ def port_names(spec: StackSpec) -> list[str]:
     for cluster in spec.clusters:
         for broker in cluster.broker_names:
             names += [broker, f"{broker}/controller"]
-            if cluster.name in spec.far:
+            if spec.steerable or cluster.name in spec.far:
                 names += [f"{broker}/far", f"{broker}/far-listener"]
     for node in spec.cassandra_nodes:
         names += [node, f"{node}/storage"]
+        if spec.steerable:
+            names.append(f"{node}/far")
     for region in spec.regions:
         names += [f"offsetsvc-{region}/grpc", f"offsetsvc-{region}/rest"]
     return [*names, f"{SPARK}/status"]
@@ -79,12 +81,30 @@ class StackLayout:
         return ",".join(f"{HOST}:{self.ports[broker]}" for broker in self.cluster(cluster).broker_names)
 
     def far_bootstrap(self, cluster: str) -> str:
-        """The far address of a cluster of ``spec.far``: where its clients expect a proxy to listen.
+        """The far address of a cluster that has one: where its clients expect a proxy to listen.
 
         Raises:
             UnknownProcessError: There is no cluster of that name.
         """
         return ",".join(f"{HOST}:{self.ports[f'{name}/far']}" for name in self.cluster(cluster).broker_names)
+
+    @property
+    def link_ports(self) -> dict[str, dict[int, int]]:
+        """The links of a steerable stack: by cluster or Cassandra node, the port behind each port where a link listens."""
+        if not self.spec.steerable:
+            return {}
+        ports = self.ports
+        links = {
+            cluster.name: {
+                ports[f"{name}/far"]: ports[f"{name}/far-listener"] for name in cluster.broker_names
+            }
+            for cluster in self.spec.clusters
+        }
+        return links | {node: {ports[f"{node}/far"]: ports[node]} for node in self.spec.cassandra_nodes}
+
+    def steering_path(self, process: str) -> Path:
+        """What the clock and the resolver of a service go by (`lab.stack.steering`)."""
+        return self.directory / "data" / "steering" / process
 
     def cassandra_address(self, region: str | None = None) -> str:
         """Host and CQL port of the Cassandra node that a region uses (the first region by default)."""

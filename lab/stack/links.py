@@ -40,7 +40,7 @@ class LinkState:
 WHOLE = LinkState()
 
 
-class Links:
+class StackLinks:
     """Proxies on a thread of their own, from entering to leaving.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from lab.stack.layout import SPARK, StackLayout
 from lab.stack.ports import HOST
 from lab.stack.probes import http_probe
 from lab.stack.process import ProcessSpec
+from lab.stack.steering import Steering
 from parallax.config.config import load
 
 _SCHEMA_TIMEOUT_S = 300
@@ -83,6 +85,19 @@ def service_environment(layout: StackLayout, java: Java, region: str | None = No
     return environment
 
 
+def _environment_of(layout: StackLayout, java: Java, name: str, region: str | None = None) -> dict[str, str]:
+    """Environment of one service: where the stack is steerable, it sees everything at the other end of a link."""
+    environment = service_environment(layout, java, region)
+    if not layout.spec.steerable:
+        return environment
+    for cluster in layout.spec.clusters:
+        key = f"PARALLAX__REGIONS__{cluster.region}__{cluster.kind}__BOOTSTRAP_SERVERS".upper()
+        environment[key] = layout.far_bootstrap(cluster.name)
+    points = [f"{HOST}:{layout.ports[f'{node}/far']}" for node in layout.spec.cassandra_nodes]
+    environment["PARALLAX__CASSANDRA__CONTACT_POINTS"] = json.dumps(points)
+    return environment | Steering(layout.steering_path(name)).environment()
+
+
 def apply_schema(layout: StackLayout, java: Java) -> None:
     """Create or upgrade the keyspace: `parallax schema apply`.
 
@@ -115,7 +130,7 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
             command=[*PARALLAX, "serve", *config, "--region", region],
             log=layout.log_path(f"offsetsvc-{region}"),
             probe=http_probe(layout.ports[f"offsetsvc-{region}/rest"], "/readyz"),
-            environment=service_environment(layout, java, region),
+            environment=_environment_of(layout, java, f"offsetsvc-{region}", region),
         )
         for region in layout.spec.regions
     ]
@@ -126,7 +141,7 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
             command=[*PARALLAX, "replicate", *config, *regions, "--with-sync"],
             log=layout.log_path(SPARK),
             probe=http_probe(layout.ports[f"{SPARK}/status"], "/readyz"),
-            environment=service_environment(layout, java),
+            environment=_environment_of(layout, java, SPARK),
             stop_within_s=_SPARK_STOP_WITHIN_S,
         )
     )

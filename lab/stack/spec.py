@@ -49,6 +49,8 @@ class StackSpec:
         cassandra_heap_mib: Heap of each Cassandra node.
         far: Clusters that listen at a second address as well, advertised at another port than they listen on: whoever
             starts from that port reaches them only through what listens there (a delaying proxy of a bench).
+        steerable: The services reach Kafka and Cassandra over links that can be cut or made slow, and their clocks and
+            resolvers can be made wrong (`LocalStack.link`, `LocalStack.steer`).
         config: Settings merged over the generated configuration of the services (nested mappings).
     """
 
@@ -60,6 +62,7 @@ class StackSpec:
     broker_heap_mib: int = BROKER_HEAP_MIB
     cassandra_heap_mib: int = CASSANDRA_HEAP_MIB
     far: tuple[str, ...] = ()
+    steerable: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

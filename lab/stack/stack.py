@@ -16,14 +16,16 @@ from typing import Any, Self
 
 from lab.stack.artifacts import Report, cache_directory, fetch_jars
 from lab.stack.cassandra_node import cassandra_spec
-from lab.stack.errors import StackStateError
+from lab.stack.errors import StackStateError, UnknownProcessError
 from lab.stack.java import Java, find_java
 from lab.stack.kafka_broker import BrokerAddress, broker_specs
 from lab.stack.layout import StackLayout, port_names
+from lab.stack.links import LinkState, StackLinks
 from lab.stack.ports import PortReservations
 from lab.stack.process import Launcher, ManagedProcess, ProcessSpec, ProcessState
 from lab.stack.services import apply_schema, service_specs, write_config
 from lab.stack.spec import StackSpec
+from lab.stack.steering import Steering
 from lab.stack.versions import load_versions
 
 _PARALLEL_OPERATIONS = 16
@@ -53,6 +55,7 @@ class LocalStack:
         self._processes: dict[str, ManagedProcess] = {}
         self._layout: StackLayout | None = None
         self._java: Java | None = None
+        self._links: StackLinks | None = None
 
     def __enter__(self) -> Self:
         """Start everything.
@@ -172,6 +175,31 @@ class LocalStack:
         _in_parallel(self._resolve(name), ManagedProcess.fill_disk)
         self._report(f"{name}: its disk is full")
 
+    def link(self, name: str, state: LinkState) -> None:
+        """Change the link by which the services of a steerable stack reach a Kafka cluster or a Cassandra node.
+
+        Raises:
+            UnknownProcessError: There is none of that name.
+        """
+        if self._links is None:
+            raise UnknownProcessError(name, [])
+        self._links.change(name, state)
+        self._report(f"link to {name}: {state}")
+
+    def steer(self, name: str, *, clock_ahead_ms: int = 0, resolver_late_ms: int = 0) -> None:
+        """Make the clock of a service of a steerable stack wrong, or its resolver slow; without arguments all is right.
+
+        Raises:
+            UnknownProcessError: There is none of that name.
+        """
+        if not self._spec.steerable or name not in self.layout.service_names:
+            raise UnknownProcessError(name, list(self.layout.service_names) if self._spec.steerable else [])
+        steering = Steering(self.layout.steering_path(name))
+        steering.set(clock_ahead_ms=clock_ahead_ms, resolver_late_ms=resolver_late_ms)
+        self._report(
+            f"{name}: its clock is {clock_ahead_ms} ms ahead, its resolver {resolver_late_ms} ms late"
+        )
+
     def start(self, name: str) -> None:
         """Start what is not running, on its old ports and data, and wait until it answers; thaw what is frozen.
 
@@ -216,6 +244,8 @@ class LocalStack:
         layout.save()
         write_config(layout)
         self._layout = layout
+        if layout.link_ports:
+            self._links = self._resources.enter_context(StackLinks(layout.link_ports))
         launcher = Launcher()
         self._resources.callback(launcher.close)
         environment = dict(os.environ) | {"JAVA_HOME": str(self._java.home)}

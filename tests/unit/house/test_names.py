@@ -18,6 +18,7 @@ SHORT_LINES = 50
 REASONS_TO_BE_ALONE = {
     "lab.stack.guard": "run as a script, with the standard library alone",
     "lab.bench.rows.start": "each row of the bench is a module",
+    "lab.stack.steering.sitecustomize": "Python runs it by its name, before anything else",
     "parallax.__main__": "python -m parallax",
     "parallax.client.kafka_error": "consumer and producer share it, and what both may import is core and client",
     "parallax.domain.outcome": "the words of answers, which every layer knows",

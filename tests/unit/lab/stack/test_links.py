@@ -1,4 +1,4 @@
-"""Links over real sockets, to a peer that says everything twice."""
+"""StackLinks over real sockets, to a peer that says everything twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab.stack.errors import UnknownProcessError
-from lab.stack.links import WHOLE, Links, LinkState
+from lab.stack.links import WHOLE, LinkState, StackLinks
 from lab.stack.ports import HOST
 
 SILENT_S = 0.3
@@ -58,8 +58,8 @@ def port() -> int:
 
 
 @pytest.fixture
-def links(peer: Peer, port: int) -> Iterator[Links]:
-    with Links({"store": {port: peer.port}}) as made:
+def links(peer: Peer, port: int) -> Iterator[StackLinks]:
+    with StackLinks({"store": {port: peer.port}}) as made:
         yield made
 
 
@@ -77,7 +77,7 @@ def hears_nothing(connection: socket.socket) -> bool:
         connection.settimeout(5)
 
 
-def test_a_whole_link_hands_everything_on(links: Links, port: int) -> None:
+def test_a_whole_link_hands_everything_on(links: StackLinks, port: int) -> None:
     links.change("store", WHOLE)
     with dial(port) as connection:
         connection.sendall(b"x" * 300_000)
@@ -88,7 +88,9 @@ def test_a_whole_link_hands_everything_on(links: Links, port: int) -> None:
     assert len(got) == 600_000
 
 
-def test_a_cut_link_keeps_its_connections_and_what_is_under_way(links: Links, peer: Peer, port: int) -> None:
+def test_a_cut_link_keeps_its_connections_and_what_is_under_way(
+    links: StackLinks, peer: Peer, port: int
+) -> None:
     with dial(port) as connection:
         connection.sendall(b"a")
         assert connection.recv(2, socket.MSG_WAITALL) == b"aa"
@@ -104,7 +106,9 @@ def test_a_cut_link_keeps_its_connections_and_what_is_under_way(links: Links, pe
             assert late.recv(2, socket.MSG_WAITALL) == b"cc"
 
 
-def test_a_link_cut_in_one_direction_lets_the_question_through(links: Links, peer: Peer, port: int) -> None:
+def test_a_link_cut_in_one_direction_lets_the_question_through(
+    links: StackLinks, peer: Peer, port: int
+) -> None:
     with dial(port) as connection:
         connection.sendall(b"a")
         assert connection.recv(2, socket.MSG_WAITALL) == b"aa"
@@ -116,7 +120,7 @@ def test_a_link_cut_in_one_direction_lets_the_question_through(links: Links, pee
         assert connection.recv(2, socket.MSG_WAITALL) == b"bb"
 
 
-def test_a_slow_link_takes_its_time_once_for_a_question_and_its_answer(links: Links, port: int) -> None:
+def test_a_slow_link_takes_its_time_once_for_a_question_and_its_answer(links: StackLinks, port: int) -> None:
     links.change("store", LinkState(round_trip_ms=300))
     with dial(port) as connection:
         connection.sendall(b"a")
@@ -128,18 +132,18 @@ def test_a_slow_link_takes_its_time_once_for_a_question_and_its_answer(links: Li
 
 
 def test_who_calls_a_peer_that_does_not_listen_is_hung_up_on(port: int) -> None:
-    with Links({"store": {port: free_port()}}), dial(port) as connection:
+    with StackLinks({"store": {port: free_port()}}), dial(port) as connection:
         assert connection.recv(1) == b""
 
 
-def test_a_link_that_is_not_there_is_refused_by_name(links: Links) -> None:
+def test_a_link_that_is_not_there_is_refused_by_name(links: StackLinks) -> None:
     with pytest.raises(UnknownProcessError, match="stor"):
         links.change("stor", WHOLE)
 
 
 def test_a_closed_link_leaves_nothing_behind(peer: Peer, port: int) -> None:
     before = threading.active_count()
-    with Links({"store": {port: peer.port}}), dial(port) as connection:
+    with StackLinks({"store": {port: peer.port}}), dial(port) as connection:
         connection.sendall(b"a")
         assert connection.recv(2, socket.MSG_WAITALL) == b"aa"
     assert threading.active_count() <= before + 1  # the peer's own
