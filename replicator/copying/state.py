@@ -38,6 +38,9 @@ class PartitionState:
         last_run_end: what the next row takes for its ``previous_source_end``.
         target_floor: no row of the lineage ends above it, every later row starts at or above it.
         source_leader_epoch: of the last record copied.
+        target_leader_epoch: whose leader at the target held everything below ``target_floor``.
+        lost_epoch: of a lineage that the target's loss began: what was written there after the loss has this leader
+            epoch or a later one.
     """
 
     topic_partition: TopicPartition
@@ -49,6 +52,8 @@ class PartitionState:
     last_run_end: SourceOffset
     target_floor: TargetOffset
     source_leader_epoch: int = UNKNOWN_EPOCH
+    target_leader_epoch: int = UNKNOWN_EPOCH
+    lost_epoch: int = UNKNOWN_EPOCH
 
     def after(self, rows: Sequence[Run], source_next: SourceOffset) -> PartitionState:
         """The state once these rows and this position are committed.
@@ -110,7 +115,13 @@ class PartitionChange:
                 for gap in self.lost
             ],
             closed=self.closed,
+            target_leader_epoch=_told(state.target_leader_epoch),
+            lineage_target_leader_epoch=_told(state.lost_epoch),
         )
+
+
+def _told(leader_epoch: int) -> int | None:
+    return None if leader_epoch == UNKNOWN_EPOCH else leader_epoch
 
 
 def topic_partition_of(entry: PartitionEntry) -> TopicPartition:
@@ -135,6 +146,12 @@ def state_of(entry: PartitionEntry) -> PartitionState:
         last_run_end=SourceOffset(entry.last_run_source_end),
         target_floor=TargetOffset(entry.last_run_target_end),
         source_leader_epoch=entry.source_leader_epoch,
+        target_leader_epoch=entry.target_leader_epoch
+        if entry.HasField("target_leader_epoch")
+        else UNKNOWN_EPOCH,
+        lost_epoch=entry.lineage_target_leader_epoch
+        if entry.HasField("lineage_target_leader_epoch")
+        else UNKNOWN_EPOCH,
     )
 
 

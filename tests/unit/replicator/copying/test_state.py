@@ -169,7 +169,7 @@ STATES = st.builds(
     LINEAGES,
     st.integers(0, 5),
     *[st.integers(0, 2**40)] * 5,
-    st.integers(-1, 100),
+    *[st.integers(-1, 100)] * 3,
 )
 
 
