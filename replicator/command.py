@@ -54,7 +54,11 @@ def replicate(
         bool, typer.Option("--available-now", help="Copy what the sources hold now, then stop.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check both ends of every route, print, start nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Check both ends of every route, print, start nothing. Exit code 1: a finding is an error.",
+        ),
     ] = False,
     as_json: JsonLogsOption = False,
 ) -> None:

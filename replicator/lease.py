@@ -73,7 +73,7 @@ class PartitionStatus(Enum):
     """Its topics have not been seen on both sides yet, or its position is being found."""
     COPYING = "copying"
     ABSENT = "absent"
-    """The source has no such topic; watermarks are written all the same."""
+    """The source has no such topic or partition; watermarks are written all the same."""
     STOPPED = "stopped"
     """It can't go on; ``reason`` says why and what to do."""
 

@@ -1,8 +1,8 @@
 """Looks at both ends of every route before a byte moves, and says what does not fit, where, and what to do.
 
-A cluster that does not answer is a warning: a lease starts with its source down and waits for its target. What
-concerns one topic stops that topic only. Everything else that would corrupt or stop replication is an error, and
-nothing is started.
+A cluster that does not answer is a warning: a lease starts with its source down and waits for its target. What may stop
+one topic is a warning too, for that topic stops alone. Everything else that would corrupt or stop replication is an error,
+and nothing is started.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster
 from parallax.errors import ParallaxError, PreflightError, UnavailableError
 from parallax.ports.clusters import TopicInfo
 from replicator.kafka.run_log import run_log_topic
-from replicator.kafka.topics import TopicConfig, partition_mismatch
+from replicator.kafka.topics import TopicConfig, partition_counts
 
 _ANY_TIME_MS = 2**63 - 1
 _FOREVER_MS = 2**63 - 1
@@ -69,7 +69,7 @@ class Finding:
     @property
     def blocks(self) -> bool:
         """Whether nothing may be started because of it."""
-        return self.severity is Severity.ERROR and self.topic is None
+        return self.severity is Severity.ERROR
 
     def to_json(self) -> dict[str, str | None]:
         """The finding as JSON types."""
@@ -156,11 +156,12 @@ def compare_topic(
     cluster = aggregate_cluster(route.target)
     if target.partitions < source.partitions:
         yield Finding(
-            Severity.ERROR,
+            Severity.WARNING,
             Problem.PARTITION_MISMATCH,
             where,
-            partition_mismatch(topic, source.partitions, cluster, target.partitions),
-            "a topic that has been replicated before grows by itself; this one waits, all others go on",
+            partition_counts(topic, source.partitions, cluster, target.partitions),
+            f"the replicator gives it {source.partitions} there; where it has no right to (Alter on the topic), this topic "
+            "waits and all others go on",
             topic,
         )
     source_limit, target_limit = (

@@ -244,7 +244,7 @@ class _Holder:
                 self._feed.note_end(end)
             source = connector.source(lease)
             doors.append(source)
-            surveyor = connector.surveyor(lease, {item.topic for item in states})
+            surveyor = connector.surveyor(lease)
             doors.append(surveyor)
             ledger = Ledger(
                 lease,

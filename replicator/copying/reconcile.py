@@ -90,60 +90,79 @@ def decide(
     source = survey.source
     for topic in sorted({*survey.target, *(source or {})}):
         here, there = survey.target.get(topic), (source or {}).get(topic)
-        if source is None or here is None:
+        if here is None:
             continue
-        short = there is not None and here.partitions < there.partitions
-        for partition in range((there or here).partitions):
+        for partition in range(max(here.partitions, 0 if there is None else there.partitions)):
             item = TopicPartition(topic, partition)
             if shard_of(item, shard_count) != shard:
                 continue
-            if topic in survey.refused:
-                yield PartitionDecision(item, PartitionStatus.STOPPED, survey.refused[topic])
-            elif short and there is not None:
-                yield PartitionDecision(item, PartitionStatus.STOPPED, _mismatch(there, here))
-            elif there is None:
-                yield _without_source(item, here, states.get(item))
-            elif (source_log := survey.source_logs.get(item)) is not None:
-                yield _decide_one(
-                    item,
-                    Lineage(there.topic_id, here.topic_id),
-                    source_log,
-                    states.get(item),
-                    positions.get(item),
-                    out_of_range.get(item),
+            state = states.get(item)
+            if source is None:
+                if state is None:
+                    yield _nothing_copied(item, here, state, PartitionStatus.WAITING, "the source is away")
+            elif there is None or partition >= there.partitions:
+                why = (
+                    "the source has no such topic yet" if there is None else "the source has fewer partitions"
                 )
+                yield _nothing_copied(item, here, state, PartitionStatus.ABSENT, why)
+            elif (problem := _misfit(survey, there, here, partition, state)) is not None:
+                yield _nothing_copied(item, here, state, PartitionStatus.STOPPED, problem)
             else:
-                yield PartitionDecision(item, PartitionStatus.WAITING)
+                yield _copied(item, there, here, survey, state, positions.get(item), out_of_range.get(item))
+
+
+def _misfit(
+    survey: Survey, source: TopicInfo, target: TopicInfo, partition: int, state: PartitionState | None
+) -> str | None:
+    """Why the partition can't be copied while the target's topic has too few of them; None: it can.
+
+    What is being copied goes on: only the others wait for the target to grow.
+    """
+    copied = state is not None and state.lineage.source_topic_id != NO_TOPIC and partition < target.partitions
+    if target.partitions >= source.partitions or copied:
+        return None
+    return survey.refused.get(source.topic) or _mismatch(source, target)
 
 
 def _mismatch(source: TopicInfo, target: TopicInfo) -> str:
     return (
         f"{Outcome.PARTITION_MISMATCH.name}: {source.topic} has {source.partitions} partitions at the source and "
-        f"{target.partitions} at the target; add partitions to the target's topic"
+        f"{target.partitions} at the target, which is to grow"
     )
 
 
-def _without_source(item: TopicPartition, here: TopicInfo, state: PartitionState | None) -> PartitionDecision:
-    lineage = Lineage(NO_TOPIC, here.topic_id)
-    if state is not None and state.lineage.target_topic_id == here.topic_id:
-        return PartitionDecision(item, PartitionStatus.ABSENT)
+def _nothing_copied(
+    item: TopicPartition, here: TopicInfo, state: PartitionState | None, status: PartitionStatus, why: str
+) -> PartitionDecision:
+    """A partition of which nothing can be copied now; where nothing was yet, a lineage says so.
+
+    Answers need it: without any row a source might have copied everything.
+    """
+    reason = why if status is PartitionStatus.STOPPED else ""
+    known = state is not None and state.lineage.target_topic_id == here.topic_id
+    if known or item.partition >= here.partitions:  # the target must have it for a watermark
+        return PartitionDecision(item, status, reason)
     closes_at = None if state is None else state.source_next
-    why = "the source has no such topic yet" if state is None else "the target topic was created anew"
-    return PartitionDecision(
-        item,
-        PartitionStatus.ABSENT,
-        begins=Beginning(lineage, SourceOffset(0), closes_at, predecessor_unknown=False, why=why),
-    )
+    if state is not None:
+        why = "the target topic was created anew"
+    lineage = Lineage(NO_TOPIC, here.topic_id)
+    begins = Beginning(lineage, SourceOffset(0), closes_at, predecessor_unknown=False, why=why)
+    return PartitionDecision(item, status, reason, begins=begins)
 
 
-def _decide_one(
+def _copied(
     item: TopicPartition,
-    present: Lineage,
-    source_log: LogEnd,
+    there: TopicInfo,
+    here: TopicInfo,
+    survey: Survey,
     state: PartitionState | None,
     position: SourceOffset | None,
     unreadable: OutOfRange | None,
 ) -> PartitionDecision:
+    source_log = survey.source_logs.get(item)
+    if source_log is None:
+        return PartitionDecision(item, PartitionStatus.WAITING)
+    present = Lineage(there.topic_id, here.topic_id)
     status = PartitionStatus.COPYING
     known = None if state is None else state.lineage
     if state is None or known is None or _ids(known) != _ids(present):

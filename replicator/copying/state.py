@@ -23,7 +23,8 @@ from parallax.errors import InvariantError
 from parallax.v1.runlog_pb2 import Entry, Lost, PartitionEntry
 
 NO_TOPIC = TopicId("")
-"""The source's topic id while the source has no such topic."""
+"""The source's topic id as long as nothing of a partition was copied: the source has no such topic or partition yet, never
+answered, or has more partitions than the target."""
 
 
 @dataclass(frozen=True, slots=True)

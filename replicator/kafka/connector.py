@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -54,8 +53,8 @@ class Connector(Protocol):
     def source(self, lease: Lease) -> SourceReader:
         """The source."""
 
-    def surveyor(self, lease: Lease, replicated: Collection[TopicName]) -> Surveyor:
-        """The survey of both; told which topics have been replicated before."""
+    def surveyor(self, lease: Lease) -> Surveyor:
+        """The survey of both."""
 
     def run_log(self, lease: Lease) -> RunLogReader:
         """The shard's partition of the run log."""
@@ -115,9 +114,9 @@ class KafkaConnector:
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.target}")
         return KafkaSource(settings, cluster)
 
-    def surveyor(self, lease: Lease, replicated: Collection[TopicName]) -> Surveyor:
+    def surveyor(self, lease: Lease) -> Surveyor:
         """A thread with two admin clients."""
-        return KafkaSurveyor(self._config, lease, replicated=replicated)
+        return KafkaSurveyor(self._config, lease)
 
     def run_log(self, lease: Lease) -> RunLogReader:
         """The shard's partition of the run log."""

@@ -50,22 +50,13 @@ class KafkaSurveyor:
     Args:
         config: all configuration.
         lease: the shard whose partitions are looked at.
-        replicated: topics that have been replicated before.
         timeout_ms: bound of each call.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        lease: Lease,
-        *,
-        replicated: Collection[TopicName] = (),
-        timeout_ms: int = 5_000,
-    ) -> None:
+    def __init__(self, config: Config, lease: Lease, *, timeout_ms: int = 5_000) -> None:
         self._names = config.topics
         self._lease = lease
         self._target_topics = TargetTopics(config, lease.route)
-        self._replicated = set(replicated)
         self._timeout_s = timeout_ms / 1_000
         source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
         self._source_cluster = source
@@ -139,17 +130,13 @@ class KafkaSurveyor:
     def _fit(self, there: TopicInfo, here: TopicInfo | None, refused: dict[TopicName, str]) -> bool:
         """Make the target's topic fit the source's. Whether something was done."""
         if here is not None and here.partitions >= there.partitions:
-            self._replicated.add(there.topic)
             return False
         try:
-            self._target_topics.fit(there, may_grow=there.topic in self._replicated)
+            self._target_topics.fit(there)
         except PartitionStoppedError as error:
             refused[there.topic] = str(error)
         except ParallaxError as error:
             log.warning("target_topic_unfit", lease=str(self._lease), topic=there.topic, problem=str(error))
-        else:
-            # It fits now: if the source has more partitions at the next look, it has grown meanwhile.
-            self._replicated.add(there.topic)
         return True
 
     def _logs(self, topics: Mapping[TopicName, TopicInfo]) -> dict[TopicPartition, LogEnd]:

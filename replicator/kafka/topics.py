@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -18,10 +19,17 @@ from parallax.adapters.kafka.librdkafka import AdminLink, client_settings, trans
 from parallax.config.config import Cluster, Config
 from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster, regional_cluster
 from parallax.domain.outcome import Outcome
-from parallax.errors import ClusterUnavailableError, PartitionStoppedError, UnknownTopicError
+from parallax.errors import (
+    ClusterUnavailableError,
+    ParallaxError,
+    PartitionStoppedError,
+    UnknownTopicError,
+)
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy, retry
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -210,7 +218,8 @@ def _until(deadline: Deadline, call: Callable[[], T]) -> T:
 class TargetTopics:
     """Makes topics of a route's target fit those of its source; safe to use from several routes at once.
 
-    A target with more partitions than this source is left as it is: another source may have as many.
+    A target has as many partitions as the source with most of them, whoever created it: partition numbers are kept, so a
+    record of a partition that it lacks could not arrive.
     """
 
     def __init__(self, config: Config, route: Route) -> None:
@@ -228,17 +237,15 @@ class TargetTopics:
     def _admin(self, cluster: ClusterName) -> TopicAdmin:
         return TopicAdmin(cluster, self._config.cluster(cluster), timeout_ms=_CALL_TIMEOUT_MS)
 
-    def fit(self, source: TopicInfo, *, may_grow: bool) -> None:
+    def fit(self, source: TopicInfo) -> None:
         """Create the target of a source topic if it lacks, and give it the partitions that it lacks.
 
         Args:
             source: the topic at the source.
-            may_grow: whether a target with fewer partitions gets the missing ones: true where the topic has been
-                replicated before, so that the source must have grown.
 
         Raises:
-            PartitionStoppedError: the target has fewer partitions and may not grow (PARTITION_MISMATCH).
-            ClusterUnavailableError: a cluster did not answer in time; calling again is safe.
+            PartitionStoppedError: the target has fewer partitions and does not grow (PARTITION_MISMATCH).
+            ParallaxError: a cluster did not answer in time, or refused to show or create the topic.
         """
         topic, partitions = source.topic, source.partitions
         settings = self._source.configs([topic]).get(topic, {})
@@ -249,18 +256,20 @@ class TargetTopics:
             target = self._target.create(target_topic_plan(topic, partitions, settings), deadline)
         if target.partitions >= partitions:
             return
-        if not may_grow:
-            cluster = self._target.cluster
-            raise PartitionStoppedError(partition_mismatch(topic, partitions, cluster, target.partitions))
-        self._target.grow(topic, partitions, deadline)
+        try:
+            self._target.grow(topic, partitions, deadline)
+        except ParallaxError as error:
+            counts = partition_counts(topic, partitions, self._target.cluster, target.partitions)
+            raise PartitionStoppedError(
+                f"{Outcome.PARTITION_MISMATCH.name}: {counts}, and can't be given more: {error}; give it {partitions} "
+                f"there (kafka-topics.sh --alter --topic {topic} --partitions {partitions}), let the replicator do it "
+                "(Alter on the topic), or exclude the topic from replication"
+            ) from error
+        log.info("target_topic_grown", topic=topic, cluster=self._target.cluster, partitions=partitions)
 
 
-def partition_mismatch(
+def partition_counts(
     topic: TopicName, source_partitions: int, target: ClusterName, target_partitions: int
 ) -> str:
-    """What is wrong where a target topic has too few partitions, and what to do."""
-    return (
-        f"{Outcome.PARTITION_MISMATCH.name}: topic {topic!r} has {source_partitions} partitions at the source and "
-        f"{target_partitions} on {target}; give it {source_partitions} there "
-        f"(kafka-topics.sh --alter --topic {topic} --partitions {source_partitions}), or exclude it from replication"
-    )
+    """How many partitions a topic has on both sides."""
+    return f"topic {topic!r} has {source_partitions} partitions at the source and {target_partitions} on {target}"

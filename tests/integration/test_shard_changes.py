@@ -104,17 +104,36 @@ def test_a_topic_that_is_gone_on_both_sides_holds_up_no_other(harness: Harness) 
     owner.finish()
 
 
-def test_a_topic_with_too_few_partitions_stops_alone(harness: Harness) -> None:
-    short = f"{harness.topic}.short"
-    harness.create(2, topic=short)
+def test_a_target_with_too_few_partitions_grows_whoever_created_it(harness: Harness) -> None:
     harness.create(2)
-    create(harness.target_admin, short, 1, {})
+    create(harness.target_admin, harness.topic, 1, {})
     harness.produce(["v"])
+    harness.produce(["w"], partition=1)
+    harness.copy_now()
+    assert harness.copied() == {0: ["v"], 1: ["w"]}
+
+
+def test_a_partition_that_only_the_target_has_is_copied_once_the_source_has_it_too(harness: Harness) -> None:
+    harness.create(1)
+    create(harness.target_admin, harness.topic, 2, {})
+    harness.produce(["first"])
     owner = harness.own()
-    harness.wait_for({0: ["v"]})
-    until(lambda: "PARTITION_MISMATCH" in owner.reason(f"{short}-0"), "the mismatch is reported")
+    harness.wait_for({0: ["first"]})
+
+    def lineages() -> list[tuple[str, int]]:
+        """Of the partition that the source lacks at first: the source's topic id, and the first source offset told."""
+        return [
+            (lineage.source_topic_id, rows[0].source_start)
+            for (item, lineage), (rows, _) in harness.rows().items()
+            if item == (harness.topic, 1) and rows
+        ]
+
+    until(lambda: lineages() == [("", 0)], "the partition is known to hold nothing")
+    harness.source_admin.create_partitions([NewPartitions(harness.topic, 2)])[harness.topic].result()
+    until(lambda: len(lineages()) == 2, "the partition is seen")
+    harness.produce(["second"], partition=1)
+    harness.wait_for({0: ["first"], 1: ["second"]})
     owner.finish()
-    assert harness.copied(short) == {}
 
 
 def test_source_partitions_added_later_are_copied_too(harness: Harness) -> None:

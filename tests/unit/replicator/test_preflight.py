@@ -134,15 +134,23 @@ def test_a_refused_source_blocks() -> None:
     assert [item.problem for item in preflight(clusters) if item.blocks] == [Problem.CLUSTER_REFUSED]
 
 
-def test_too_few_partitions_stop_their_topic_and_no_other() -> None:
+def test_a_target_with_too_few_partitions_is_going_to_grow() -> None:
     clusters = fitting()
     clusters["aggregate-b"].known[TRIPS] = info("trips", 2)
     (finding,) = preflight(clusters)
     assert (finding.problem, finding.topic) == (Problem.PARTITION_MISMATCH, TRIPS)
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is Severity.WARNING
     assert not finding.blocks
     assert "3 partitions at the source and 2 on aggregate-b" in finding.message
+    assert "gives it 3" in finding.advice
     refuse_if_blocked([finding])
+
+
+@pytest.mark.parametrize("topic", [None, TRIPS])
+@pytest.mark.parametrize("severity", Severity)
+def test_what_is_an_error_blocks_and_nothing_else(severity: Severity, topic: TopicName | None) -> None:
+    finding = Finding(severity, Problem.RUN_LOG_UNFIT, "somewhere", "what", "do", topic)
+    assert finding.blocks == (severity is Severity.ERROR)
 
 
 def test_more_partitions_than_the_source_are_fine() -> None:

@@ -318,8 +318,7 @@ class SimConnector:
         del lease
         return SimSource(self._schedule, self._source)
 
-    def surveyor(self, lease: Lease, replicated: Collection[TopicName]) -> SimSurveyor:
-        del replicated
+    def surveyor(self, lease: Lease) -> SimSurveyor:
         return SimSurveyor(self._schedule, self._source, self._target, lease)
 
     def run_log(self, lease: Lease) -> SimRunLog:

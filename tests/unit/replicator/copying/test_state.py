@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,6 +79,98 @@ def test_a_source_without_the_topic_is_absent_and_has_a_lineage_all_the_same() -
     assert found.begins is not None
     assert (found.begins.lineage.source_topic_id, found.begins.source_first) == ("", 0)
     assert decision(survey(source_id=None), state()).begins is None  # deleted there: nothing more can come
+
+
+# --- topics whose sources have different partition counts
+
+BEYOND = TopicPartition(ITEM.topic, 1)
+
+
+def counted(
+    *, source: int | None, target: int, logs: dict[TopicPartition, LogEnd] | None = None, refused: str = ""
+) -> Survey:
+    """A topic with so many partitions on each side; None: the source does not answer."""
+    topic = ITEM.topic
+    return Survey(
+        1,
+        None if source is None else {topic: TopicInfo(topic, TopicId("s1"), source)},
+        logs or {},
+        {topic: TopicInfo(topic, TopicId("d1"), target)},
+        {topic: refused} if refused else {},
+    )
+
+
+def decided(
+    looked: Survey, known: dict[TopicPartition, PartitionState] | None = None
+) -> dict[TopicPartition, PartitionDecision]:
+    found = decide(looked, known or {}, positions={}, out_of_range={}, shard=0, shard_count=1)
+    return {item.topic_partition: item for item in found}
+
+
+def absent(item: TopicPartition) -> PartitionState:
+    """A partition of which nothing was ever copied."""
+    return replace(state(0, 7, Lineage(TopicId(""), TopicId("d1")), -1), topic_partition=item)
+
+
+def test_a_partition_that_the_sources_topic_does_not_have_is_absent_and_has_a_lineage_all_the_same() -> None:
+    found = decided(counted(source=1, target=2, logs={ITEM: LogEnd(0, 9, 9)}))
+    assert found[ITEM].status is PartitionStatus.COPYING
+    beyond = found[BEYOND]
+    assert (beyond.status, beyond.begins and beyond.begins.lineage) == (
+        PartitionStatus.ABSENT,
+        Lineage(TopicId(""), TopicId("d1")),
+    )
+    assert beyond.begins is not None
+    [opened] = begin(BEYOND, beyond.begins, None, 7)
+    assert (opened.rows, opened.lost) == ((Run(0, 7, 0, 0),), ())
+
+
+def test_a_partition_that_the_sources_topic_gets_later_is_first_seen_then() -> None:
+    before = absent(BEYOND)
+    assert decided(counted(source=1, target=2), {BEYOND: before})[BEYOND].begins is None
+    logs = {BEYOND: LogEnd(0, 3, 3)}
+    found = decided(counted(source=2, target=2, logs=logs), {BEYOND: before})[BEYOND]
+    assert (found.status, found.begins and found.begins.lineage) == (PartitionStatus.COPYING, LINEAGE)
+    assert found.begins is not None
+    closed, opened = begin(BEYOND, found.begins, before, 9)
+    assert closed.closed
+    assert opened.rows == (Run(0, 9, 0, 0),)
+
+
+def test_a_known_partition_is_kept_where_the_source_shows_fewer_for_a_while() -> None:
+    known = replace(state(), topic_partition=BEYOND)
+    found = decided(counted(source=1, target=2), {BEYOND: known})[BEYOND]
+    assert (found.status, found.begins) == (PartitionStatus.ABSENT, None)
+
+
+def test_nothing_of_a_source_that_never_answered_was_copied() -> None:
+    found = decided(counted(source=None, target=2), {ITEM: state()})
+    assert ITEM not in found  # what was copied of it stands, and goes on once it answers
+    assert (found[BEYOND].status, found[BEYOND].begins and found[BEYOND].begins.lineage.source_topic_id) == (
+        PartitionStatus.WAITING,
+        "",
+    )
+    assert decided(counted(source=None, target=1), {ITEM: absent(ITEM)}) == {}
+
+
+def test_a_target_that_does_not_grow_with_its_source_stops_what_it_lacks_and_nothing_else() -> None:
+    looked = counted(source=2, target=1, logs={ITEM: LogEnd(0, 9, 9), BEYOND: LogEnd(0, 5, 5)})
+    found = decided(looked, {ITEM: state()})
+    assert found[ITEM].status is PartitionStatus.COPYING
+    assert found[BEYOND].status is PartitionStatus.STOPPED
+    assert "PARTITION_MISMATCH" in found[BEYOND].reason
+    assert found[BEYOND].begins is None  # where should its watermark lie?
+
+
+@pytest.mark.parametrize("known", [{}, {ITEM: absent(ITEM)}], ids=["first seen", "seen before"])
+def test_a_topic_that_can_not_grow_waits_as_a_whole_and_says_that_nothing_of_it_was_copied(
+    known: dict[TopicPartition, PartitionState],
+) -> None:
+    looked = counted(source=2, target=1, logs={ITEM: LogEnd(0, 9, 9)}, refused="may not grow")
+    found = decided(looked, known)[ITEM]
+    assert (found.status, found.reason) == (PartitionStatus.STOPPED, "may not grow")
+    begun = found.begins and found.begins.lineage.source_topic_id
+    assert begun == (None if known else "")
 
 
 def test_another_source_id_is_another_source_from_its_start() -> None:
