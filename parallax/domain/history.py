@@ -107,6 +107,14 @@ class History:
         """Pairs (source leader epoch, next offset after its last known record), ascending."""
         return self._epoch_ends
 
+    @property
+    def read_ends(self) -> Sequence[tuple[int, SourceOffset]]:
+        """As `epoch_ends`, but none ends in or behind a lost range for it: of what was lost nobody knows the epoch."""
+        if not self._lost:
+            return self._epoch_ends
+        ends = dict(self._extra_epoch_ends)
+        return tuple(sorted(_with_ends(ends, self._rows, self.without_lost_before).items()))
+
     def add(self, *rows: Run) -> None:
         """Take further rows.
 
@@ -218,10 +226,14 @@ def check_invariants(rows: Sequence[Run]) -> None:
             last_epoch = row.source_leader_epoch
 
 
-def _with_ends(ends: dict[int, SourceOffset], rows: Iterable[Run]) -> dict[int, SourceOffset]:
+def _with_ends(
+    ends: dict[int, SourceOffset],
+    rows: Iterable[Run],
+    before: Callable[[Run], int] = attrgetter("previous_source_end"),
+) -> dict[int, SourceOffset]:
     for row in rows:
         epoch, count = row.source_leader_epoch, row.count
-        end = row.source_start + count if count else row.previous_source_end
+        end = row.source_start + count if count else before(row)
         if epoch != UNKNOWN_EPOCH and end > ends.get(epoch, -1):
             ends[epoch] = SourceOffset(end)
     return ends

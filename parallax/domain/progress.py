@@ -9,7 +9,7 @@ laid onto any copy of the log (`consumed_end`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from parallax.domain.history import History
@@ -45,8 +45,15 @@ class SourcePosition:
         return ends
 
     def bounded(self) -> SourcePosition:
-        """The position with its newest `MAX_EPOCH_ENDS` epochs: what is stored."""
-        return SourcePosition(self.leader_epoch, self.source_next, self.epoch_ends[-MAX_EPOCH_ENDS:])
+        """The position with at most `MAX_EPOCH_ENDS` epochs: what is stored.
+
+        The newest that were read come first. Later ones, of which nothing was read, all say ``source_next``: they
+        help only where a cluster knows none of the others.
+        """
+        read = [pair for pair in self.epoch_ends if pair[0] <= self.leader_epoch][-MAX_EPOCH_ENDS:]
+        later = [pair for pair in self.epoch_ends if pair[0] > self.leader_epoch]
+        kept = (*read, *later[: MAX_EPOCH_ENDS - len(read)])
+        return SourcePosition(self.leader_epoch, self.source_next, kept)
 
 
 START = SourcePosition(UNKNOWN_EPOCH, SourceOffset(0))
@@ -96,23 +103,35 @@ class SourceHistory:
 
     @property
     def record_end(self) -> SourceOffset | None:
-        """The next offset after the lineage's last record; None while it is open or if its last rows are missing."""
+        """The next offset after the lineage's last record; None while it is open or if its last rows are missing.
+
+        What retention took before it was copied is none of its records, be it at the end of all.
+        """
         newest = self.history.newest
         if self.closed_at is None or newest is None or newest.source_end < self.closed_at:
             return None
-        return newest.last_record_end
+        return self.history.without_lost_before(newest) if newest.is_watermark else newest.source_end
 
 
 def consumed_end(consumed: SourcePosition, history: History) -> SourceOffset:
-    """The next offset up to which the history's own records were consumed.
+    """The next offset up to which the history's own records were consumed, lost ranges that lead on included.
 
     Each leader epoch that both sides know proves it up to the lower of their ends in it. Without a common epoch
     nothing is proven; where one side knows no epoch at all there is nothing to compare, and offsets alone count.
     """
+    return _agreed(consumed, history.epoch_ends)
+
+
+def read_end(consumed: SourcePosition, history: History) -> SourceOffset:
+    """As `consumed_end`, for what a reader of the history's log has read: nothing of a lost range."""
+    return _agreed(consumed, history.read_ends)
+
+
+def _agreed(consumed: SourcePosition, known: Sequence[tuple[int, SourceOffset]]) -> SourceOffset:
     ends = consumed.ends
-    if not ends or not history.epoch_ends:
+    if not ends or not known:
         return consumed.source_next
-    proven = (min(end, ends[epoch]) for epoch, end in history.epoch_ends if epoch in ends)
+    proven = (min(end, ends[epoch]) for epoch, end in known if epoch in ends)
     return max(proven, default=SourceOffset(0))
 
 
@@ -137,14 +156,14 @@ def with_known_epochs(consumed: SourcePosition, histories: Iterable[SourceHistor
     """
     known = [consumed]
     for item in histories:
-        here = consumed_end(consumed, item.history)
+        here = read_end(consumed, item.history)
         known.append(prefix(START.leader_epoch, here, item.history))
     return SourcePosition(consumed.leader_epoch, consumed.source_next, union_of(known).epoch_ends)
 
 
 def prefix(leader_epoch: int, source_next: SourceOffset, history: History) -> SourcePosition:
     """The position of a reader that has consumed the history's log below ``source_next``."""
-    ends = tuple((epoch, min(end, source_next)) for epoch, end in history.epoch_ends)
+    ends = tuple((epoch, min(end, source_next)) for epoch, end in history.read_ends)
     return SourcePosition(leader_epoch, source_next, ends)
 
 
@@ -153,8 +172,10 @@ def records_below(target: TargetOffset, history: History) -> tuple[SourceOffset,
     row = history.floor_by_target(target)
     if row is None:
         return None
-    if target <= row.target_start:
-        return row.previous_source_end, row
+    if row.is_watermark or target <= row.target_start:
+        # Not the offset that a watermark names: what lies between may be of a later epoch than the last record. And
+        # not the end of a lost range: nobody read that, nor knows its epochs.
+        return history.without_lost_before(row), row
     return row.to_source(min(target, row.target_end)), row
 
 

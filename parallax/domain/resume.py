@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.place import LogRange, Via, place_of, rows_end
@@ -22,6 +23,7 @@ from parallax.domain.progress import (
     SourcePosition,
     consumed_end,
     consumed_position,
+    read_end,
     records_below,
 )
 from parallax.domain.runs import LostRange, Run
@@ -199,7 +201,7 @@ def _add_source(region: _Region, source: SourceId, incarnations: Incarnations, m
         pending = (reached, consumed.source_next)
         region.notes.add(Outcome.PENDING)
         region.complete_to.append(max(rows_end(region.destination), TargetOffset(0)))
-    lost = _never_delivered(consumed, moved, at_origin, at_destination)
+    lost = _never_delivered(region.commit, consumed, moved, at_origin, at_destination)
     if lost:
         region.notes.add(Outcome.NEVER_DELIVERED)
     trimmed = _trimmed(region.log.low_watermark, consumed, at_destination)
@@ -239,6 +241,7 @@ def _may_still_come(consumed: SourcePosition, at_destination: Sequence[SourceHis
 
 
 def _never_delivered(
+    commit: TargetOffset,
     consumed: SourcePosition,
     moved: SourcePosition,
     at_origin: Sequence[SourceHistory],
@@ -253,7 +256,7 @@ def _never_delivered(
         gap
         for item in at_origin
         for gap in item.history.lost
-        if consumed_end(moved, item.history) < gap.source_end <= consumed_end(consumed, item.history)
+        if _crossed(gap, item.history, commit, consumed, moved)
     ]
     ahead = [
         gap
@@ -265,6 +268,16 @@ def _never_delivered(
         )
     ]
     return tuple(ahead + crossed)
+
+
+def _crossed(
+    gap: LostRange, history: History, commit: TargetOffset, consumed: SourcePosition, moved: SourcePosition
+) -> bool:
+    """Whether the group passed a range at the origin since it came there."""
+    if gap.source_end <= consumed_end(consumed, history):
+        return read_end(moved, history) < gap.source_end
+    # Where rows around the range are missing, its place on the target tells as well.
+    return gap.target_at <= commit and moved.source_next < gap.source_end <= consumed.source_next
 
 
 # --- incarnations ----------------------------------------------------------------------------------------------

@@ -90,6 +90,9 @@ def watermark(
 class LostRange:
     """Source records ``[source_start, source_end)`` that were gone before they could be copied.
 
+    The range begins where the last record before it ended: between that and what retention took nothing was to be
+    seen. Nobody knows the leader epochs of what was lost.
+
     ``target_at`` is the target's end when the loss was found: records before the range lie below it, records
     after the range at or above it.
     """

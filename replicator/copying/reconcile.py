@@ -290,6 +290,8 @@ def cut_by_target(state: PartitionState, end: TargetOffset, history: RunHistory)
     """The target lost its tail: go back to the source of its new end, under a new generation."""
     cut, epoch = state.source_first, UNKNOWN_EPOCH
     for row in history(state.topic_partition, state.lineage):
+        if row.is_watermark and row.source_start > state.source_first:
+            continue  # between the last record and it may lie what a later epoch wrote, or what was lost
         if row.target_end <= end:
             cut, epoch = row.source_end, row.source_leader_epoch
         elif row.target_start < end:
@@ -342,7 +344,11 @@ def begin(
 
 
 def lose(state: PartitionState, up_to: SourceOffset, target_end: int) -> PartitionChange:
-    """The change that records what retention took: a lost range, and a watermark from which copying goes on."""
+    """The change that records what retention took: a lost range, and a watermark from which copying goes on.
+
+    The range begins where the last record ended, not at the position: between the two nothing was to be seen, and no
+    row behind the range could say so.
+    """
     end = TargetOffset(target_end)
     row: Run = watermark_row(
         source_next=up_to,
@@ -351,7 +357,7 @@ def lose(state: PartitionState, up_to: SourceOffset, target_end: int) -> Partiti
         source_leader_epoch=state.source_leader_epoch,
     )
     after = replace(state, source_next=up_to, last_run_end=up_to, target_floor=end)
-    return PartitionChange(after, (row,), (LostRange(state.source_next, up_to, end),))
+    return PartitionChange(after, (row,), (LostRange(state.last_run_end, up_to, end),))
 
 
 def _other_target(beginning: Beginning | None, state: PartitionState) -> bool:

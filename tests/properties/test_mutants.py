@@ -19,10 +19,14 @@ from parallax.domain import skips as skips_module
 from parallax.domain.history import History
 from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.place import Place, Via
-from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.progress import Progress, SourceHistory, SourcePosition
 from parallax.domain.resume import Resume
-from parallax.domain.runs import Run
+from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange
+from replicator.copying import reconcile
+from replicator.copying.reconcile import Beginning
+from replicator.copying.state import PartitionChange, PartitionState
+from tests.golden import test_lost_tail_examples as examples
 from tests.worlds.model import Copier, Group, ViolationError, World, options_of, run_world
 
 WORLDS = 6_000
@@ -265,3 +269,106 @@ def test_mutant_dies(
     violation = first_violation(NEEDS.get(name, {}))
     record_property("violation", str(violation))
     assert violation is not None, f"mutant {name} survived {WORLDS} worlds"
+
+
+# --- what random worlds meet too rarely: a drawn example is the violation ----------------------------------------
+
+Example = Callable[[], None]
+RARE: dict[str, tuple[Mutant, Example]] = {}
+
+
+def shown_by(example: Example) -> Callable[[Mutant], Mutant]:
+    def keep(patch: Mutant) -> Mutant:
+        RARE[patch.__name__] = (patch, example)
+        return patch
+
+    return keep
+
+
+@shown_by(examples.test_watermark_over_what_a_later_epoch_wrote)
+def watermark_taken_for_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = progress_module.records_below
+
+    def wrong(target: TargetOffset, history: History) -> tuple[SourceOffset, Run] | None:
+        row = history.floor_by_target(target)
+        if row is not None and row.is_watermark and target > row.target_start:
+            return row.source_start, row
+        return right(target, history)
+
+    monkeypatch.setattr(progress_module, "records_below", wrong)
+
+
+@shown_by(examples.test_records_behind_a_lost_range_are_read_where_another_cluster_has_them)
+def lost_range_taken_for_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = progress_module.records_below
+
+    def wrong(target: TargetOffset, history: History) -> tuple[SourceOffset, Run] | None:
+        found = right(target, history)
+        return None if found is None else (max(found[0], found[1].last_record_end), found[1])
+
+    monkeypatch.setattr(progress_module, "records_below", wrong)
+    monkeypatch.setattr(History, "read_ends", History.epoch_ends)
+
+
+@shown_by(examples.test_group_that_passed_a_lost_range_of_another_epoch_is_told_so)
+def lost_range_in_the_epoch_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(History, "read_ends", History.epoch_ends)
+
+
+@shown_by(examples.test_lost_range_is_told_though_the_rows_around_it_are_missing)
+def lost_range_known_by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(
+        gap: LostRange, history: History, _: TargetOffset, consumed: SourcePosition, moved: SourcePosition
+    ) -> bool:
+        read, consumed_end = progress_module.read_end, progress_module.consumed_end
+        return read(moved, history) < gap.source_end <= consumed_end(consumed, history)
+
+    monkeypatch.setattr(resume_module, "_crossed", wrong)
+
+
+@shown_by(examples.test_lineage_that_ended_with_a_lost_range_holds_nothing_back)
+def lost_range_at_the_end_is_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(item: SourceHistory) -> SourceOffset | None:
+        newest = item.history.newest
+        return None if item.closed_at is None or newest is None else newest.last_record_end
+
+    monkeypatch.setattr(SourceHistory, "record_end", property(wrong))
+
+
+@shown_by(examples.test_lost_range_leads_up_from_the_last_record)
+def lost_range_from_the_position_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reconcile.lose
+
+    def wrong(state: PartitionState, up_to: SourceOffset, target_end: int) -> PartitionChange:
+        change = right(state, up_to, target_end)
+        return replace(change, lost=(replace(change.lost[0], source_start=state.source_next),))
+
+    monkeypatch.setattr(reconcile, "lose", wrong)
+
+
+@shown_by(examples.test_epochs_that_were_read_are_kept_before_those_that_were_not)
+def newest_epochs_kept_whether_read_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(at: SourcePosition) -> SourcePosition:
+        return replace(at, epoch_ends=at.epoch_ends[-progress_module.MAX_EPOCH_ENDS :])
+
+    monkeypatch.setattr(SourcePosition, "bounded", wrong)
+
+
+@shown_by(examples.test_target_cut_behind_a_watermark)
+def copying_goes_on_at_a_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reconcile.cut_by_target
+
+    def wrong(state: PartitionState, end: TargetOffset, history: reconcile.RunHistory) -> Beginning:
+        left = [row for row in history(state.topic_partition, state.lineage) if row.target_end <= end]
+        return replace(right(state, end, history), source_first=left[-1].source_end)
+
+    monkeypatch.setattr(reconcile, "cut_by_target", wrong)
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_mutant_dies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    patch, example = RARE[name]
+    example()
+    patch(monkeypatch)
+    with pytest.raises(AssertionError):
+        example()
