@@ -55,7 +55,7 @@ class World(Replication):
 
     def _trimmable(self, cluster: Cluster) -> int:
         """A group that retention overtakes loses records on its own cluster: not what is tried here."""
-        return self.group.commit if cluster is self.group.cluster else len(cluster.entries)
+        return self.group.settled_commit() if cluster is self.group.cluster else len(cluster.entries)
 
     def finish(self) -> None:
         """Let everything arrive, and check that the group gets it."""

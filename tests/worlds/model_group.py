@@ -43,6 +43,17 @@ class Group:
         """Whether records wait behind ``complete_to``."""
         return self.complete_to is not None and self.complete_to < self.cluster.stable_end()
 
+    def settled_commit(self) -> int:
+        """Where the group goes on here, whether or not it has noticed yet that a tail was lost."""
+        cuts = [loss.cut for loss in self.cluster.truncations if self.commit_epoch < loss.leader_epoch]
+        return min([self.commit, *cuts])
+
+    def _forgotten(self, record: Record) -> bool:
+        """Whether the position that was stored no longer names the record's leader epoch (`MAX_EPOCH_ENDS`)."""
+        position = None if self.progress is None else self.progress.positions.get(record.source)
+        kept = () if position is None else position.epoch_ends
+        return len(kept) == progress_module.MAX_EPOCH_ENDS and record.epoch < kept[0][0]
+
     def _notice_truncation(self) -> None:
         """What a consumer does by itself (KIP-320): it goes back to where the logs agree."""
         for loss in self.cluster.truncations:
@@ -80,7 +91,8 @@ class Group:
             limit -= 1
             if record in self.consumed and record not in self.world.excused:
                 self.redelivered += 1
-                if self.world.options.complete and not self.world.options.truncation:
+                told = self.world.options.complete and not self.world.options.truncation
+                if told and not self._forgotten(record):
                     raise ViolationError(f"redelivered: {record} at {place}")
             self.consumed.add(record)
 
@@ -213,7 +225,9 @@ class Group:
         while place < len(destination.entries) and destination.entries[place] is None:
             place = TargetOffset(place + 1)  # markers are not records
         record = destination.entries[place] if place < len(destination.entries) else None
-        if record is not None and record in self.consumed and record not in self.world.excused:
+        if record is None or record in self.world.excused or self._forgotten(record):
+            return
+        if record in self.consumed:
             raise ViolationError(
                 f"too early: {record} at {place} was consumed; resume {answer.resume_offset}"
             )

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from parallax.domain.ids import ClusterName, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    ClusterName,
+    RegionName,
+    SourceId,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+)
 from parallax.domain.place import LogRange
 from parallax.domain.progress import TargetTruncation
 from parallax.domain.runs import LostRange, Run
@@ -28,14 +36,34 @@ class Record:
 
 @dataclass
 class SourceLog:
-    """One incarnation of a region's topic. ``log`` holds None where no consumer could ever see a record."""
+    """One incarnation of a region's topic. ``log`` holds None where no consumer could ever see a record.
+
+    ``epoch_starts`` is Kafka's leader epoch cache: (epoch, offset of its first entry), ascending.
+    """
 
     source: SourceId
     epoch: int = 0
     low: int = 0
     log: list[Record | None] = field(default_factory=list)
     truncations: list[tuple[int, int]] = field(default_factory=list)  # (end, epoch that began with it)
+    epoch_starts: list[tuple[int, int]] = field(default_factory=list)
     deleted: bool = False
+
+    def append(self, entries: Sequence[Record | None]) -> None:
+        if entries and (not self.epoch_starts or self.epoch_starts[-1][0] < self.epoch):
+            self.epoch_starts.append((self.epoch, len(self.log)))
+        self.log += entries
+
+    def truncate(self, end: int) -> None:
+        """Another leader, whose log ends earlier."""
+        self.epoch += 1
+        self.truncations.append((end, self.epoch))
+        self.epoch_starts = [item for item in self.epoch_starts if item[1] < end]
+        del self.log[end:]
+
+    def epoch_up_to(self, epoch: int) -> int:
+        """The newest epoch of the log that is not above ``epoch``: what OffsetForLeaderEpoch answers."""
+        return max((found for found, _ in self.epoch_starts if found <= epoch), default=UNKNOWN_EPOCH)
 
     def records(self, start: int, limit: int) -> list[Record]:
         found: list[Record] = []

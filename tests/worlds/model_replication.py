@@ -6,6 +6,7 @@ import random
 
 from parallax.domain.history import History
 from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
     ClusterName,
     Lineage,
     RegionName,
@@ -52,18 +53,16 @@ class Replication:
         region = self.random.choice(self.regions)
         log = self.incarnations[region][-1]
         for _ in range(self.random.randint(0, 2) * self.rates[region]):
-            log.log.append(Record(log.source, len(log.log), log.epoch))
+            log.append([Record(log.source, len(log.log), log.epoch)])
             if self.random.random() < 0.15:  # a transaction marker, or an aborted transaction
-                log.log += [None] * self.random.randint(1, 3)
+                log.append([None] * self.random.randint(1, 3))
         if self.options.epochs and self.random.random() < 0.2:
             log.epoch += self.random.randint(1, 2)
 
     def truncate_source(self) -> None:
         log = self.incarnations[self.random.choice(self.regions)][-1]
         end = self.random.randint(max(log.low, len(log.log) - 6), len(log.log))
-        log.epoch += 1
-        log.truncations.append((end, log.epoch))
-        del log.log[end:]
+        log.truncate(end)
 
     def trim_source(self) -> None:
         log = self.incarnations[self.random.choice(self.regions)][-1]
@@ -84,12 +83,25 @@ class Replication:
 
     # --- replicators -----------------------------------------------------------------------------------------
 
-    def _open(self, cluster: Cluster, source: SourceLog, at: int, generation: int) -> Copier:
-        copier = Copier(source, generation, source_next=at, epoch_seen=source.epoch)
-        opening = Run(SourceOffset(at), TargetOffset(len(cluster.entries)), 0, SourceOffset(0), -1)
-        if generation:
-            opening = Run(opening.source_start, opening.target_start, 0, SourceOffset(0), source.epoch)
-        copier.rows.append(opening)
+    def _open(
+        self, cluster: Cluster, source: SourceLog, at: int, generation: int, leader_epoch: int = UNKNOWN_EPOCH
+    ) -> Copier:
+        """Begin a lineage, as ``replicator.lineages.begin`` does.
+
+        ``leader_epoch`` is that of the last record below ``at``, and never the source's present one: the source may have
+        thrown away records below ``at`` meanwhile, and written others under that.
+        """
+        copier = Copier(
+            source,
+            generation,
+            source_next=at,
+            last_record_end=at,
+            last_epoch=leader_epoch,
+            epoch_seen=source.epoch,
+        )
+        nothing_before = SourceOffset(at if generation else 0)
+        end = TargetOffset(len(cluster.entries))
+        copier.rows.append(Run(SourceOffset(at), end, 0, nothing_before, leader_epoch))
         cluster.copiers[source.source.region].append(copier)
         return copier
 
@@ -119,9 +131,18 @@ class Replication:
             self._abort(copier, cluster)
         if lost and min(lost) < copier.source_next:
             self._close(cluster, copier)
-            return self._open(cluster, newest, min(lost), copier.generation + 1)
+            at, leader_epoch = self._parted(copier, min(lost))
+            return self._open(cluster, newest, at, copier.generation + 1, leader_epoch)
         copier.epoch_seen = newest.epoch
         return copier
+
+    def _parted(self, copier: Copier, cut: int) -> tuple[int, int]:
+        """Where the source parts from what was copied, and the epoch below that: as ``replicator.reconcile`` is told it."""
+        if copier.last_epoch == UNKNOWN_EPOCH:
+            return min(cut, copier.rows[0].source_start), UNKNOWN_EPOCH
+        if cut >= copier.last_record_end:
+            return copier.last_record_end, copier.last_epoch
+        return cut, copier.source.epoch_up_to(copier.last_epoch)
 
     def replicate(self, cluster: Cluster, region: RegionName) -> None:
         """Begin a transaction, commit it, or abort it."""
@@ -135,7 +156,9 @@ class Replication:
         source = copier.source
         if source.low > copier.source_next:
             gone = LostRange(
-                SourceOffset(copier.source_next), SourceOffset(source.low), TargetOffset(len(cluster.entries))
+                SourceOffset(copier.last_record_end),
+                SourceOffset(source.low),
+                TargetOffset(len(cluster.entries)),
             )
             copier.lost.append(gone)
             copier.source_next = copier.last_record_end = source.low
@@ -210,11 +233,13 @@ class Replication:
             copier = items[-1]
             history = History(Lineage(copier.source.source.topic_id, cluster.topic_id), copier.rows)
             kept = history.cut_at(TargetOffset(cut))
-            newest = kept.newest
+            # As replicator.lineages.cut_by_target: from the last record that is left, and not from a watermark after it.
+            newest = next((row for row in reversed(kept.rows) if row.count), next(iter(kept.rows), None))
             copier.rows = list(kept.rows)
             copier.lost = [gap for gap in copier.lost if gap.target_at <= cut]
             copier.closed_at = copier.source_next = 0 if newest is None else newest.source_end
-            again = self._open(cluster, copier.source, copier.closed_at, copier.generation + 1)
+            leader_epoch = UNKNOWN_EPOCH if newest is None else newest.source_leader_epoch
+            again = self._open(cluster, copier.source, copier.closed_at, copier.generation + 1, leader_epoch)
             again.epoch_seen = copier.epoch_seen  # a tail that the source lost as well is looked at next
 
     # --- what the rule is given --------------------------------------------------------------------------------
