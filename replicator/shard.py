@@ -8,13 +8,14 @@ from dataclasses import replace
 import structlog
 
 from parallax.config.config import Config
-from parallax.domain.ids import SourceOffset, TopicPartition
+from parallax.domain.ids import SourceOffset, TopicPartition, aggregate_cluster
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.ports.index import MappingIndexWriter
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import RunLogReader, SourceReader, Surveyor, TargetWriter
+from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import (
     Counts,
@@ -25,6 +26,7 @@ from replicator.copying.session_end import (
     TargetTailLostError,
 )
 from replicator.kafka.connector import Connector, connector_for
+from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, other_run_log, shard_in
 from replicator.kafka.run_log import load_states, rows_of_lineage
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
 from replicator.mapping.feed import IndexFeed, IndexThread
@@ -164,6 +166,9 @@ class _Holder:
             except TargetTailLostError as error:
                 self._cuts[error.cut.topic_partition] = error.cut
                 log.warning("target_tail_lost", lease=str(self._lease), problem=str(error))
+            except RunLogError as error:
+                self._waiting_for = str(error)
+                log.error("run_log_refused", lease=str(self._lease), problem=str(error))  # noqa: TRY400 - it names its place
             except (SessionError, ClusterUnavailableError) as error:
                 self._waiting_for = str(error)
                 log.warning("session_ended", lease=str(self._lease), problem=str(error))
@@ -230,15 +235,10 @@ class _Holder:
             connector.settle(lease)
             target = connector.target(lease)
             doors.append(target)
-            layout = connector.layout(lease)
-            if layout is not None and layout.layout > lease.layout:
-                raise FencedError(f"{lease}: layout {layout.layout} has taken over")
-            states, end = load_states(run_log, lease.layout)
-            if self._known_to is not None and end < self._known_to:
-                raise ClusterUnavailableError(
-                    f"{lease}: the run log ends at {end}, and this lease knows its entries up to "
-                    f"{self._known_to}: nothing is copied until they are back"
-                )
+            layout = _layout_of(lease, connector)
+            if (found := run_log.topic_id()) != layout.run_log_id:
+                raise other_run_log(layout, found, lease.route)
+            states, end = load_states(run_log, shard_in(layout, lease), known_end=self._known_to or 0)
             self._known_to = end
             if self._feed is not None:
                 self._feed.note_end(end)
@@ -249,6 +249,7 @@ class _Holder:
             ledger = Ledger(
                 lease,
                 self._config.replicator,
+                run_log_id=layout.run_log_id,
                 target=target,
                 clock=self._clock,
                 states=states,
@@ -321,7 +322,26 @@ class _Holder:
         if known_to is None or known_to >= (end := run_log.stable_end()):
             return False
         entries = list(run_log.read(max(known_to, run_log.start()), end))
-        return any(entry != self._attempted for _, entry in entries)
+        # What can't be read as an entry is no owner's: the run log is refused for it when it is read.
+        return any(entry not in (None, self._attempted) for _, entry in entries)
+
+
+def _layout_of(lease: Lease, connector: Connector) -> LayoutRecord:
+    """The route's layout, which has to be the lease's own.
+
+    Raises:
+        FencedError: it is a newer one.
+        RunLogError: there is none, or an older one.
+    """
+    layout = connector.layout(lease)
+    if layout is not None and layout.layout > lease.layout:
+        raise FencedError(f"{lease}: layout {layout.layout} has taken over")
+    if layout is None or layout.layout < lease.layout:
+        found = "no record of the route" if layout is None else f"layout {layout.layout} of the route"
+        what = f"{LAYOUTS_TOPIC} has {found}, and the lease is of layout {lease.layout}"
+        where = f"{aggregate_cluster(lease.route.target)}: {lease.route}"
+        raise RunLogError(RunLogProblem.LAYOUT_MISSING, where, what)
+    return layout
 
 
 # --- the index feeds -----------------------------------------------------------------------------------------------

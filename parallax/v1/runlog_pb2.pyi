@@ -7,13 +7,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Entry(_message.Message):
-    __slots__ = ("layout", "shard", "path", "snapshot", "partitions", "committed_at_ms", "run_log_leader_epoch")
+    __slots__ = ("layout", "shard", "path", "snapshot", "partitions", "committed_at_ms", "run_log_id", "piece", "pieces", "run_log_leader_epoch")
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    RUN_LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
     RUN_LOG_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     layout: int
     shard: int
@@ -21,8 +24,11 @@ class Entry(_message.Message):
     snapshot: bool
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionEntry]
     committed_at_ms: int
+    run_log_id: str
+    piece: int
+    pieces: int
     run_log_leader_epoch: int
-    def __init__(self, layout: _Optional[int] = ..., shard: _Optional[int] = ..., path: _Optional[str] = ..., snapshot: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionEntry, _Mapping]]] = ..., committed_at_ms: _Optional[int] = ..., run_log_leader_epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, layout: _Optional[int] = ..., shard: _Optional[int] = ..., path: _Optional[str] = ..., snapshot: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionEntry, _Mapping]]] = ..., committed_at_ms: _Optional[int] = ..., run_log_id: _Optional[str] = ..., piece: _Optional[int] = ..., pieces: _Optional[int] = ..., run_log_leader_epoch: _Optional[int] = ...) -> None: ...
 
 class PartitionEntry(_message.Message):
     __slots__ = ("topic", "partition", "source_topic_id", "target_topic_id", "generation", "lineage_sequence", "lineage_source_first", "lineage_target_first", "source_next", "last_run_source_end", "last_run_target_end", "source_leader_epoch", "source_start", "target_start", "count", "previous_source_end", "run_leader_epoch", "lost", "closed", "target_leader_epoch", "lineage_target_leader_epoch")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from parallax.config.config import Replicator
-from parallax.domain.ids import SourceOffset, TargetOffset, TopicPartition
+from parallax.domain.ids import SourceOffset, TargetOffset, TopicId, TopicPartition
 from parallax.domain.runs import Run
 from parallax.domain.runs import watermark as watermark_row
 from parallax.errors import InvariantError
@@ -125,6 +125,7 @@ class Ledger:
 
     Args:
         lease: the shard.
+        run_log_id: of the topic that entries go to.
         settings: intervals and bounds.
         target: where records and entries go.
         clock: time.
@@ -138,6 +139,7 @@ class Ledger:
         lease: Lease,
         settings: Replicator,
         *,
+        run_log_id: TopicId,
         target: TargetWriter,
         clock: Clock,
         states: Mapping[TopicPartition, PartitionState],
@@ -145,6 +147,7 @@ class Ledger:
         committed: Callable[[int, Entry], None],
     ) -> None:
         self._lease = lease
+        self._run_log_id = run_log_id
         self._settings = settings
         self._target = target
         self._clock = clock
@@ -307,6 +310,7 @@ class Ledger:
             else:
                 after[change.state.topic_partition] = change.state
         entry = encode(
+            run_log_id=self._run_log_id,
             layout=self._lease.layout,
             shard=self._lease.shard,
             path=self._target.path,

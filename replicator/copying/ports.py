@@ -237,7 +237,10 @@ class TargetWriter(Protocol):
 
 
 class RunLogReader(Protocol):
-    """The committed entries of one shard's partition of the run log."""
+    """The committed records of one shard's partition of the run log."""
+
+    def topic_id(self) -> TopicId | None:
+        """The id of the topic that there is now; None: there is none."""
 
     def end(self) -> int:
         """The next offset (high watermark, isolation level 0)."""
@@ -248,8 +251,10 @@ class RunLogReader(Protocol):
     def start(self) -> int:
         """The first offset that retention has left."""
 
-    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
-        """Committed entries of ``[start, end)`` with their offsets; waits until the end is decided.
+    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry | None]]:
+        """Committed records of ``[start, end)`` with their offsets; waits until the end is decided.
+
+        A record that can't be read as an entry comes as None.
 
         Raises:
             ClusterUnavailableError: the cluster did not answer in time.

@@ -185,7 +185,7 @@ def fold(
     """The states after these entries, in the order of the run log."""
     result = dict(states)
     for entry in entries:
-        if entry.snapshot:
+        if entry.snapshot and entry.piece == 0:
             result = {}
         for part in entry.partitions:
             if part.closed:
@@ -197,6 +197,7 @@ def fold(
 
 def encode(
     *,
+    run_log_id: TopicId,
     layout: int,
     shard: int,
     path: str,
@@ -207,9 +208,10 @@ def encode(
     """The run-log entry of one transaction.
 
     Args:
+        run_log_id: of the topic that it goes to.
         layout: number of the layout.
         shard: number of the shard.
-        path: ``record`` or ``batch``.
+        path: ``record``, ``batch`` or ``layout``.
         changes: what the transaction did, each partition's changes in order.
         everything: every partition of the shard, changed or not, makes the entry a snapshot; None: no snapshot.
         committed_at_ms: now, milliseconds since the Unix epoch.
@@ -223,6 +225,7 @@ def encode(
             if topic_partition not in named
         ]
     return Entry(
+        run_log_id=run_log_id,
         layout=layout,
         shard=shard,
         path=path,

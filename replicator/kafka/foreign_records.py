@@ -171,7 +171,7 @@ class ForeignRecordWatch:
             start = max(first, end - _TAIL_OFFSETS)
             spans: dict[TopicPartition, list[Span]] = {}
             for _, entry in reader.read(start, end):
-                for part in entry.partitions:
+                for part in () if entry is None else entry.partitions:
                     ours = spans.setdefault(topic_partition_of(part), [])
                     ours += [(row.target_start, row.target_end) for row in rows_of(part)]
             yield start == first, spans

@@ -3,15 +3,20 @@
 The layout record of a route lies in the compacted topic `parallax.layouts` on the target cluster. A shard's owner
 reads it after it has initialised its transactional id, and leaves if the layout is newer than its own. To change
 the number of shards: write layout L+1 as *moving*, initialise every transactional id of L (which ends its owners;
-one that comes later finds L+1), merge the states of L's shards, write them as the first snapshots of L+1, write
-L+1 as *settled*. Each step can be done again after a crash; leases of L+1 start only when it is settled.
+one that comes later finds L+1), merge the states of L's shards, and write them as the first snapshots of L+1 together
+with the record that L+1 is *settled*: in one transaction of the transactional id that only changes of this layout use.
+Each step can be done again after a crash; leases of L+1 start only when it is settled. Whoever was paused between two
+steps has been fenced by the one who went through, and can write neither.
+
+Every layout begins so, the first one with empty snapshots: a shard without a snapshot has lost its entries, and is never
+taken for a new one (`replicator.copying.recovery`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Self
 
 import structlog
@@ -19,9 +24,11 @@ from confluent_kafka import KafkaException, Producer
 
 from parallax.adapters.kafka.librdkafka import Settings, client_settings, translated
 from parallax.config.config import Config
-from parallax.domain.ids import Route, TopicName, TopicPartition, aggregate_cluster
+from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import ConfigError, NotFoundError
+from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
+from replicator.copying.recovery import RunLogError, RunLogProblem, Shard
 from replicator.copying.state import PartitionState, encode
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
@@ -32,9 +39,14 @@ log = structlog.get_logger(__name__)
 
 LAYOUTS_TOPIC = TopicName("parallax.layouts")
 FIRST_LAYOUT = 1
+FORMAT = 1
+"""Of layout records; a greater one is a newer release's."""
 PATHS = ("record", "batch")
 """Every copy path has a transactional id of its own in each shard."""
 _TIMEOUT_MS = 30_000
+
+Record = tuple[str, int, bytes | None, bytes]
+"""Topic, partition, key and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +58,18 @@ class LayoutRecord:
         shards: into how many shards it cuts the route.
         settled: whether every shard's first snapshot is written; leases start only then.
         run_log: the topic that holds the shards' states; under another one they would all begin anew.
+        run_log_id: that topic's id: another topic of the same name holds none of them.
         previous_shards: how many the layout before had; 0 for the first.
+        format: of the record.
     """
 
     layout: int
     shards: int
     settled: bool
     run_log: str
+    run_log_id: TopicId
     previous_shards: int = 0
+    format: int = FORMAT
 
     def encoded(self) -> bytes:
         """The record's value."""
@@ -64,16 +80,22 @@ class LayoutRecord:
         """The record of a value that `encoded` made.
 
         Raises:
-            ConfigError: the value is something else.
+            ConfigError: the value is something else, or of a newer format.
         """
         try:
-            return cls(**json.loads(value))
+            values = {"run_log_id": "", **json.loads(value)}
+            record = cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
         except (ValueError, TypeError) as error:
             raise ConfigError(f"a record of {LAYOUTS_TOPIC} can't be read: {value!r}: {error}") from error
+        if record.format > FORMAT:
+            raise ConfigError(
+                f"a record of {LAYOUTS_TOPIC} has format {record.format}: a newer release wrote it: {value!r}"
+            )
+        return record
 
 
 def read_layout(config: Config, route: Route, *, timeout_ms: int = _TIMEOUT_MS) -> LayoutRecord | None:
-    """The route's layout, or None if it has none yet (or a tombstone took it away: the route begins anew).
+    """The route's layout, or None if it has none.
 
     Raises:
         ClusterUnavailableError: the target cluster did not answer in time.
@@ -98,8 +120,7 @@ def read_layout(config: Config, route: Route, *, timeout_ms: int = _TIMEOUT_MS) 
     if layout is not None and layout.run_log != topic:
         raise ConfigError(
             f"replicator.run_log_topic_prefix: {cluster} keeps the states of {route} in {layout.run_log}, and by the "
-            f"configuration they were in {topic}: everything would be copied again. Put the prefix back; to begin "
-            f"anew on purpose, write a tombstone with the key {route} to {LAYOUTS_TOPIC} on {cluster}"
+            f"configuration they were in {topic}: everything would be copied again. Put the prefix back"
         )
     return layout
 
@@ -121,71 +142,148 @@ def ensure_layout(
     Raises:
         ClusterUnavailableError: the target cluster did not answer in time.
         ConfigError: the route's states are in another run log than the configuration names.
+        RunLogError: the run log is not what was written, and the layout has to change.
         FencedError: another process is changing the layout of the same route.
     """
     cluster = aggregate_cluster(route.target)
-    settings = client_settings(config.cluster(cluster), client_id="parallax-layout")
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=10_000)
-    topic = run_log_topic(config, route.source)
     admin.create(compacted_plan(LAYOUTS_TOPIC), Deadline.after_ms(_TIMEOUT_MS))
-    plan = run_log_plan(topic, shards, config.replicator.run_log_retention_ms)
-    run_log = admin.create(plan, Deadline.after_ms(_TIMEOUT_MS))
     current = read_layout(config, route)
     if current is not None and current.settled and current.shards == shards:
-        return current
-    with _Writer(settings, route, f"parallax.{route.source}.{route.target}.layout") as writer:
+        return (
+            current  # whether its run log is still the same is for each lease to see: the other routes go on
+        )
+    with change_of_layout(config, route) as writer:
         current = read_layout(config, route)  # again: this process is now the only one that writes it
-        if run_log.partitions < shards:  # one for each shard; they never become fewer
-            admin.grow(topic, shards, Deadline.after_ms(_TIMEOUT_MS))
+        run_log = _run_log(config, route, admin, current, shards)
         if current is None:
-            current = LayoutRecord(FIRST_LAYOUT, shards, settled=True, run_log=topic)
-            writer.write_layout(current)
+            first = LayoutRecord(
+                FIRST_LAYOUT, shards, settled=True, run_log=run_log.topic, run_log_id=run_log.topic_id
+            )
+            writer.commit([*snapshots(first, {}), writer.layout_record(first)])
+            current = first
         if not current.settled:
-            _move(config, route, settings, current, reached)
-            current = replace(current, settled=True)
-            writer.write_layout(current)
+            current = _move(config, route, writer, current, reached)
         if current.shards != shards:
             following = LayoutRecord(
-                current.layout + 1, shards, settled=False, run_log=topic, previous_shards=current.shards
+                current.layout + 1,
+                shards,
+                settled=False,
+                run_log=run_log.topic,
+                run_log_id=run_log.topic_id,
+                previous_shards=current.shards,
             )
-            writer.write_layout(following)
+            writer.commit([writer.layout_record(following)])
             reached("announced")
-            _move(config, route, settings, following, reached)
-            current = replace(following, settled=True)
-            writer.write_layout(current)
-            reached("settled")
+            current = _move(config, route, writer, following, reached)
     log.info("layout_settled", route=str(route), layout=current.layout, shards=current.shards)
     return current
 
 
+def change_of_layout(config: Config, route: Route) -> Writer:
+    """The writer that alone changes the route's layout, to be entered: whoever was at it before is fenced."""
+    settings = client_settings(config.cluster(aggregate_cluster(route.target)), client_id="parallax-layout")
+    return Writer(settings, route, f"parallax.{route.source}.{route.target}.layout")
+
+
+def _run_log(
+    config: Config, route: Route, admin: TopicAdmin, current: LayoutRecord | None, shards: int
+) -> TopicInfo:
+    """The route's run log with a partition for each shard.
+
+    Raises:
+        RunLogError: it is not the topic that the layout knows; or there is no layout, and it holds entries.
+    """
+    topic = run_log_topic(config, route.source)
+    plan = run_log_plan(topic, shards, config.replicator.run_log_retention_ms)
+    if current is None:
+        info = admin.create(plan, Deadline.after_ms(_TIMEOUT_MS))
+        spans = admin.log_ranges([TopicPartition(topic, shard) for shard in range(info.partitions)])
+        if any(span.high_watermark for span in spans.values()):
+            raise RunLogError(
+                RunLogProblem.LAYOUT_MISSING,
+                f"{admin.cluster}: {route}",
+                f"{LAYOUTS_TOPIC} has no record of the route, but its run log {topic} was written to",
+            )
+    else:
+        found = admin.topics().get(topic)
+        if found is None or found.topic_id != current.run_log_id:
+            raise other_run_log(current, None if found is None else found.topic_id, route)
+        info = found
+    if info.partitions < shards:  # one for each shard; they never become fewer
+        info = admin.grow(topic, shards, Deadline.after_ms(_TIMEOUT_MS))
+    return info
+
+
+def other_run_log(layout: LayoutRecord, found: TopicId | None, route: Route) -> RunLogError:
+    """The error that the run log is not the topic that the layout knows.
+
+    Args:
+        layout: the route's layout.
+        found: the id of the topic that there is now; None: there is none.
+        route: the route.
+    """
+    where = f"{aggregate_cluster(route.target)}: {route}"
+    if found is None:
+        what = f"the run log {layout.run_log} (id {layout.run_log_id}) is gone"
+        return RunLogError(RunLogProblem.RUN_LOG_MISSING, where, what)
+    what = (
+        f"the run log {layout.run_log} was deleted and created anew: its id is {found}, and the states were in "
+        f"{layout.run_log_id or 'a topic of unknown id'}"
+    )
+    return RunLogError(RunLogProblem.RUN_LOG_REPLACED, where, what)
+
+
 def _move(
-    config: Config, route: Route, settings: Settings, to: LayoutRecord, reached: Callable[[str], None]
-) -> None:
-    """Fence the owners of the layout before, and write its states as the first snapshots of this one."""
-    before = [
-        Lease(route, shard, to.previous_shards, to.layout - 1, epoch=0, deadline_unix_ms=0)
-        for shard in range(to.previous_shards)
-    ]
-    for lease in before:
-        for path in PATHS:
-            fence(config, lease, path)
+    config: Config, route: Route, writer: Writer, to: LayoutRecord, reached: Callable[[str], None]
+) -> LayoutRecord:
+    """Fence the owners of the layout before, and let its states be the first snapshots of this one, which is settled."""
+    fence_shards(config, route, to.layout - 1, to.previous_shards)
     reached("fenced")
     states: dict[TopicPartition, PartitionState] = {}
-    for lease in before:
+    for shard in range(to.previous_shards):
+        lease = Lease(route, shard, to.previous_shards, to.layout - 1, epoch=0, deadline_unix_ms=0)
         settle(config, lease, PATHS)
-        states |= load_states(KafkaRunLog(config, route, lease.shard), lease.layout)[0]
-    for shard in range(to.shards):
+        states |= load_states(KafkaRunLog(config, route, shard), shard_in(to, lease))[0]
+    reached("loaded")
+    settled = replace(to, settled=True)
+    writer.commit([*snapshots(settled, states), writer.layout_record(settled)])
+    reached("settled")
+    return settled
+
+
+def shard_in(layout: LayoutRecord, lease: Lease) -> Shard:
+    """The lease's shard, whose entries lie in the layout's run log."""
+    run_log = TopicPartition(TopicName(layout.run_log), lease.shard)
+    return Shard(aggregate_cluster(lease.route.target), run_log, layout.run_log_id, lease.layout)
+
+
+def snapshots(layout: LayoutRecord, states: Mapping[TopicPartition, PartitionState]) -> Iterator[Record]:
+    """The first records of the layout: each shard's snapshot."""
+    for shard in range(layout.shards):
         entry = encode(
-            layout=to.layout,
+            run_log_id=layout.run_log_id,
+            layout=layout.layout,
             shard=shard,
-            path=PATHS[0],
+            path="layout",
             changes=(),
-            everything={item: state for item, state in states.items() if shard_of(item, to.shards) == shard},
+            everything={
+                item: state for item, state in states.items() if shard_of(item, layout.shards) == shard
+            },
             committed_at_ms=SystemClock().now_ms(),
         )
-        with _Writer(settings, route, transactional_id(route, to.layout, shard)) as writer:
-            writer.write(run_log_topic(config, route.source), shard, None, entry.SerializeToString())
-        reached(f"snapshot {shard}")
+        yield layout.run_log, shard, None, entry.SerializeToString()
+
+
+def fence_shards(config: Config, route: Route, layout: int, shards: int) -> None:
+    """Fence the owners of every shard of a layout.
+
+    Raises:
+        ClusterUnavailableError: the target cluster did not answer in time.
+    """
+    for shard in range(shards):
+        for path in PATHS:
+            fence(config, Lease(route, shard, shards, layout, epoch=0, deadline_unix_ms=0), path)
 
 
 def fence(config: Config, lease: Lease, path: str) -> None:
@@ -196,12 +294,12 @@ def fence(config: Config, lease: Lease, path: str) -> None:
     """
     cluster = aggregate_cluster(lease.route.target)
     settings = client_settings(config.cluster(cluster), client_id=f"parallax-{lease.route.source}")
-    with _Writer(settings, lease.route, transactional_id(lease.route, lease.layout, lease.shard, path)):
+    with Writer(settings, lease.route, transactional_id(lease.route, lease.layout, lease.shard, path)):
         pass
 
 
-class _Writer:
-    """A transactional producer for single records; initialising it fences whoever had its id before."""
+class Writer:
+    """A transactional producer; initialising it fences whoever had its id before."""
 
     def __init__(self, settings: Settings, route: Route, transactional: str) -> None:
         self._route = route
@@ -215,15 +313,24 @@ class _Writer:
     def __exit__(self, *_: object) -> None:
         del self._producer  # letting go of it waits for nothing, which close() does
 
-    def write_layout(self, record: LayoutRecord) -> None:
-        """Write the route's layout record."""
-        self.write(LAYOUTS_TOPIC, 0, str(self._route).encode(), record.encoded())
+    def layout_record(self, layout: LayoutRecord) -> Record:
+        """The route's layout as a record."""
+        return LAYOUTS_TOPIC, 0, str(self._route).encode(), layout.encoded()
 
-    def write(self, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
-        """Write one record in a transaction of its own."""
+    def commit(self, records: Iterable[Record]) -> None:
+        """Write the records in one transaction: all of them, or, once another has the id, none.
+
+        Raises:
+            FencedError: another has.
+            ClusterUnavailableError: the cluster did not answer in time; they may be written or not.
+        """
         self._try("beginning a transaction", self._producer.begin_transaction)
-        self._producer.produce(topic, value=value, key=key, partition=partition)
-        self._try(f"writing to {topic}-{partition}", self._producer.commit_transaction, _TIMEOUT_MS / 1_000)
+        topics = set()
+        for topic, partition, key, value in records:
+            topics.add(topic)
+            self._producer.produce(topic, value=value, key=key, partition=partition)
+        doing = f"writing to {', '.join(sorted(topics))}"
+        self._try(doing, self._producer.commit_transaction, _TIMEOUT_MS / 1_000)
 
     def _try(self, doing: str, method: Callable[..., object], *args: object) -> None:
         try:

@@ -9,7 +9,9 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from google.protobuf.message import DecodeError
 
+from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.librdkafka import (
     EARLIEST,
     LATEST,
@@ -24,6 +26,7 @@ from parallax.domain.ids import (
     Lineage,
     RegionName,
     Route,
+    TopicId,
     TopicName,
     TopicPartition,
     aggregate_cluster,
@@ -33,8 +36,10 @@ from parallax.errors import ClusterUnavailableError
 from parallax.runtime.deadline import Deadline
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RunLogReader
-from replicator.copying.state import PartitionState, fold, lineage_of, rows_of, topic_partition_of
+from replicator.copying.recovery import LoggedRecord, RunLogProblem, Shard, states_of
+from replicator.copying.state import PartitionState, lineage_of, rows_of, topic_partition_of
 
+_TOPIC_TIMEOUT_MS = 10_000
 _FIRST_LOOK_OFFSETS = 3_000
 """Far enough back for a snapshot every 1,000 entries, each followed by its transaction marker."""
 
@@ -44,29 +49,46 @@ def run_log_topic(config: Config, source: RegionName) -> TopicName:
     return TopicName(f"{config.replicator.run_log_topic_prefix}.{source}")
 
 
-def load_states(reader: RunLogReader, layout: int) -> tuple[dict[TopicPartition, PartitionState], int]:
+def load_states(
+    reader: RunLogReader, shard: Shard, *, known_end: int = 0
+) -> tuple[dict[TopicPartition, PartitionState], int]:
     """Every partition of the shard as committed, and the run log's end that this holds for.
 
-    Reads back to the last snapshot of the layout.
+    Reads back to a snapshot of the layout.
+
+    Args:
+        reader: the shard's partition of the run log.
+        shard: whose entries count.
+        known_end: the run log is known to have reached to here.
 
     Raises:
+        FencedError: a newer layout has taken over.
+        RunLogError: the run log is not what was written: nothing may be copied from there.
         ClusterUnavailableError: the cluster did not answer in time.
     """
     end, first = reader.end(), reader.start()
+    if end < known_end:
+        what = f"it ends at {end}, and entries up to {known_end} are known: it has lost its tail"
+        raise shard.refused(RunLogProblem.RUN_LOG_TRUNCATED, what)
     reach = _FIRST_LOOK_OFFSETS
     while True:
         start = max(first, end - reach)
-        entries = [entry for _, entry in reader.read(start, end) if entry.layout == layout]
-        snapshots = [index for index, entry in enumerate(entries) if entry.snapshot]
-        if snapshots or start == first:
-            return fold({}, entries[snapshots[-1] if snapshots else 0 :]), end
+        states = states_of(list(reader.read(start, end)), shard)
+        if states is not None:
+            return dict(states), end
+        if start == first:
+            what = (
+                f"none of its records [{first}, {end}) is a snapshot of layout {shard.layout}, which begins with one: they were "
+                "deleted (retention, a wrong clock, a lost disk)"
+            )
+            raise shard.refused(RunLogProblem.RUN_LOG_HEADLESS, what)
         reach *= 4
 
 
 def rows_of_lineage(reader: RunLogReader, item: TopicPartition, lineage: Lineage) -> Iterator[Run]:
     """Every row of a partition's lineage that the run log still holds, in order."""
     for _, entry in reader.read(reader.start(), reader.end()):
-        for part in entry.partitions:
+        for part in () if entry is None else entry.partitions:
             if topic_partition_of(part) == item and lineage_of(part) == lineage:
                 yield from rows_of(part)
 
@@ -145,6 +167,9 @@ class KafkaRunLog:
         self._shard = shard
         self._timeout_ms = timeout_ms
         self._admin = AdminClient(self._settings)
+        self._cluster_reader = KafkaCluster(
+            self._cluster, config.cluster(self._cluster), timeout_ms=_TOPIC_TIMEOUT_MS
+        )
 
     def end(self) -> int:
         """The high watermark."""
@@ -158,13 +183,18 @@ class KafkaRunLog:
         """The first offset left."""
         return self._offset(EARLIEST)
 
-    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
-        """Committed entries of ``[start, end)``."""
+    def topic_id(self) -> TopicId | None:
+        """The topic's id, asked now."""
+        info = self._cluster_reader.topics().get(self._topic)
+        return None if info is None else info.topic_id
+
+    def read(self, start: int, end: int) -> Iterable[LoggedRecord]:
+        """Committed records of ``[start, end)``."""
         records = read_partition(
             self._settings, self._cluster, self._topic, self._shard, (start, end), timeout_ms=self._timeout_ms
         )
         for offset, _, value in records:
-            yield offset, Entry.FromString(value or b"")
+            yield offset, _entry(value)
 
     def close(self) -> None:
         """Nothing is held between calls."""
@@ -178,6 +208,13 @@ class KafkaRunLog:
             raise translated(
                 error, self._cluster, f"reading the ends of {self._topic}-{self._shard}"
             ) from error
+
+
+def _entry(value: bytes | None) -> Entry | None:
+    try:
+        return Entry.FromString(value or b"")
+    except DecodeError:
+        return None
 
 
 class SystemClock:

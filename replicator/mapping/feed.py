@@ -244,8 +244,16 @@ class IndexFeed:
 
     def _replay(self, start: int, end: int) -> int:
         """Read the run log again up to ``end``."""
-        entries = self._reader.read(max(start, self._reader.start()), end)
-        written = sum(map(self._write, _turns(item for item in entries if item[1].layout == self._key[1])))
+        records = self._reader.read(max(start, self._reader.start()), end)
+        _, layout, shard = self._key
+        run_log_id = self._reader.topic_id()
+        entries = (
+            (at, entry)
+            for at, entry in records
+            if entry is not None
+            and (entry.layout, entry.shard, entry.run_log_id) == (layout, shard, run_log_id)
+        )
+        written = sum(map(self._write, _turns(entries)))
         if self._next is not None and self._next < end:
             self._next = end
             self._index.save_indexed_up_to(*self._key, end)

@@ -27,9 +27,10 @@ from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.librdkafka import client_settings
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Config
-from parallax.domain.ids import TargetOffset, TopicName, TopicPartition, aggregate_cluster
+from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.recovery import Shard
 from replicator.copying.state import PartitionState, topic_partition_of
 from replicator.kafka.run_log import KafkaRunLog, load_states, read_partition, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
@@ -184,7 +185,9 @@ def _fates(config: Config, lease: Lease, hanging: Mapping[TopicPartition, Target
     start = hanging.get(run_log)
     if start is None:
         reader = KafkaRunLog(config, lease.route, lease.shard)
-        return fates_by_state(hanging, load_states(reader, lease.layout)[0])
+        # Whether this is the run log that the layout knows is seen before anything is copied: another holds no snapshot.
+        shard = Shard(cluster, run_log, reader.topic_id() or TopicId(""), lease.layout)
+        return fates_by_state(hanging, load_states(reader, shard)[0])
     entry = record_at(run_log, start, committed=False)
     if entry is None:
         raise ClusterUnavailableError(f"{cluster}: {run_log}: no entry at {start}")

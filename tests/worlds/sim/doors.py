@@ -204,9 +204,18 @@ class SimTarget:
 class SimRunLog:
     def __init__(self, schedule: Schedule, cluster: Cluster, shard: int) -> None:
         self._schedule = schedule
-        self._log = cluster.topics[RUN_LOG].logs[shard]
+        self._cluster = cluster
+        self._shard = shard
         self.seems_empty = False
         self.was_read: Callable[[], object] = lambda: None
+
+    @property
+    def _log(self) -> Log:
+        return self._cluster.topics[RUN_LOG].logs[self._shard]
+
+    def topic_id(self) -> TopicId | None:
+        topic = self._cluster.topics.get(RUN_LOG)
+        return None if topic is None else TopicId(topic.topic_id)
 
     def end(self) -> int:
         return 0 if self.seems_empty else self._log.end
@@ -217,14 +226,13 @@ class SimRunLog:
     def start(self) -> int:
         return self._log.start
 
-    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
+    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry | None]]:
         self._schedule.step()
         if self._log.stable_end < end:
             raise ClusterUnavailableError("a transaction is still open")
         entries = list(self._log.committed(start, end))
         for slot in entries:
-            assert isinstance(slot.value, Entry)
-            yield slot.offset, slot.value
+            yield slot.offset, slot.value if isinstance(slot.value, Entry) else None
         if entries:
             self.was_read()
 
@@ -302,7 +310,9 @@ class SimConnector:
         self._faults = faults
         self._clock = SimClock(schedule)
         self._read_before: set[int] = set()
-        self.newest_layout = 1
+        self.layout_record = LayoutRecord(
+            1, 1, settled=True, run_log=RUN_LOG, run_log_id=TopicId(target.topics[RUN_LOG].topic_id)
+        )
 
     @property
     def clock(self) -> SimClock:
@@ -335,5 +345,6 @@ class SimConnector:
         del lease
 
     def layout(self, lease: Lease) -> LayoutRecord:
+        del lease
         self._schedule.step()
-        return LayoutRecord(self.newest_layout, lease.shard_count, settled=True, run_log="runs")
+        return self.layout_record

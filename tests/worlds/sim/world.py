@@ -16,6 +16,7 @@ from parallax.errors import ClusterUnavailableError, FencedError, StoreUnavailab
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import lineage_of, lost_of, rows_of, topic_partition_of
+from replicator.kafka.layout import snapshots
 from replicator.lease import Lease
 from replicator.mapping.feed import IndexFeed
 from replicator.shard import copy_until_over
@@ -101,6 +102,8 @@ class World:
         self.config = sim_config()
         self.connector = SimConnector(self.schedule, self.source, self.target, self.faults)
         self.run_log = self.target.topics[RUN_LOG].logs[0]
+        for _, _, _, first in snapshots(self.connector.layout_record, {}):
+            self.run_log.append(Entry.FromString(first))
         self.index = FlakyIndex(self.schedule, self.run_log)
         self.records: list[SourceRecord] = []
         self.thrown_away: set[int] = set()

@@ -92,6 +92,7 @@ class World:
         self.ledger = Ledger(
             Lease(Route(RegionName("a"), RegionName("b")), 0, 1, 1, 1, 10**9),
             self.settings,
+            run_log_id=TopicId("log"),
             target=self.target,
             clock=self.clock,
             states=states,

@@ -272,6 +272,7 @@ def test_an_entry_says_all_of_a_state(known: PartitionState, snapshot: bool) -> 
     rows = (Run(1, 2, 3, 1, 4), Run(9, 9, 0, 4, 4))
     change = PartitionChange(known, rows, (LostRange(1, 2, 3),))
     encoded = encode(
+        run_log_id=TopicId("log"),
         layout=1,
         shard=0,
         path="record",
@@ -288,7 +289,13 @@ def test_an_entry_says_all_of_a_state(known: PartitionState, snapshot: bool) -> 
 def test_a_snapshot_forgets_what_it_does_not_name_and_a_closed_lineage_is_gone() -> None:
     def entry(changes: list[PartitionChange], everything: dict[TopicPartition, PartitionState] | None = None):  # noqa: ANN202
         return encode(
-            layout=1, shard=0, path="record", changes=changes, everything=everything, committed_at_ms=1
+            run_log_id=TopicId("log"),
+            layout=1,
+            shard=0,
+            path="record",
+            changes=changes,
+            everything=everything,
+            committed_at_ms=1,
         )
 
     assert fold({ITEM: state()}, [entry([], {})]) == {}

@@ -13,7 +13,15 @@ STRETCH = Gap(ITEM, 10, 20)
 def entry(*rows: Run) -> Entry:
     state = PartitionState(ITEM, Lineage(TopicId("s"), TopicId("d")), 0, 0, 0, 99, 99, 99)
     change = PartitionChange(state, rows)
-    return encode(layout=1, shard=0, path="record", changes=[change], everything=None, committed_at_ms=1)
+    return encode(
+        run_log_id=TopicId("log"),
+        layout=1,
+        shard=0,
+        path="record",
+        changes=[change],
+        everything=None,
+        committed_at_ms=1,
+    )
 
 
 def test_a_single_marker_between_two_runs_is_no_gap_and_a_longer_stretch_is() -> None:

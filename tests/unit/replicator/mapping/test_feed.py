@@ -36,6 +36,7 @@ def entry(
     state = PartitionState(ITEM, LINEAGE, 0, 0, 0, end, end, 0)
     change = PartitionChange(state, tuple(rows), closed=closed)
     return encode(
+        run_log_id=TopicId("log"),
         layout=layout,
         shard=0,
         path="record",
@@ -56,6 +57,9 @@ class RunLog:
     def append(self, one: Entry) -> int:
         self.entries.append((2 * len(self.entries), one))
         return self.entries[-1][0]
+
+    def topic_id(self) -> TopicId | None:
+        return TopicId("log")
 
     def end(self) -> int:
         return 2 * len(self.entries)

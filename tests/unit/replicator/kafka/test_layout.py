@@ -1,0 +1,121 @@
+"""Changes of a layout, on Kafka in memory: who is paused between two steps, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from parallax.domain.ids import (
+    TopicId,
+)
+from parallax.errors import ConfigError, FencedError
+from replicator.copying.recovery import RunLogError, RunLogProblem
+from replicator.kafka import layout as layouts
+from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
+from tests.worlds.layout_kafka import ITEM, RUNS, LayoutKafka, state
+from tests.worlds.sim.world import ROUTE
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> LayoutKafka:
+    return LayoutKafka(monkeypatch)
+
+
+def test_a_new_route_begins_with_a_snapshot_of_every_shard(kafka: LayoutKafka) -> None:
+    made = ensure_layout(kafka.config, ROUTE, 3)
+    assert (made.layout, made.shards, made.settled) == (1, 3, True)
+    assert made.run_log_id == kafka.cluster.topics[RUNS].topic_id
+    assert kafka.states(made) == {}
+    assert ensure_layout(kafka.config, ROUTE, 3) == made, "a second start changes nothing"
+
+
+def test_states_move_into_the_new_layout(kafka: LayoutKafka) -> None:
+    kafka.copy(ensure_layout(kafka.config, ROUTE, 1), 0, 100)
+    moved = ensure_layout(kafka.config, ROUTE, 4)
+    assert (moved.layout, moved.shards, moved.previous_shards) == (2, 4, 1)
+    assert kafka.states(moved) == {ITEM: state(100)}
+
+
+@pytest.mark.parametrize("paused_after", ["announced", "fenced", "loaded"])
+def test_who_was_paused_while_another_changed_the_layout_writes_nothing_more(
+    kafka: LayoutKafka, paused_after: str
+) -> None:
+    kafka.copy(ensure_layout(kafka.config, ROUTE, 1), 0, 100)
+
+    def while_it_is_paused(step: str) -> None:
+        if step == paused_after:
+            kafka.copy(ensure_layout(kafka.config, ROUTE, 2), 100, 200)
+
+    with pytest.raises(FencedError):
+        ensure_layout(kafka.config, ROUTE, 2, reached=while_it_is_paused)
+    settled = ensure_layout(kafka.config, ROUTE, 2)
+    assert kafka.states(settled) == {ITEM: state(200)}
+
+
+def test_without_the_layouts_own_transactional_id_the_paused_process_takes_positions_back(
+    kafka: LayoutKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mutant: snapshots under the id of their shard, which nobody has fenced since."""
+    commit = layouts.Writer.commit
+
+    def each_by_itself(writer: layouts.Writer, records: Iterable[layouts.Record]) -> None:
+        for record in records:
+            if record[0] == RUNS:
+                own = layouts.Writer({}, ROUTE, f"snapshot of {record[1]}")
+                with own:
+                    commit(own, [record])
+            else:
+                commit(writer, [record])
+
+    kafka.copy(ensure_layout(kafka.config, ROUTE, 1), 0, 100)
+    monkeypatch.setattr(layouts.Writer, "commit", each_by_itself)
+
+    def while_it_is_paused(step: str) -> None:
+        if step == "loaded":
+            kafka.copy(ensure_layout(kafka.config, ROUTE, 2), 100, 200)
+
+    with pytest.raises(FencedError):
+        ensure_layout(kafka.config, ROUTE, 2, reached=while_it_is_paused)
+    with pytest.raises(RunLogError, match="back to source offset 100"):  # and then it is seen at least
+        kafka.states(ensure_layout(kafka.config, ROUTE, 2))
+
+
+def test_a_run_log_that_is_gone_or_another_is_not_made_anew(kafka: LayoutKafka) -> None:
+    made = ensure_layout(kafka.config, ROUTE, 1)
+    kafka.copy(made, 0, 100)
+    del kafka.cluster.topics[RUNS]
+    assert ensure_layout(kafka.config, ROUTE, 1) == made, "the lease refuses it, and other routes go on"
+    assert RUNS not in kafka.cluster.topics
+    with pytest.raises(
+        RunLogError, match=r"^RUN_LOG_MISSING: aggregate-b: a->b: the run log parallax.runs.a"
+    ):
+        ensure_layout(kafka.config, ROUTE, 2)
+    kafka.cluster.create(RUNS)
+    with pytest.raises(RunLogError, match=r"^RUN_LOG_REPLACED: .*was deleted and created anew"):
+        ensure_layout(kafka.config, ROUTE, 2)
+
+
+def test_a_layout_record_that_is_gone_is_no_new_route(kafka: LayoutKafka) -> None:
+    kafka.copy(ensure_layout(kafka.config, ROUTE, 1), 0, 100)
+    del kafka.cluster.topics[LAYOUTS_TOPIC]
+    with pytest.raises(RunLogError) as raised:
+        ensure_layout(kafka.config, ROUTE, 1)
+    assert raised.value.problem is RunLogProblem.LAYOUT_MISSING
+
+
+def test_a_headless_run_log_is_not_moved_into_a_new_layout(kafka: LayoutKafka) -> None:
+    kafka.copy(ensure_layout(kafka.config, ROUTE, 1), 0, 100)
+    kafka.logs[0].retain_from(kafka.logs[0].end)
+    with pytest.raises(RunLogError, match=r"^RUN_LOG_HEADLESS"):
+        ensure_layout(kafka.config, ROUTE, 2)
+
+
+def test_a_layout_record_of_a_newer_release_is_refused_and_unknown_fields_are_left_alone() -> None:
+    record = LayoutRecord(1, 2, settled=True, run_log=RUNS, run_log_id=TopicId("log"))
+    assert LayoutRecord.decoded(record.encoded()) == record
+    assert LayoutRecord.decoded(record.encoded()[:-1] + b', "later": 1}') == record
+    with pytest.raises(ConfigError, match="format 2"):
+        LayoutRecord.decoded(record.encoded().replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(ConfigError, match="can't be read"):
+        LayoutRecord.decoded(b"[]")
