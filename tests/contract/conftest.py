@@ -15,6 +15,7 @@ from parallax.config.config import Cassandra, Index
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
 from parallax.ports.groups import GroupStore, OperationJournal, PrimaryStore
 from parallax.ports.index import MappingIndex
+from tests.memory.cql import MemoryKeyspace, WrittenStores
 from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
 from tests.support import Stack, unique_name
@@ -49,11 +50,13 @@ def remembering_stores(cassandra_settings: Cassandra) -> Iterator[CassandraStore
         yield stores
 
 
-@pytest.fixture(params=STORES)
-def cassandra(request: pytest.FixtureRequest) -> CassandraStores | None:
-    """The stores in Cassandra; None for those in memory."""
+@pytest.fixture(params=["memory", "written", *STORES[1:]])
+def stores(request: pytest.FixtureRequest) -> CassandraStores | WrittenStores | None:
+    """The stores in Cassandra; its adapters on a keyspace in memory; None for those in memory."""
     if request.param == "memory":
         return None
+    if request.param == "written":
+        return WrittenStores(MemoryKeyspace())
     stores: CassandraStores = request.getfixturevalue("cassandra_stores")
     return stores
 
@@ -69,18 +72,18 @@ def index(request: pytest.FixtureRequest) -> MappingIndex:
 
 
 @pytest.fixture
-def groups(cassandra: CassandraStores | None) -> GroupStore:
-    return MemoryGroupStore() if cassandra is None else cassandra.groups
+def groups(stores: CassandraStores | WrittenStores | None) -> GroupStore:
+    return MemoryGroupStore() if stores is None else stores.groups
 
 
 @pytest.fixture
-def primaries(cassandra: CassandraStores | None) -> PrimaryStore:
-    return MemoryPrimaryStore() if cassandra is None else cassandra.primaries
+def primaries(stores: CassandraStores | WrittenStores | None) -> PrimaryStore:
+    return MemoryPrimaryStore() if stores is None else stores.primaries
 
 
 @pytest.fixture
-def journal(cassandra: CassandraStores | None) -> OperationJournal:
-    return MemoryOperationJournal() if cassandra is None else cassandra.operations
+def journal(stores: CassandraStores | WrittenStores | None) -> OperationJournal:
+    return MemoryOperationJournal() if stores is None else stores.operations
 
 
 @pytest.fixture
