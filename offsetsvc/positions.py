@@ -10,6 +10,7 @@ from offsetsvc.clusters import Clusters, ClusterView
 from parallax.client.messages import outcome_to_pb
 from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
+from parallax.domain.formats import apart
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -20,7 +21,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.place import LogRange
 from parallax.domain.progress import holds_for_topic
-from parallax.errors import UnknownGroupError, UnknownPartitionError, UnknownTopicError
+from parallax.errors import UnknownGroupError, UnknownPartitionError, UnknownTopicError, UnreadableRowError
 from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
 from parallax.v1 import offsets_pb2 as pb
@@ -57,6 +58,8 @@ class GroupPositions:
                 since the move.
             UnknownPartitionError: the topic has no such partition.
             StoreUnavailableError: nothing or not all was remembered; telling it again does no harm.
+            UnreadableRowError: what a move of one of the partitions left can't be read and stands; all else was
+                remembered.
         """
         view = self._clusters.view(cluster)
         now_ms = self._now_ms()
@@ -93,13 +96,19 @@ class GroupPositions:
                     for item in positions
                 ]
             )
+        problems: list[str] = []
         for topic in sorted({move.topic_partition.topic for move in moves}):
             progress = {
                 move.topic_partition.partition: replace(move.progress, topic_id=ids[topic])
                 for move in moves
                 if move.topic_partition.topic == topic
             }
-            self._groups.save_progress(group, topic, progress, moved_at_ms=now_ms)
+            try:
+                self._groups.save_progress(group, topic, progress, moved_at_ms=now_ms)
+            except UnreadableRowError as error:
+                problems.append(str(error))
+        if problems:
+            raise UnreadableRowError("; ".join(problems))
 
     def show(self, group: GroupName) -> pb.GetGroupPositionsResponse:
         """The group's positions on every aggregate cluster.
@@ -116,9 +125,12 @@ class GroupPositions:
     def _on(self, group: GroupName, cluster: ClusterName) -> pb.GetGroupPositionsResponse.ClusterPositions:
         view = self._clusters.view(cluster)
         committed = view.committed(group)
-        observed = {item.topic_partition: item for item in self._groups.observed(group, cluster)}
-        published = {item.topic_partition: item for item in self._groups.published(group, cluster)}
-        partitions = sorted({*committed, *published, *observed})
+        seen, unreadable_seen = apart(self._groups.observed(group, cluster))
+        told, unreadable_told = apart(self._groups.published(group, cluster))
+        observed = {item.topic_partition: item for item in seen}
+        published = {item.topic_partition: item for item in told}
+        problems = {row.topic_partition: row.problem for row in (*unreadable_seen, *unreadable_told)}
+        partitions = sorted({*committed, *published, *observed, *problems})
         logs = view.log_ranges(partitions)
         return pb.GetGroupPositionsResponse.ClusterPositions(
             cluster=cluster,
@@ -130,6 +142,7 @@ class GroupPositions:
                     observed.get(partition),
                     published.get(partition),
                     logs.get(partition),
+                    problems.get(partition),
                 )
                 for partition in partitions
             ],
@@ -157,8 +170,9 @@ def _position(
     observed: ObservedCommit | None,
     published: PublishedOffset | None,
     log: LogRange | None,
+    problem: str | None,
 ) -> pb.GroupPosition:
-    position = pb.GroupPosition(topic=partition.topic, partition=partition.partition)
+    position = pb.GroupPosition(topic=partition.topic, partition=partition.partition, problem=problem)
     if committed is not None:
         position.next_offset, position.basis = committed.next_offset, Basis.COMMITTED.value
     elif observed is not None:

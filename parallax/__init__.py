@@ -31,6 +31,7 @@ from parallax.errors import (
     UnknownRegionError,
     UnknownRouteError,
     UnknownTopicError,
+    UnreadableRowError,
 )
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ __all__ = [
     "UnknownRegionError",
     "UnknownRouteError",
     "UnknownTopicError",
+    "UnreadableRowError",
     "__version__",
     "at_cluster",
     "at_region",

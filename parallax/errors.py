@@ -11,6 +11,7 @@
     │   └── UnknownGroupError
     ├── InvalidOffsetError           an offset outside of what the partition can hold
     ├── InvariantError               a mapping that contradicts itself; the row is refused
+    │   └── UnreadableRowError       a stored row that this release can't read; it is left as it is
     ├── MetadataError                committed metadata that is foreign, damaged or of an unknown version
     ├── UnavailableError             try again later
     │   ├── ClusterUnavailableError  a Kafka cluster did not answer in time
@@ -95,6 +96,15 @@ class InvariantError(ParallaxError):
     """A mapping row that contradicts the rows before it. The message names the invariant by its letter."""
 
     code = "INVARIANT"
+
+
+class UnreadableRowError(InvariantError):
+    """A stored row that this release can't read, of a newer format or damaged; it is left as it is.
+
+    It concerns its own group or partition alone. The message names table and key, what was found and what to do.
+    """
+
+    code = "UNREADABLE_ROW"
 
 
 class MetadataError(ParallaxError):

@@ -65,6 +65,7 @@ def _show(report: CycleReport, *, as_json: bool) -> None:
             "failures": dict(report.failures),
             "away": list(report.away),
             "counts": report.counts,
+            "unreadable_rows": report.unreadable,
         }
         print_json(values, indent=None)
         return
@@ -75,6 +76,8 @@ def _show(report: CycleReport, *, as_json: bool) -> None:
         out.print("no group has a commit on an aggregate cluster")
     for cluster in report.away:
         out.print(f"{cluster} does not answer; what was last seen there was used", style="yellow")
+    for row in report.unreadable:
+        out.print(row, style="bold red", markup=False)
     for group, problem in report.failures.items():
         out.print(f"group {group}: {problem}", style="bold red", markup=False)
 

@@ -12,6 +12,7 @@ import structlog
 from parallax.client.answer import Pair, ResumeAnswer
 from parallax.config.config import Config
 from parallax.domain.commits import Commits, last_seen
+from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.ownership import Offers, own_commits, standing_offers
@@ -57,6 +58,12 @@ class CycleReport:
         """How many decisions there were of each reason, and what else happened, by name."""
         counted = Counter(decision.reason.value for decision in self.decisions)
         return {**counted, "moves": self.moves, "rewinds": self.rewinds, FAILED_GROUPS: len(self.failures)}
+
+    @property
+    def unreadable(self) -> list[str]:
+        """What is stored and can't be read, each row once."""
+        rows = (decision.problem for decision in self.decisions if decision.reason is Reason.UNREADABLE_ROW)
+        return list(dict.fromkeys(rows))
 
 
 class Syncer:
@@ -179,19 +186,26 @@ class Syncer:
     def _facts(
         self, group: GroupName, snapshots: Mapping[ClusterName, ClusterSnapshot | None], sight: Sight
     ) -> GroupFacts:
-        published = {
-            name: {item.topic_partition: item for item in self._store.published(group, name)}
-            for name in snapshots
-        }
+        unreadable: list[UnreadableRow] = []
+        published: dict[ClusterName, Offers] = {}
+        for name in snapshots:
+            told, not_told = apart(self._store.published(group, name))
+            published[name] = {item.topic_partition: item for item in told}
+            unreadable += not_told
         sides = {
-            name: self._side(group, name, snapshot, sight, published) for name, snapshot in snapshots.items()
+            name: self._side(group, name, snapshot, sight, published, unreadable)
+            for name, snapshot in snapshots.items()
         }
         topics = {item.topic for side in sides.values() for item in side.commits}
         progress: dict[TopicPartition, Progress] = {}
         for topic in sorted(topics):
             for partition, stored in self._store.progress(group, topic).items():
-                progress[TopicPartition(topic, partition)] = stored
-        return GroupFacts(group, sides, progress, sight.assignment)
+                if isinstance(stored, UnreadableRow):
+                    unreadable.append(stored)
+                else:
+                    progress[TopicPartition(topic, partition)] = stored
+        facts = GroupFacts(group, sides, progress, sight.assignment)
+        return facts.without(unreadable) if unreadable else facts
 
     def _side(
         self,
@@ -200,14 +214,16 @@ class Syncer:
         snapshot: ClusterSnapshot | None,
         sight: Sight,
         published: Mapping[ClusterName, Offers],
+        unreadable: list[UnreadableRow],
     ) -> GroupSide:
         """The group on a cluster; on one that is away, as it was last seen there."""
         if snapshot is None:
-            observed = [
+            observed, not_seen = apart(
                 item
                 for item in self._store.observed(group, cluster)
                 if self._config.topics.chosen(item.topic_partition.topic)
-            ]
+            )
+            unreadable += not_seen
             commits, topic_ids = last_seen(observed)
             before = commits
             reported_ahead = any(item.counts_at(self._now_ms()) for item in observed)
@@ -241,7 +257,8 @@ class Syncer:
         """Remember the commits for the day when their cluster is gone; whether members have reported more."""
         if self._dry_run or not commits:
             return False
-        stored = self._store.observed(group, cluster)
+        # A report that can't be read is replaced: positions are seen anew every second.
+        stored, _ = apart(self._store.observed(group, cluster))
         told = to_remember(group, cluster, commits, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
         self._store.save_observed(told)
         return len(told) < len(commits)
@@ -304,7 +321,10 @@ class Syncer:
             key = (decision.group, decision.topic_partition, decision.target)
             if self._told.get(key) is not decision.reason:
                 self._told[key] = decision.reason
-                asks_for_somebody = decision.outcome is Outcome.DUAL_ACTIVE
+                asks_for_somebody = (
+                    decision.outcome is Outcome.DUAL_ACTIVE or decision.reason is Reason.UNREADABLE_ROW
+                )
+                said = {"problem": decision.problem} if decision.problem else {}
                 (_log.warning if asks_for_somebody else _log.info)(
                     "decision",
                     group=decision.group,
@@ -314,6 +334,7 @@ class Syncer:
                     offset=decision.offset,
                     reason=decision.reason.value,
                     outcome=decision.outcome.name,
+                    **said,
                 )
         for group, problem in report.failures.items():
             _log.warning("group_failed", group=group, problem=problem)

@@ -62,6 +62,8 @@ class Reason(Enum):
     """The target has no such topic or partition."""
     NO_ANSWER = "no_answer"
     """The offset service gave no answer for the partition."""
+    UNREADABLE_ROW = "unreadable_row"
+    """Something is stored of the partition that this release can't read; the others go on."""
     WRITE_FAILED = "write_failed"
     """The target did not confirm the write; the next cycle tries again."""
 
@@ -75,6 +77,7 @@ class Decision:
         offset: what is published there now or shall be; None if nothing is.
         outcome: the answer's, or the reason's own word among outcomes.
         commit, published: what to write; None: nothing.
+        problem: with UNREADABLE_ROW, which row it is, why, and what to do; empty otherwise.
     """
 
     group: GroupName
@@ -86,6 +89,7 @@ class Decision:
     outcome: Outcome = Outcome.OK
     commit: GroupCommit | None = None
     published: PublishedOffset | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +107,21 @@ class Rules:
 
 def decide(facts: GroupFacts, answers: Answers, rules: Rules, now_ms: int) -> list[Decision]:
     """One decision for each partition of the group's topics and each cluster on which it is not active."""
-    items = sorted({*facts.partitions(), *(item for found in answers.values() for item in found)})
+    answered = {item for found in answers.values() for item in found}
+    items = sorted(answered.union(facts.partitions()) - facts.unreadable.keys())
+    refused = [
+        Decision(facts.group, item, None, target, Reason.UNREADABLE_ROW, problem=problem)
+        for item, problem in sorted(facts.unreadable.items())
+        for target in facts.sides
+    ]
     standstill = _standstill(facts.assignment)
     if standstill is not None:
-        return [
+        return refused + [
             Decision(facts.group, item, None, target, standstill[0], side.offset(item), standstill[1])
             for item in items
             for target, side in facts.sides.items()
         ]
-    return [
+    return refused + [
         decision
         for item, active in where_active(facts, answers, items).items()
         for decision in _for_partition(facts, answers, rules, now_ms, item, active)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from parallax.domain.commits import GroupCommit
+from parallax.domain.formats import UnreadableRow
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.ownership import Offers
 from parallax.domain.primary import Assignment
 from parallax.domain.progress import Progress
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,16 @@ class GroupSide:
     assigned: frozenset[TopicName]
     reported_ahead: bool
 
+    def without(self, items: Collection[TopicPartition]) -> GroupSide:
+        """The side as if there were no such partitions."""
+        return replace(
+            self,
+            commits=_but(self.commits, items),
+            own=self.own.difference(items),
+            published=_but(self.published, items),
+            offers=_but(self.offers, items),
+        )
+
     def offset(self, item: TopicPartition) -> TargetOffset | None:
         """What the group has committed there; None: nothing."""
         seen = self.commits.get(item)
@@ -63,12 +77,30 @@ class GroupSide:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group on all aggregate clusters, what its last moves left, and where it is recorded as primary."""
+    """A group on all aggregate clusters, what its last moves left, and where it is recorded as primary.
+
+    Attributes:
+        unreadable: partitions of which something is stored that this release can't read, and what; nothing else tells
+            of them.
+    """
 
     group: GroupName
     sides: Mapping[ClusterName, GroupSide]
     progress: Mapping[TopicPartition, Progress]
     assignment: Assignment | None
+    unreadable: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+    def without(self, rows: Iterable[UnreadableRow]) -> GroupFacts:
+        """The facts of all other partitions, and why these are left out."""
+        problems: dict[TopicPartition, list[str]] = {}
+        for row in rows:
+            problems.setdefault(row.topic_partition, []).append(row.problem)
+        return replace(
+            self,
+            sides={name: side.without(problems) for name, side in self.sides.items()},
+            progress=_but(self.progress, problems),
+            unreadable={item: "; ".join(found) for item, found in problems.items()},
+        )
 
     @property
     def primary(self) -> ClusterName | None:
@@ -78,3 +110,7 @@ class GroupFacts:
     def partitions(self) -> list[TopicPartition]:
         """Every partition with a commit anywhere, in order."""
         return sorted({item for side in self.sides.values() for item in side.commits})
+
+
+def _but(values: Mapping[TopicPartition, T], items: Collection[TopicPartition]) -> dict[TopicPartition, T]:
+    return {item: value for item, value in values.items() if item not in items}

@@ -138,7 +138,8 @@ def hold(facts: GroupFacts, answers: Answers, decisions: Sequence[Decision]) -> 
     """
     sides = facts.sides.values()
     return (
-        all(seen.steady for side in sides for seen in side.commits.values())
+        not facts.unreadable
+        and all(seen.steady for side in sides for seen in side.commits.values())
         and not any(side.reported_ahead for side in sides)
         and all(decision.commit is None for decision in decisions)
         and all(

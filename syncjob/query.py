@@ -50,13 +50,14 @@ class SyncHolder:
         """Sync until the lease's deadline; what was done, counted by reason."""
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
         from syncjob.run import run_until  # noqa: PLC0415
-        from syncjob.status import REPORTS_PATH, SyncReport  # noqa: PLC0415
+        from syncjob.status import REPORTS_PATH, UNREADABLE_TOLD, SyncReport  # noqa: PLC0415
 
         remaining_ms = lease["deadline_unix_ms"] - time.time_ns() // 1_000_000
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
-        def report(counts: Mapping[str, int], problem: str) -> None:
-            reporter.put(SyncReport(reporter.attempt, dict(counts), problem))
+        def report(counts: Mapping[str, int], problem: str, unreadable: Sequence[str]) -> None:
+            rows = tuple(unreadable[:UNREADABLE_TOLD])
+            reporter.put(SyncReport(reporter.attempt, dict(counts), problem, rows, len(unreadable)))
 
         try:
             return run_until(self.config, Deadline.after_ms(remaining_ms), threading.Event(), report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -48,7 +48,7 @@ def run_until(
     config: Config,
     deadline: Deadline,
     stop: threading.Event,
-    tell: Callable[[Mapping[str, int], str], object] = lambda _counts, _problem: None,
+    tell: Callable[[Mapping[str, int], str, Sequence[str]], object] = lambda _counts, _problem, _rows: None,
 ) -> Mapping[str, int]:
     """Sync every ``sync.interval_ms`` until the deadline or until ``stop`` is set; the sums of what was done.
 
@@ -58,7 +58,8 @@ def run_until(
         config: everything.
         deadline: when to end.
         stop: ends it earlier.
-        tell: hears after each cycle the sums so far, and why the cycle failed; empty if it was good.
+        tell: hears after each cycle the sums so far, why the cycle failed (empty if it was good), and what is stored
+            and can't be read.
 
     Raises:
         ConfigError: something that no waiting mends.
@@ -74,11 +75,11 @@ def run_until(
                 problem = f"[{error.code}] {error}"
                 _log.warning("cycle_failed", problem=problem)
                 totals[FAILED_CYCLES] += 1
-                tell(totals, problem)
+                tell(totals, problem, ())
             else:
                 totals[CYCLES] += 1
                 totals.update(report.counts)
-                tell(totals, "")
+                tell(totals, "", report.unreadable)
                 if say.passed:
                     _log.info("synced", away=list(report.away), **report.counts)
                     say = Deadline.after_ms(_SAY_EVERY_S * 1_000)

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from syncjob.decide import Reason
 
 REPORTS_PATH = "/sync-reports"
+UNREADABLE_TOLD = 20
 CYCLES = "cycles"
 FAILED_CYCLES = "failed_cycles"
 FAILED_GROUPS = "failed_groups"
@@ -44,11 +45,15 @@ class SyncReport:
         attempt: names the holder; the next one has another name, and counts from 0.
         counts: of cycles, failed cycles, and what `CycleReport.counts` names, over all cycles.
         problem: why the last cycle failed; empty if it was good.
+        unreadable_rows: the first `UNREADABLE_TOLD` of what is stored and can't be read, as the last cycle saw it.
+        unreadable: how many there are.
     """
 
     attempt: str
     counts: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
+    unreadable_rows: tuple[str, ...] = ()
+    unreadable: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON types."""
@@ -63,7 +68,10 @@ class SyncReport:
         """
         try:
             counts = {str(name): int(count) for name, count in values["counts"].items()}
-            return cls(str(values["attempt"]), counts, str(values["problem"]))
+            rows = tuple(map(str, values["unreadable_rows"]))
+            return cls(
+                str(values["attempt"]), counts, str(values["problem"]), rows, int(values["unreadable"])
+            )
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a report of the syncjob: {error!r}") from error
 
@@ -137,13 +145,14 @@ class SyncBoard:
         counts = self._totals()
         missing = self.missing()
         with self._lock:
-            problem, good_ms = self._report.problem, self._good_ms()
+            report, good_ms = self._report, self._good_ms()
         state = {
             "ready": not missing,
             "missing": list(missing),
             **{name: counts[name] for name in _COUNTERS},
             "last_good_cycle_age_ms": None if good_ms is None else round(good_ms),
-            "problem": problem,
+            "problem": report.problem,
+            "unreadable_rows": list(report.unreadable_rows),
             "decisions": {reason.value: counts[reason.value] for reason in Reason if counts[reason.value]},
         }
         return {self.name: state}
@@ -152,7 +161,7 @@ class SyncBoard:
         """Every metric with its samples."""
         counts = self._totals()
         with self._lock:
-            good_ms = self._good_ms()
+            unreadable, good_ms = self._report.unreadable, self._good_ms()
         for name, description in _COUNTERS.items():
             yield CounterMetricFamily(f"{PREFIX}{name}_total", description, value=counts[name])
         age = GaugeMetricFamily(
@@ -162,6 +171,11 @@ class SyncBoard:
         if good_ms is not None:
             age.add_metric((), good_ms)
         yield age
+        yield GaugeMetricFamily(
+            f"{PREFIX}unreadable_rows",
+            "Rows of groups that this release can't read; /status names them.",
+            value=unreadable,
+        )
         decisions = CounterMetricFamily(
             f"{PREFIX}decisions_total",
             "Decisions, one for each group, partition, target cluster and cycle, by reason.",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from offsetsvc.answers import Basis, Commit
 from offsetsvc.clusters import ClusterView
 from parallax.domain.commits import GroupCommit
+from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
-from parallax.errors import ClusterUnavailableError, UnknownGroupError
+from parallax.errors import ClusterUnavailableError, UnknownGroupError, UnreadableRowError
 from parallax.ports.groups import GroupStore
 
 
@@ -46,6 +47,7 @@ class Commits:
         self._own = own
         self._committed: Mapping[TopicPartition, GroupCommit] | None = None
         self._seen: dict[TopicPartition, _Seen] | None = None
+        self._unreadable: dict[TopicPartition, UnreadableRow] = {}
 
     def partitions(self) -> set[TopicPartition]:
         """Every partition with a position.
@@ -56,7 +58,7 @@ class Commits:
         """
         partitions = {*self._own, *self.read()}
         if not self._origin.reachable:
-            partitions |= set(self._remembered())
+            partitions |= {*self._remembered(), *self._unreadable}
         if not partitions:
             self._require_known()
         return partitions
@@ -67,6 +69,9 @@ class Commits:
         Args:
             partition: the partition.
             topic_id: the topic's incarnation at the origin; what was seen under another one is void.
+
+        Raises:
+            UnreadableRowError: the cluster is away, and what was seen there can't be read.
         """
         if partition in self._own:
             return Commit(self._own[partition], Basis.CALLER)
@@ -77,6 +82,8 @@ class Commits:
             seen = self._remembered().get(partition)
             if seen is not None and (seen.topic_id is None or topic_id is None or seen.topic_id == topic_id):
                 return Commit(seen.next_offset, Basis.OBSERVED, seen.at_ms)
+            if seen is None and partition in self._unreadable:
+                raise UnreadableRowError(self._unreadable[partition].problem)
         return Commit(None, Basis.POLICY)
 
     def require_position(self, partition: TopicPartition) -> None:
@@ -98,14 +105,16 @@ class Commits:
     def _remembered(self) -> Mapping[TopicPartition, _Seen]:
         """What was seen or reported last, or what the last publication was computed from; the later counts."""
         if self._seen is None:
-            observed = {
-                item.topic_partition: item for item in self._store.observed(self._group, self._origin.cluster)
-            }
+            rows, unreadable = apart(self._store.observed(self._group, self._origin.cluster))
+            told, not_told = apart(self._store.published(self._group, self._destination))
+            # An earlier position of the same partition does as well, and no position at all would be a guess.
+            self._unreadable = {row.topic_partition: row for row in (*not_told, *unreadable)}
+            observed = {item.topic_partition: item for item in rows}
             self._seen = {
                 partition: _Seen(item.next_offset, item.topic_id, item.observed_at_ms)
                 for partition, item in observed.items()
             }
-            for published in self._store.published(self._group, self._destination):
+            for published in told:
                 item = observed.get(published.topic_partition)
                 at_ms, position = published.published_at_ms, published.origin_next_offset
                 if published.origin_cluster != self._origin.cluster or position is None:

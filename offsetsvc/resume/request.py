@@ -16,6 +16,7 @@ from offsetsvc.resume.commits import Commits
 from offsetsvc.resume.partition import ClusterState, Question, answer_partition
 from offsetsvc.resume.skips import Limits
 from parallax.config.config import Config
+from parallax.domain.formats import UnreadableRow, readable
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -105,6 +106,7 @@ class Failover:
             InvalidOffsetError: a position is negative.
             LimitError: more partitions than `service.max_partitions_per_call`.
             ClusterUnavailableError: the clusters are away and the index can't answer in their place.
+            UnreadableRowError: what is stored of one of the partitions can't be read by this release.
             DeadlineError: the deadline passed first.
         """
         _check(request)
@@ -171,7 +173,7 @@ class _Shared:
 
     logs: Mapping[ClusterName, Mapping[TopicPartition, LogRange]]
     indexed: Mapping[TopicName, Mapping[Route, RouteTopic]]
-    progress: Mapping[TopicName, Mapping[int, Progress]]
+    progress: Mapping[TopicName, Mapping[int, Progress | UnreadableRow]]
 
 
 class _Call:
@@ -229,7 +231,7 @@ class _Call:
         """What the partitions share; ``run`` reads it."""
         logs: dict[ClusterName, Mapping[TopicPartition, LogRange]] = {}
         indexed: dict[TopicName, Mapping[Route, RouteTopic]] = {}
-        progress: dict[TopicName, Mapping[int, Progress]] = {}
+        progress: dict[TopicName, Mapping[int, Progress | UnreadableRow]] = {}
         routes = tuple(dict.fromkeys([*self._routes_in, *self._routes_out]))
 
         def read_logs(view: ClusterView) -> None:
@@ -248,7 +250,16 @@ class _Call:
         return _Shared(logs, indexed, progress)
 
     def questions(self, partitions: Sequence[TopicPartition], shared: _Shared) -> list[Question]:
-        """One question for each partition."""
+        """One question for each partition.
+
+        Raises:
+            UnreadableRowError: what an earlier move of one of them left can't be read: an answer might be a wrong one.
+        """
+        readable(
+            shared.progress[item.topic][item.partition]
+            for item in partitions
+            if item.partition in shared.progress[item.topic]
+        )
         lineages = {
             topic: (
                 self._lineages(self.origin, self._routes_in, topic, indexed),
@@ -264,7 +275,8 @@ class _Call:
                     (self.origin, self.destination), lineages[partition.topic], strict=True
                 )
             )
-            progress = shared.progress[partition.topic].get(partition.partition)
+            left = shared.progress[partition.topic].get(partition.partition)
+            progress = left if isinstance(left, Progress) else None
             questions.append(self._question(partition, origin, destination, progress))
         return questions
 

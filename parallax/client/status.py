@@ -35,6 +35,7 @@ STATUSES: Mapping[type[ParallaxError], Status] = {
     errors.UnknownGroupError: Status(grpc.StatusCode.NOT_FOUND, 404),
     errors.InvalidOffsetError: Status(grpc.StatusCode.OUT_OF_RANGE, 400),
     errors.InvariantError: Status(grpc.StatusCode.DATA_LOSS, 500),
+    errors.UnreadableRowError: Status(grpc.StatusCode.FAILED_PRECONDITION, 500),
     errors.UnavailableError: Status(grpc.StatusCode.UNAVAILABLE, 503),
     errors.ClusterUnavailableError: Status(grpc.StatusCode.UNAVAILABLE, 503),
     errors.StoreUnavailableError: Status(grpc.StatusCode.UNAVAILABLE, 503),

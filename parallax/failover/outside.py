@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from parallax.client.answer import ResumeAnswer
+from parallax.domain.formats import apart, readable
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.domain.primary import Assignment
 from parallax.errors import InvariantError, ParallaxError
@@ -83,7 +84,11 @@ class Outside:
         )
 
     def snapshot(self, move: Move, assignment: Assignment | None) -> Snapshot:
-        """The group as it is now, as far as clusters answer."""
+        """The group as it is now, as far as clusters answer.
+
+        Raises:
+            UnreadableRowError: what its last moves left can't be read: a move would have to replace it.
+        """
         commits, topics = {}, set()
         for cluster in (move.origin, move.target):
             present = self.clusters.commits(move.group, cluster)
@@ -96,11 +101,12 @@ class Outside:
             commits[move.target] = {
                 item: without_skips(commit) for item, commit in commits[move.target].items()
             }
-        progress = {
+        stored = {
             TopicPartition(topic, partition): left
             for topic in sorted(topics)
             for partition, left in self.groups.progress(move.group, topic).items()
         }
+        progress = dict(zip(stored, readable(stored.values()), strict=True))
         return Snapshot(
             commits,
             progress,
@@ -117,7 +123,8 @@ class Outside:
         if commits is None:
             return {}
         positions = {}
-        for item in self.groups.observed(move.group, move.origin):
+        # A report that can't be read makes the answer earlier.
+        for item in apart(self.groups.observed(move.group, move.origin))[0]:
             commit = commits.get(item.topic_partition)
             beyond = commit is None or item.next_offset > commit.next_offset
             if item.observed_at_ms >= at_ms and beyond:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from parallax.domain.commits import Commits, GroupCommit
-from parallax.domain.ids import ClusterName, GroupName, TopicPartition
+from parallax.domain.formats import readable
+from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.primary import Assignment, Mode
 from parallax.errors import (
@@ -62,6 +63,7 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
 
     Raises:
         NotFoundError: no move of the group is recorded.
+        UnreadableRowError: what is stored of the group can't be read by this release.
         UnavailableError: store or services do not answer.
     """
     record = outside.journal.newest(group)
@@ -72,6 +74,8 @@ def plan_rollback(outside: Outside, group: GroupName, *, disaster: bool = False)
     record = replace(
         record, move=replace(record.move, kind=MoveKind.DISASTER if disaster else MoveKind.PLANNED)
     )
+    for topic in _topics(record):  # it will have to be replaced
+        readable(outside.groups.progress(group, topic).values())
     now = _commits_now(outside, record.move)
     assignment = outside.services.assignment(group)
     before = record.snapshot.commits.get(record.move.target, {})
@@ -113,7 +117,7 @@ def _own_commits(outside: Outside, record: MoveRecord, at_origin: Commits) -> se
     move = record.move
     published = {
         item.topic_partition: item.progress.resume_offset
-        for item in outside.groups.published(move.group, move.origin)
+        for item in readable(outside.groups.published(move.group, move.origin))
         if item.published_at_ms >= record.started_at_ms
     }
     return {
@@ -207,13 +211,17 @@ def _restore_progress(outside: Outside, record: MoveRecord) -> None:
         ParallaxError: as `OffsetServices.report_progress` says; what was left is void then, which is safe.
     """
     group, progress = record.move.group, record.snapshot.progress
-    for topic in sorted({item.topic for item in (*record.written, *progress)}):
+    for topic in _topics(record):
         outside.groups.void_progress(group, topic, list(outside.groups.progress(group, topic)))
         before = {item: left for item, left in progress.items() if item.topic == topic}
         try:
             outside.services.report_progress(group, before)
         except UnknownTopicError as error:  # created anew since, so that what was left there means nothing
             _log.info("progress_void", group=group, topic=topic, problem=str(error))
+
+
+def _topics(record: MoveRecord) -> list[TopicName]:
+    return sorted({item.topic for item in (*record.written, *record.snapshot.progress)})
 
 
 def reason_of(record: MoveRecord) -> str:

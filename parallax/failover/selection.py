@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from parallax.domain.commits import last_seen
+from parallax.domain.formats import apart
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -216,14 +217,17 @@ def _leaves(assignment: Assignment, cluster: ClusterName, to: ClusterName) -> bo
 def _consumes(
     outside: Outside, group: GroupName, cluster: ClusterName, topic_ids: Mapping[TopicName, TopicId]
 ) -> bool:
-    """Whether the group has a commit there that was not put there for it."""
+    """Whether the group has a commit there that was not put there for it; true where that can't be read."""
     published = {
-        name: {item.topic_partition: item for item in outside.groups.published(group, name)}
+        name: {item.topic_partition: item for item in apart(outside.groups.published(group, name))[0]}
         for name in outside.clusters.writers
     }
     commits = outside.clusters.commits(group, cluster) if topic_ids else None
     if commits is None:
-        commits, topic_ids = last_seen(outside.groups.observed(group, cluster))
+        observed, unreadable = apart(outside.groups.observed(group, cluster))
+        if unreadable:
+            return True
+        commits, topic_ids = last_seen(observed)
     return bool(own_commits(commits, topic_ids, standing_offers(cluster, topic_ids, published)))
 
 

@@ -17,6 +17,7 @@ import structlog
 
 from parallax.client.answer import ResumeAnswer
 from parallax.domain.commits import Commits
+from parallax.domain.formats import apart
 from parallax.domain.primary import Assignment
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError, RefusedError
 from parallax.failover.facts import MoveKind, origin_positions
@@ -124,7 +125,9 @@ class Moving:
         # Where the service asked the cluster itself, and this command can't, it may know more by now.
         if not all(item.basis == "observed" for item in self._plan.partitions):
             return ()
-        seen = self._outside.groups.observed(group, origin)
+        seen, unreadable = apart(self._outside.groups.observed(group, origin))
+        if unreadable:
+            return ()
         return self._plan_at({item.topic_partition: item.next_offset for item in seen})
 
     def _plan_at(self, positions: Positions) -> tuple[ResumeAnswer, ...]:

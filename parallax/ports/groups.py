@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from parallax.domain.commits import ObservedCommit, PublishedOffset
+from parallax.domain.formats import UnreadableRow
 from parallax.domain.ids import ClusterName, GroupName, TopicName
 from parallax.domain.primary import PrimaryDecision
 from parallax.domain.progress import Progress
@@ -20,29 +21,40 @@ from parallax.errors import InvariantError
 
 
 class GroupStore(Protocol):
-    """What groups committed, what was published for them, and their progress."""
+    """What groups committed, what was published for them, and their progress.
+
+    In the place of a row that this release can't read stands an `UnreadableRow`.
+    """
 
     def groups(self) -> Sequence[GroupName]:
         """Every group that any table knows."""
 
-    def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress]:
+    def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
         """What the group's last move left, by partition."""
 
     def save_progress(
         self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
     ) -> None:
-        """Replace it: once per move. An older ``moved_at_ms`` than the stored one is ignored."""
+        """Replace it: once per move. An older ``moved_at_ms`` than the stored one is ignored.
+
+        Raises:
+            UnreadableRowError: what is stored of one of them can't be read and stands; the others were saved.
+        """
 
     def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
-        """Forget it: the group was rewound."""
+        """Forget it: the group was rewound.
 
-    def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit]:
+        Raises:
+            UnreadableRowError: what is stored of one of them can't be read and stands; the others were forgotten.
+        """
+
+    def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit | UnreadableRow]:
         """The group's commits as last seen on the cluster."""
 
     def save_observed(self, commits: Sequence[ObservedCommit]) -> None:
         """Remember commits; an older ``observed_at_ms`` than the stored one is ignored."""
 
-    def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset]:
+    def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset | UnreadableRow]:
         """What was last published for the group on the cluster."""
 
     def save_published(self, offsets: Sequence[PublishedOffset]) -> None:

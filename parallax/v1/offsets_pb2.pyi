@@ -457,7 +457,7 @@ class GetGroupPositionsRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class GroupPosition(_message.Message):
-    __slots__ = ("topic", "partition", "next_offset", "basis", "observed_at_ms", "low_watermark", "high_watermark", "lag_offsets", "published_offset", "published_outcome", "published_at_ms")
+    __slots__ = ("topic", "partition", "next_offset", "basis", "observed_at_ms", "low_watermark", "high_watermark", "lag_offsets", "published_offset", "published_outcome", "published_at_ms", "problem")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -469,6 +469,7 @@ class GroupPosition(_message.Message):
     PUBLISHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_OUTCOME_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     next_offset: int
@@ -480,7 +481,8 @@ class GroupPosition(_message.Message):
     published_offset: int
     published_outcome: Outcome
     published_at_ms: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., basis: _Optional[str] = ..., observed_at_ms: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., published_offset: _Optional[int] = ..., published_outcome: _Optional[_Union[Outcome, str]] = ..., published_at_ms: _Optional[int] = ...) -> None: ...
+    problem: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., basis: _Optional[str] = ..., observed_at_ms: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., published_offset: _Optional[int] = ..., published_outcome: _Optional[_Union[Outcome, str]] = ..., published_at_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class GetGroupPositionsResponse(_message.Message):
     __slots__ = ("group", "clusters")

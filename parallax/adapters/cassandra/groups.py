@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from parallax.adapters.cassandra.connection import CassandraConnection, Request
 from parallax.domain.commits import ObservedCommit, PublishedOffset
+from parallax.domain.formats import UnreadableRow, apart, read_text, readable, stored_text
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -22,77 +22,104 @@ from parallax.domain.ids import (
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourcePosition
+from parallax.errors import UnreadableRowError
 
 T = TypeVar("T")
 _BUCKETS = 16
 """Partitions of a list of groups; never changed, or groups would be listed in the wrong one."""
 
 
+PROGRESS_FORMAT = 1
+OBSERVED_FORMAT = 1
+PUBLISHED_FORMAT = 1
+"""What is written, and the newest that is read."""
+
+
 def progress_to_text(progress: Progress) -> str:
     """The progress as text; the order of its sources is kept."""
-    return json.dumps(_progress_values(progress))
+    return stored_text(_progress_values(progress), PROGRESS_FORMAT)
 
 
-def progress_from_text(text: str) -> Progress:
-    """The progress written by `progress_to_text`."""
-    return _progress(json.loads(text))
+def progress_from_text(text: str, where: str = "a group's progress") -> Progress:
+    """The progress written by `progress_to_text`; raises as `parallax.domain.formats.read_text` does."""
+    return read_text(text, PROGRESS_FORMAT, _progress, where)
 
 
 def observed_to_text(commit: ObservedCommit) -> str:
     """What the key of a commit does not say."""
-    return json.dumps(
+    return stored_text(
         {
             "topic_id": commit.topic_id,
             "next_offset": commit.next_offset,
             "leader_epoch": commit.leader_epoch,
             "observed_at_ms": commit.observed_at_ms,
             "reported": commit.reported,
-        }
+        },
+        OBSERVED_FORMAT,
     )
 
 
 def observed_from_text(
     group: GroupName, cluster: ClusterName, topic_partition: TopicPartition, text: str
 ) -> ObservedCommit:
-    """The commit of that key, written by `observed_to_text`."""
-    values = json.loads(text)
-    return ObservedCommit(
-        group=group,
-        cluster=cluster,
-        topic_partition=topic_partition,
-        topic_id=TopicId(values["topic_id"]),
-        next_offset=TargetOffset(values["next_offset"]),
-        leader_epoch=values["leader_epoch"],
-        observed_at_ms=values["observed_at_ms"],
-        reported=values.get("reported", False),  # rows of earlier versions don't say
-    )
+    """The commit of that key, written by `observed_to_text`.
+
+    Raises:
+        UnreadableRowError: see `parallax.domain.formats.read_text`.
+    """
+
+    def commit(values: Mapping[str, Any]) -> ObservedCommit:
+        return ObservedCommit(
+            group=group,
+            cluster=cluster,
+            topic_partition=topic_partition,
+            topic_id=TopicId(values["topic_id"]),
+            next_offset=TargetOffset(values["next_offset"]),
+            leader_epoch=values["leader_epoch"],
+            observed_at_ms=values["observed_at_ms"],
+            reported=values.get("reported", False),  # rows of earlier versions don't say
+        )
+
+    where = f"group_observed of group {group!r}, {topic_partition} on {cluster},"
+    return read_text(text, OBSERVED_FORMAT, commit, where)
 
 
 def published_to_text(offset: PublishedOffset) -> str:
     """What the key of a published offset does not say."""
-    return json.dumps(
+    return stored_text(
         {
             "progress": _progress_values(offset.progress),
             "origin_cluster": offset.origin_cluster,
             "origin_next_offset": offset.origin_next_offset,
             "outcome": offset.outcome.name,
             "published_at_ms": offset.published_at_ms,
-        }
+        },
+        PUBLISHED_FORMAT,
     )
 
 
-def published_from_text(group: GroupName, topic_partition: TopicPartition, text: str) -> PublishedOffset:
-    """The published offset of that key, written by `published_to_text`."""
-    values = json.loads(text)
-    return PublishedOffset(
-        group=group,
-        topic_partition=topic_partition,
-        progress=_progress(values["progress"]),
-        origin_cluster=ClusterName(values["origin_cluster"]),
-        origin_next_offset=values["origin_next_offset"],
-        outcome=Outcome[values["outcome"]],
-        published_at_ms=values["published_at_ms"],
-    )
+def published_from_text(
+    group: GroupName, cluster: ClusterName, topic_partition: TopicPartition, text: str
+) -> PublishedOffset:
+    """The published offset of that key, written by `published_to_text`.
+
+    Raises:
+        UnreadableRowError: see `parallax.domain.formats.read_text`.
+    """
+
+    def offset(values: Mapping[str, Any]) -> PublishedOffset:
+        return PublishedOffset(
+            group=group,
+            topic_partition=topic_partition,
+            progress=_progress(values["progress"]),
+            origin_cluster=ClusterName(values["origin_cluster"]),
+            origin_next_offset=values["origin_next_offset"],
+            outcome=Outcome[values["outcome"]],
+            published_at_ms=values["published_at_ms"],
+        )
+
+    where = f"group_published of group {group!r}, {topic_partition} on {cluster},"
+    return read_text(text, PUBLISHED_FORMAT, offset, where)
 
 
 def _progress_values(progress: Progress) -> dict[str, Any]:
@@ -113,7 +140,7 @@ def _progress_values(progress: Progress) -> dict[str, Any]:
     }
 
 
-def _progress(values: dict[str, Any]) -> Progress:
+def _progress(values: Mapping[str, Any]) -> Progress:
     return Progress(
         cluster=ClusterName(values["cluster"]),
         topic_id=TopicId(values["topic_id"]),
@@ -157,7 +184,8 @@ class CassandraGroupStore:
     """What is remembered of consumer groups.
 
     A moment (``moved_at_ms`` and so on) is the write timestamp of what was said at that moment: Cassandra itself
-    keeps the newest, in whatever order the writes arrive.
+    keeps the newest, in whatever order the writes arrive. What a group was seen at replaces whatever was there; its
+    progress is left alone where this release can't read it.
     """
 
     def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
@@ -172,7 +200,7 @@ class CassandraGroupStore:
             "VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
         )
         self._moved_at_cql = (
-            f"SELECT moved_at_ms FROM {keyspace}.group_progress "
+            f"SELECT moved_at_ms, body FROM {keyspace}.group_progress "
             "WHERE group_id = ? AND topic = ? AND partition = ?"
         )
         self._void_cql = (
@@ -193,34 +221,54 @@ class CassandraGroupStore:
         """Every group that was ever saved, sorted."""
         return self._groups.all()
 
-    def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress]:
+    def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
         """What the group's last move left, by partition."""
         rows = self._connection.run(self._progress_cql, group, topic)
-        return {row[0]: progress_from_text(row[1]) for row in rows}
+        return {row[0]: _progress_of(group, TopicPartition(topic, row[0]), row[1]) for row in rows}
 
     def save_progress(
         self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
     ) -> None:
-        """Replace the progress of the partitions named; others keep theirs."""
+        """Replace the progress of the partitions named; others keep theirs.
+
+        Raises:
+            UnreadableRowError: that of one of them can't be read and stands as before; the others were saved.
+        """
+        stored = self.progress(group, topic)
+        _, unreadable = apart(stored[partition] for partition in progress if partition in stored)
+        kept = {row.topic_partition.partition for row in unreadable}
         insert = self._connection.prepare(self._save_progress_cql)
         requests: list[Request] = [
             (insert, (group, topic, partition, moved_at_ms, progress_to_text(item), moved_at_ms))
             for partition, item in progress.items()
+            if partition not in kept
         ]
         self._save([group], requests)
+        readable(unreadable)
 
     def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
-        """Forget it: the group was rewound. Only a later move counts again."""
+        """Forget it: the group was rewound. Only a later move counts again.
+
+        Raises:
+            UnreadableRowError: that of one of them can't be read and stands as before; the others were forgotten.
+        """
         select = self._connection.prepare(self._moved_at_cql)
         delete = self._connection.prepare(self._void_cql)
         keys = [(group, topic, partition) for partition in partitions]
         stored = self._connection.run_all([(select, key) for key in keys])
+        found = [(key, *row) for key, rows in zip(keys, stored, strict=True) for row in rows]
+        items = [_progress_of(group, TopicPartition(topic, key[2]), body) for key, _, body in found]
         self._connection.run_all(
             # A tombstone wins over what was written at the same timestamp.
-            [(delete, (rows[0][0], *key)) for key, rows in zip(keys, stored, strict=True) if rows]
+            [
+                (delete, (moved_at_ms, *key))
+                for (key, moved_at_ms, _), item in zip(found, items, strict=True)
+                if not isinstance(item, UnreadableRow)
+            ]
         )
+        readable(items)
 
-    def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit]:
+    def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit | UnreadableRow]:
         """The group's commits as last seen on the cluster, by partition."""
         return self._stored(
             "group_observed",
@@ -238,10 +286,13 @@ class CassandraGroupStore:
         ]
         self._save({item.group for item in commits}, requests)
 
-    def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset]:
+    def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset | UnreadableRow]:
         """What was last published for the group on the cluster, by partition."""
         return self._stored(
-            "group_published", group, cluster, lambda item, text: published_from_text(group, item, text)
+            "group_published",
+            group,
+            cluster,
+            lambda item, text: published_from_text(group, cluster, item, text),
         )
 
     def save_published(self, offsets: Sequence[PublishedOffset]) -> None:
@@ -255,9 +306,9 @@ class CassandraGroupStore:
 
     def _stored(
         self, table: str, group: GroupName, cluster: ClusterName, read: Callable[[TopicPartition, str], T]
-    ) -> list[T]:
+    ) -> list[T | UnreadableRow]:
         rows = self._connection.run(self._select_cql[table], group, cluster)
-        return [read(TopicPartition(TopicName(row[0]), row[1]), row[2]) for row in rows]
+        return [_or_why_not(TopicPartition(TopicName(row[0]), row[1]), row[2], read) for row in rows]
 
     def _save(self, groups: Iterable[GroupName], requests: list[Request]) -> None:
         unknown = {group for group in groups if group not in self._known}
@@ -267,3 +318,17 @@ class CassandraGroupStore:
 
 def _key(item: ObservedCommit | PublishedOffset, cluster: ClusterName) -> tuple[str, str, str, int]:
     return (item.group, cluster, *item.topic_partition)
+
+
+def _progress_of(group: GroupName, item: TopicPartition, text: str) -> Progress | UnreadableRow:
+    where = f"group_progress of group {group!r}, {item},"
+    return _or_why_not(item, text, lambda _item, body: progress_from_text(body, where))
+
+
+def _or_why_not(
+    item: TopicPartition, text: str, read: Callable[[TopicPartition, str], T]
+) -> T | UnreadableRow:
+    try:
+        return read(item, text)
+    except UnreadableRowError as error:
+        return UnreadableRow(item, str(error))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset
+from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
@@ -75,12 +76,14 @@ class _Now:
 
     Attributes:
         commits: None: the cluster does not answer.
+        unreadable: what is stored of it and can't be read, by partition.
     """
 
     commits: Commits | None
     observed: Mapping[TopicPartition, ObservedCommit]
     published: Mapping[TopicPartition, PublishedOffset]
     topics: Mapping[TopicName, TopicInfo]
+    unreadable: Mapping[TopicPartition, UnreadableRow]
 
 
 @dataclass(slots=True)
@@ -158,11 +161,14 @@ class Verifier:
                 topics = self.clusters.writer(cluster).topics()
             except ClusterUnavailableError:
                 commits = None
+        observed, not_seen = apart(self.groups.observed(group, cluster))
+        published, not_told = apart(self.groups.published(group, cluster))
         return _Now(
             commits,
-            {item.topic_partition: item for item in self.groups.observed(group, cluster)},
-            {item.topic_partition: item for item in self.groups.published(group, cluster)},
+            {item.topic_partition: item for item in observed},
+            {item.topic_partition: item for item in published},
             topics,
+            {row.topic_partition: row for row in (*not_seen, *not_told)},
         )
 
 
@@ -176,10 +182,12 @@ class _Work:
     _now: Mapping[ClusterName, _Now]
     _consumers: Consumers
     _lineages: dict[tuple[ClusterName, TopicName], TopicLineages] = field(default_factory=dict)
-    _progress: dict[TopicName, Mapping[int, Progress]] = field(default_factory=dict)
+    _progress: dict[TopicName, Mapping[int, Progress | UnreadableRow]] = field(default_factory=dict)
 
     def partition(self, item: TopicPartition) -> PartitionVerdict:
-        findings = _Findings()
+        findings = _Findings(
+            [now.unreadable[item].problem for now in self._now.values() if item in now.unreadable]
+        )
         visits = self._visits(item, findings)
         stays = [self._stay(item, place, visit, findings) for place, visit in enumerate(visits)]
         if self._consumers is Consumers.AUTO and not all(stay.skips_known for stay in stays):
@@ -270,7 +278,7 @@ class _Work:
             return stay
         if place == len(self._records):
             stay = replace(stay, passed_to=max(visit.end, self._log_start(visit, item, findings)))
-        left = self._left_by(place - 1, item)
+        left = self._left_by(place - 1, item, findings)
         if left is not None and not holds_for_topic(left.topic_id, left.resume_offset, lineages.topic_id):
             findings.unknown.append(
                 f"{item.topic} was created anew at {visit.cluster} since the group moved there"
@@ -281,13 +289,17 @@ class _Work:
             return replace(stay, skipped=None, skips_known=False)
         return replace(stay, skipped=_consumed(left), skips_known=self._consumers is Consumers.FAILOVER)
 
-    def _left_by(self, place: int, item: TopicPartition) -> Progress | None:
+    def _left_by(self, place: int, item: TopicPartition, findings: _Findings) -> Progress | None:
         """What a move left: kept by the next one's snapshot, that of the last one in the store."""
         if place + 1 < len(self._records):
             return self._records[place + 1].snapshot.progress.get(item)
         if item.topic not in self._progress:
             self._progress[item.topic] = self._verifier.groups.progress(self._group, item.topic)
-        return self._progress[item.topic].get(item.partition)
+        left = self._progress[item.topic].get(item.partition)
+        if isinstance(left, UnreadableRow):
+            findings.unknown.append(left.problem)
+            return None
+        return left
 
     def _lineages_of(self, cluster: ClusterName, topic: TopicName) -> TopicLineages:
         key = (cluster, topic)

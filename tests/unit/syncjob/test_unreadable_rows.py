@@ -1,0 +1,200 @@
+"""A row that this release can't read concerns its own partition or group; the real adapters run on a keyspace in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parallax.adapters.cassandra import groups as groups_module
+from parallax.domain.formats import UnreadableRow
+from parallax.domain.ids import TargetOffset, TopicId, TopicPartition
+from parallax.domain.progress import Progress
+from parallax.errors import UnreadableRowError
+from syncjob.decide import Reason
+from tests.memory.cql import MemoryKeyspace, WrittenStores
+from tests.unit.syncjob.test_cycle import OTHER, P0, Bench, bench, only
+from tests.worlds.offset_world import GROUP, TOPIC
+
+__all__ = ["bench"]
+
+P1 = TopicPartition(TOPIC, 1)
+
+
+@pytest.fixture
+def keyspace(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyspace:
+    made = MemoryKeyspace()
+    stores = WrittenStores(made)
+    monkeypatch.setattr("tests.worlds.offset_world.MemoryGroupStore", lambda: stores.groups)
+    monkeypatch.setattr("tests.worlds.offset_world.MemoryPrimaryStore", lambda: stores.primaries)
+    return made
+
+
+def newer(text: str, **values: Any) -> str:
+    """The text as a newer release would have written it."""
+    return json.dumps({**json.loads(text), **values})
+
+
+def two_groups(bench: Callable[..., Bench]) -> Bench:
+    """Both at 15 of aggregate-a, on two partitions, and published on aggregate-b."""
+    it = bench(partitions=2)
+    for partition in (0, 1):
+        for source, target in (("a", "a"), ("b", "a"), ("b", "b"), ("a", "b")):
+            it.world.copy(source, target, 10, partition)
+        it.world.watermarks(partition)
+    it.world.commit("a", 15)
+    it.world.commit("a", 15, partition=1)
+    it.writer("a").commits[OTHER] = dict(it.writer("a").commits[GROUP])
+    for _ in range(3):
+        it.cycle()
+    return it
+
+
+def both_go_on(it: Bench, next_offset: int) -> None:
+    it.world.commit("a", next_offset)
+    it.world.commit("a", next_offset, partition=1)
+    it.writer("a").commits[OTHER] = dict(it.writer("a").commits[GROUP])
+
+
+PUBLISHED = ("other", "aggregate-b", TOPIC, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"outcome": "SOMETHING_NEW"}, "SOMETHING_NEW"),
+        ({"format": 2}, "format 2, and this release reads formats up to 1"),
+        ({"format": "x"}, "format 'x'"),
+        ({"progress": {}}, "KeyError: 'cluster'"),
+    ],
+)
+def test_one_row_of_a_newer_release_stops_its_partition_alone(
+    bench: Callable[..., Bench], keyspace: MemoryKeyspace, values: dict[str, Any], said: str
+) -> None:
+    it = two_groups(bench)
+    theirs = newer(keyspace.bodies("group_published")[PUBLISHED], **values)
+    keyspace.rewrite("group_published", PUBLISHED, theirs)
+    both_go_on(it, 20)
+
+    report = it.cycle()
+
+    refused = only(report, "b", group=OTHER)
+    assert refused.reason is Reason.UNREADABLE_ROW
+    assert refused.commit is None
+    for words in ("group_published of group 'other', trips-0 on aggregate-b", said, "docs/formats.md"):
+        assert words in refused.problem
+    assert report.unreadable == [refused.problem]
+    assert report.failures == {}
+    for group, partition in ((GROUP, 0), (GROUP, 1), (OTHER, 1)):
+        assert only(report, "b", partition, group).reason is Reason.PUBLISHED
+        assert it.commit("b", partition, group).next_offset == 20  # type: ignore[union-attr]
+    assert it.commit("b", group=OTHER).next_offset == 5  # type: ignore[union-attr]
+    assert keyspace.bodies("group_published")[PUBLISHED] == theirs
+    # It is looked at again in every cycle, and told of once.
+    assert only(it.cycle(), "b", group=OTHER).reason is Reason.UNREADABLE_ROW
+
+    keyspace.rewrite("group_published", PUBLISHED, newer(theirs, **json.loads(_of_partition_1(keyspace))))
+    assert only(it.cycle(), "b", group=OTHER).reason is Reason.PUBLISHED
+
+
+def _of_partition_1(keyspace: MemoryKeyspace) -> str:
+    return keyspace.bodies("group_published")[*PUBLISHED[:3], 1]
+
+
+def test_names_that_a_newer_release_has_added_are_ignored(
+    bench: Callable[..., Bench], keyspace: MemoryKeyspace
+) -> None:
+    it = two_groups(bench)
+    for table in ("group_published", "group_observed"):
+        for key, body in keyspace.bodies(table).items():
+            keyspace.rewrite(table, key, newer(body, of_release_2={"nested": [1]}))
+    both_go_on(it, 20)
+
+    report = it.cycle()
+    assert (report.unreadable, report.failures) == ([], {})
+    assert {item.reason for item in report.decisions} == {Reason.PUBLISHED}
+
+
+def test_untranslated_it_would_end_the_cycle_of_all(
+    bench: Callable[..., Bench], keyspace: MemoryKeyspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = two_groups(bench)
+    body = keyspace.bodies("group_published")[PUBLISHED]
+    keyspace.rewrite("group_published", PUBLISHED, newer(body, outcome="SOMETHING_NEW"))
+    both_go_on(it, 20)
+    monkeypatch.setattr(
+        groups_module, "read_text", lambda text, _newest, make, _where: make(json.loads(text))
+    )
+    with pytest.raises(KeyError, match="SOMETHING_NEW"):
+        it.cycle()
+
+
+class TestProgress:
+    KEY = (GROUP, TOPIC, 0)
+
+    def moved(self, bench: Callable[..., Bench], keyspace: MemoryKeyspace) -> tuple[Bench, str]:
+        """Partition 0 of the group has a progress of a newer release, partition 1 one of this."""
+        it = two_groups(bench)
+        left = Progress(it.writer("a").cluster, TopicId("aggregate-a-1"), TargetOffset(10), {})
+        it.world.groups.save_progress(GROUP, TOPIC, {0: left, 1: left}, moved_at_ms=it.world.now_ms)
+        theirs = newer(keyspace.bodies("group_progress")[self.KEY], format=2)
+        keyspace.rewrite("group_progress", self.KEY, theirs)
+        return it, theirs
+
+    def test_that_cant_be_read_is_neither_replaced_nor_forgotten(
+        self, bench: Callable[..., Bench], keyspace: MemoryKeyspace
+    ) -> None:
+        it, theirs = self.moved(bench, keyspace)
+        store, other = it.world.groups, Progress(it.writer("b").cluster, TopicId("t"), TargetOffset(3), {})
+        later_ms = it.world.now_ms + 5_000
+
+        with pytest.raises(UnreadableRowError, match="group_progress of group 'billing', trips-0"):
+            store.save_progress(GROUP, TOPIC, {0: other, 1: other}, moved_at_ms=later_ms)
+        assert keyspace.bodies("group_progress")[self.KEY] == theirs
+        assert store.progress(GROUP, TOPIC)[1] == other
+        assert isinstance(store.progress(GROUP, TOPIC)[0], UnreadableRow)
+
+        with pytest.raises(UnreadableRowError, match="format 2"):
+            store.void_progress(GROUP, TOPIC, [0, 1])
+        assert keyspace.bodies("group_progress") == {self.KEY: theirs}
+
+    def test_of_one_partition_leaves_the_others_and_other_groups_answered(
+        self, bench: Callable[..., Bench], keyspace: MemoryKeyspace
+    ) -> None:
+        it, _ = self.moved(bench, keyspace)
+        both_go_on(it, 20)
+        report = it.cycle()
+        assert only(report, "b").reason is Reason.UNREADABLE_ROW
+        assert only(report, "b", group=OTHER).reason is Reason.PUBLISHED
+        # The service refuses questions that concern it; what it can't answer is not published.
+        assert only(report, "b", partition=1).reason is Reason.NO_ANSWER
+
+
+def test_what_was_seen_at_a_cluster_that_is_gone_concerns_its_partition(
+    bench: Callable[..., Bench], keyspace: MemoryKeyspace
+) -> None:
+    it = two_groups(bench)
+    key = (GROUP, "aggregate-a", TOPIC, 0)
+    keyspace.rewrite("group_observed", key, newer(keyspace.bodies("group_observed")[key], format=2))
+    it.writer("a").away = True
+    report = it.cycle()
+    assert only(report, "b").reason is Reason.UNREADABLE_ROW
+    assert only(report, "b", group=OTHER).reason is not Reason.UNREADABLE_ROW
+
+    it.writer("a").away = False
+    it.cycle()
+    assert only(it.cycle(), "b").reason is not Reason.UNREADABLE_ROW
+    assert json.loads(keyspace.bodies("group_observed")[key])["format"] == 1  # seen anew
+
+
+def test_what_was_seen_is_named_by_its_key(keyspace: MemoryKeyspace, bench: Callable[..., Bench]) -> None:
+    it = two_groups(bench)
+    key = (GROUP, "aggregate-a", TOPIC, 0)
+    keyspace.rewrite("group_observed", key, "no JSON")
+    (row,) = (
+        item for item in it.world.groups.observed(GROUP, "aggregate-a") if isinstance(item, UnreadableRow)
+    )
+    assert row.topic_partition == P0
+    assert "group_observed of group 'billing', trips-0 on aggregate-a, can't be read" in row.problem
