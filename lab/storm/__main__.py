@@ -64,7 +64,9 @@ def _run(options: StormOptions, console: Console) -> dict[str, Any]:
     with ExitStack() as stack_up:
         with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
             stack = stack_up.enter_context(
-                running_stack(StackSpec(), options.directory / "stack", journal.remark, keep=options.keep)
+                running_stack(
+                    StackSpec(steerable=True), options.directory / "stack", journal.remark, keep=options.keep
+                )
             )
         storm = Storm(options, schedule, stack, journal)
         try:

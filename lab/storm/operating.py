@@ -10,7 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from lab.stack.services import PARALLAX
 from lab.workload.worker import WorkerError
@@ -112,6 +113,21 @@ class Operator:
         missing = ", ".join(sorted(set(groups) - moved))
         raise WorkerError(f"`parallax {command}` did not move {missing} in {_ATTEMPTS} attempts: {problem}")
 
+    def sync_beside(self, seconds: float) -> None:
+        """Publish offsets beside the sync job, again and again for so long.
+
+        Raises:
+            WorkerError: not once did it end well.
+        """
+        ended: list[Ended] = []
+        over_at = time.monotonic() + seconds
+        while not ended or time.monotonic() < over_at:
+            ended.append(self._run(["sync", "--once"]))
+        well = sum(not item.code for item in ended)
+        self._remark(f"a second sync job ran {len(ended)} times, {well} of them well")
+        if not well:
+            raise WorkerError(f"`parallax sync --once` failed: {_last_line(ended[-1].error)}")
+
 
 class GroupOffsets:
     """Groups' committed offsets on a topic, as any Kafka tool reads and resets them.
@@ -155,6 +171,27 @@ class GroupOffsets:
             raise WorkerError(
                 f"{cluster}: the offsets of {group} could not be set within {_EMPTY_S:.0f} s: {problem}"
             )
+
+    def delete(self, cluster: str, group: str) -> None:
+        """Delete a group without members, as `kafka-consumer-groups --delete` does; nothing happens if there is none.
+
+        Raises:
+            WorkerError: the cluster still lists members, or does not answer.
+        """
+        admin = AdminClient({"bootstrap.servers": self._bootstrap(cluster), "log_level": 3})
+        give_up_at = time.monotonic() + _EMPTY_S
+        while True:
+            future = admin.delete_consumer_groups([group], request_timeout=_ANSWER_S)[group]
+            try:
+                future.result(timeout=2 * _ANSWER_S)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                    return
+                if time.monotonic() > give_up_at:
+                    raise WorkerError(f"{cluster}: group {group} could not be deleted: {error}") from error
+                time.sleep(_ASK_EVERY_S)
+            else:
+                return
 
     def _refusal(self, cluster: str, group: str, wanted: list[TopicPartition]) -> str:
         """Why the cluster did not take the offsets; empty if it did."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.storm.schedule import Schedule, draw_schedule
+from lab.storm.schedule import FAULTS, Schedule, draw_schedule
 from lab.workload.plan import Phase, Plan, PlannedTransactions, on_and_off
 
 _RATIO = 4
@@ -46,11 +46,11 @@ class StormOptions:
     """
 
     seed: int = 1
-    faults: int = 12
+    faults: int = len(FAULTS)
     records: int = 50_000
     per_s: float = 200.0
     partitions: int = 4
-    at_most_s: float = 570.0
+    at_most_s: float = 1_200.0
     topic: str = "storm"
     directory: Path = field(default_factory=lambda: Path("build/storm"))
     keep: bool = False

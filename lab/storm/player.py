@@ -8,11 +8,13 @@ from contextlib import contextmanager
 
 from lab.oracle.once import GroupRewind
 from lab.stack.layout import SPARK
+from lab.stack.links import WHOLE
+from lab.stack.process import ProcessState
 from lab.storm.facts import Happening
 from lab.storm.members import StormGroup
 from lab.storm.operating import Ended, GroupOffsets, Operator
 from lab.storm.options import StormOptions
-from lab.storm.schedule import CLUSTERS, Act, ActKind, parts_of
+from lab.storm.schedule import CLUSTERS, PASSING, REGIONS, Act, ActKind, parts_of
 from lab.workload.distance import NarrowLink, reader_of
 from lab.workload.journal import Journal
 from lab.workload.playing import Stack
@@ -22,6 +24,7 @@ _GOING_ON_RECORDS = 20
 _SETTLED_S = 90.0
 _REPEATED_S = 180.0
 _ASK_EVERY_S = 0.5
+_DISK_S = 60.0
 _BYTES_PER_RECORD = 210
 """A trip with its key and headers, as it travels uncompressed."""
 _NARROW_SHARE = 0.3
@@ -72,43 +75,100 @@ class Player:
         """
         self._calm(act.pause_s)
         with self._journal.step(text), self._happening(act):
-            match act.kind:
-                case ActKind.PLANNED:
-                    self._fall_behind(act)
-                    self._widen()  # a move on purpose waits for what was consumed to arrive
-                    self._move(act, "failover", act.group, "--to", act.to)
-                case ActKind.FAILBACK:
-                    self._fall_behind(act)
-                    self._widen()
-                    self._move(act, "failback", "--region", act.to)
-                case ActKind.ALARM:
-                    self._fall_behind(act)
-                    self._move(act, "failover", act.group, "--to", act.to, "--disaster")
-                case ActKind.CLUSTER_LOST | ActKind.REGION_LOST:
-                    self._fall_behind(act)
-                    self._kill(act.part)
-                    self._move(act, "failover", "--region", act.region, "--to", act.to, "--disaster")
-                case ActKind.AGGREGATE_KILLED:
-                    self._kill(act.part)
-                    self._calm(act.down_s)
-                    self._start(act.part)
-                case ActKind.REGIONAL_KILLED | ActKind.SPARK_KILLED | ActKind.SERVICE_KILLED:
-                    self._kill(act.part)
-                case ActKind.RESTART:
-                    self._restart(act)
-                case ActKind.REWIND:
-                    self._rewind(act)
-                case ActKind.START:
-                    self._start(act.part)
+            if act.to:
+                self._leave(act)
+            elif act.kind in PASSING:
+                self._pass(act)
+            else:
+                self._strike(act)
             self._widen()
             self._await_flow()
 
     # --- faults -------------------------------------------------------------------------------------------
 
+    def _leave(self, act: Act) -> None:
+        """Groups go to another region, on purpose or because they have to."""
+        self._fall_behind(act)
+        match act.kind:
+            case ActKind.PLANNED:
+                self._widen()  # a move on purpose waits for what was consumed to arrive
+                self._move(act, "failover", act.group, "--to", act.to)
+            case ActKind.FAILBACK:
+                self._widen()
+                self._move(act, "failback", "--region", act.to)
+            case ActKind.ALARM:
+                self._move(act, "failover", act.group, "--to", act.to, "--disaster")
+            case _:
+                if act.kind is ActKind.CLUSTER_FROZEN:
+                    self._freeze(act.part)
+                else:
+                    self._kill(act.part)
+                self._move(act, "failover", "--region", act.region, "--to", act.to, "--disaster")
+
+    def _pass(self, act: Act) -> None:
+        """Something goes wrong for a while."""
+        part = act.part
+        match act.kind:
+            case ActKind.DISK_FULL:
+                self._fill_disk(part)
+                self._start(part)
+            case ActKind.AGGREGATE_KILLED | ActKind.STORE_KILLED:
+                self._kill(part)
+                self._calm(act.down_s)
+                self._start(part)
+            case ActKind.LINK_CUT | ActKind.LINK_ONE_WAY | ActKind.LINK_SLOW:
+                self._stack.link(part, act.link or WHOLE)
+                self._calm(act.down_s)
+                self._stack.link(part, WHOLE)
+            case ActKind.CLOCK_STEP | ActKind.RESOLVER_HANGS:
+                self._stack.steer(
+                    part, clock_ahead_ms=act.clock_ahead_ms, resolver_late_ms=act.resolver_late_ms
+                )
+                self._calm(act.down_s)
+                self._stack.steer(part)
+            case _:
+                self._freeze(part)
+                self._calm(act.down_s)
+                self._start(part)
+
+    def _strike(self, act: Act) -> None:
+        """Anything else: what is killed stays down, and what is ordered is over when it is done."""
+        match act.kind:
+            case ActKind.RESTART:
+                self._restart(act)
+            case ActKind.REWIND:
+                self._rewind(act)
+            case ActKind.GROUP_DELETED:
+                self._delete_group(act)
+            case ActKind.RIVAL_SYNC:
+                self._operator.sync_beside(act.down_s)
+            case ActKind.START:
+                self._start(act.part)
+            case _:
+                self._kill(act.part)
+
     def _kill(self, part: str) -> None:
         self._stack.kill(part)
         self._down.update(parts_of(part))
         self._note(f"{part} is killed")
+
+    def _freeze(self, part: str) -> None:
+        self._stack.freeze(part)
+        self._down.update(parts_of(part))
+        self._note(f"{part} stands still")
+
+    def _fill_disk(self, part: str) -> None:
+        """Wait until the broker has ended by itself, as Kafka does with its only disk."""
+        self._stack.fill_disk(part)
+        self._down.add(part)
+        started = time.monotonic()
+        self._until(_now_and_then(lambda: self._has_died(part)), _DISK_S, f"{part} runs on without a disk")
+        self._note(f"{part} has ended, {time.monotonic() - started:.1f} s after its disk was full")
+        self._stack.kill(part)  # from now on it is one that was meant to end
+
+    def _has_died(self, part: str) -> bool:
+        states = {item["name"]: item["state"] for item in self._stack.status()["processes"]}
+        return bool(states[part] == ProcessState.DIED.value)
 
     def _start(self, part: str) -> None:
         started = time.monotonic()
@@ -141,10 +201,25 @@ class Player:
         self._start(act.part)
 
     def _rewind(self, act: Act) -> None:
-        """Set a group back, and wait until it has consumed all of that again.
+        """Set a group back, and wait until it has consumed all of that again."""
+        cluster = f"aggregate-{act.region}"
+        before = self._stop_settled(act)
+        wanted = {number: max(0, offset - act.records) for number, offset in before.items()}
+        self._offsets.set(cluster, act.group, wanted)
+        self._set_back(act, before, wanted)
 
-        It begins when the group has dealt with its last move: what its commits carry until then would be gone with
-        them, and records that it had consumed elsewhere would come again as well.
+    def _delete_group(self, act: Act) -> None:
+        """Delete a group wherever it is known, and wait until it has consumed everything again."""
+        before = self._stop_settled(act)
+        for cluster in (f"aggregate-{region}" for region in REGIONS):
+            self._offsets.delete(cluster, act.group)
+        self._set_back(act, before, dict.fromkeys(before, 0))
+
+    def _stop_settled(self, act: Act) -> dict[int, int]:
+        """Stop a group's members when it has dealt with its last move; its next offsets where it is primary.
+
+        What its commits carry until then would be gone with them, and records that it had consumed elsewhere would come
+        again as well.
         """
         group, cluster = self._groups[act.group], f"aggregate-{act.region}"
         self._until(
@@ -155,11 +230,13 @@ class Player:
             f"the commits of {act.group} in {cluster} still carry what its last move left",
         )
         group.stop()
-        before = {
+        return {
             number: commit.next_offset for number, commit in self._offsets.read(cluster, act.group).items()
         }
-        wanted = {number: max(0, offset - act.records) for number, offset in before.items()}
-        self._offsets.set(cluster, act.group, wanted)
+
+    def _set_back(self, act: Act, before: Mapping[int, int], wanted: Mapping[int, int]) -> None:
+        """Start a group that was set back, and wait until it is where it was."""
+        group, cluster = self._groups[act.group], f"aggregate-{act.region}"
         at_ms = int(time.time() * 1_000)
         self.rewinds[act.group] += [
             GroupRewind(cluster, number, wanted[number], before[number], at_ms) for number in sorted(wanted)

@@ -1,7 +1,8 @@
 """What happens in a storm, and in which order: drawn from a seed. Pure.
 
 A schedule is a list of acts, played one after another. The faults are shuffled: one of each kind, and some more. What
-is down is started again before an act that needs it, at the latest after two further faults, and before the end.
+is down, or stands still, is started again before an act that needs it, at the latest after two further faults, and before
+the end. A fault that passes by itself is over when its act is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from enum import StrEnum
 from random import Random
 
 from lab.stack.layout import SPARK
+from lab.stack.links import LinkState
 
 REGIONS = ("a", "b")
 _OTHER = {"a": "b", "b": "a"}
@@ -19,6 +21,13 @@ _LONGEST_DOWN = 2
 """A part stays down for so many further faults at most."""
 _START_CHANCE = 0.35
 _NARROW_CHANCE = 0.75
+STORE = "cassandra"
+_HOUR_MS = 3_600_000
+_CLOCK_STEPS_MS = (_HOUR_MS, -_HOUR_MS, 15 * 24 * _HOUR_MS, -15 * 24 * _HOUR_MS)
+_FROZEN_S = (10.0, 25.0)
+_LINK_S = (8.0, 20.0)
+_SLOW_ROUND_TRIP_MS = 500.0
+_RESOLVER_LATE_MS = 8_000
 
 
 class ActKind(StrEnum):
@@ -40,6 +49,29 @@ class ActKind(StrEnum):
     SPARK_KILLED = "spark-killed"
     SERVICE_KILLED = "service-killed"
     """SIGKILL of a regional cluster, of the Spark application, of an offset service; it stays down."""
+    CLUSTER_FROZEN = "cluster-frozen"
+    """SIGSTOP of an aggregate cluster, disaster failover of its groups; it stands still until it is started."""
+    BROKER_FROZEN = "broker-frozen"
+    STORE_FROZEN = "store-frozen"
+    SPARK_FROZEN = "spark-frozen"
+    SERVICE_FROZEN = "service-frozen"
+    """SIGSTOP of a cluster, of Cassandra, of the Spark application, of an offset service, which then goes on."""
+    STORE_KILLED = "store-killed"
+    """SIGKILL of Cassandra, which is started again."""
+    DISK_FULL = "disk-full"
+    """A cluster's broker can't write any more, and ends; it is started again when there is room."""
+    LINK_CUT = "link-cut"
+    LINK_ONE_WAY = "link-one-way"
+    LINK_SLOW = "link-slow"
+    """Nothing gets through between the services and a cluster or Cassandra; only in one direction; or all of it late."""
+    CLOCK_STEP = "clock-step"
+    """The clock of the Spark application's or of an offset service's Python steps, and back."""
+    RESOLVER_HANGS = "resolver-hangs"
+    """Every name takes the same processes eight seconds."""
+    RIVAL_SYNC = "rival-sync"
+    """A second sync job runs beside the first."""
+    GROUP_DELETED = "group-deleted"
+    """A group is deleted wherever it is known, and begins anew."""
     RESTART = "restart"
     """A part, or a member of a group, is stopped and started again."""
     REWIND = "rewind"
@@ -49,7 +81,8 @@ class ActKind(StrEnum):
 
 
 FAULTS = tuple(kind for kind in ActKind if kind is not ActKind.START)
-_MOVES = (ActKind.PLANNED, ActKind.ALARM, ActKind.CLUSTER_LOST, ActKind.REGION_LOST)
+_CLUSTER_MOVES = (ActKind.CLUSTER_LOST, ActKind.CLUSTER_FROZEN, ActKind.REGION_LOST)
+_MOVES = (ActKind.PLANNED, ActKind.ALARM, *_CLUSTER_MOVES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +98,9 @@ class Act:
         records: how far to set back in each partition, in offsets.
         lag_s: seconds before a move for which its groups are slowed down, so that they leave records behind.
         narrow: the route from ``region`` to ``to`` is held back as well meanwhile, so that it falls behind the others.
-        down_s: seconds from the kill to the start, where both are one act.
+        down_s: seconds that a fault lasts which passes with its act.
+        link: what becomes of the link to ``part``.
+        clock_ahead_ms, resolver_late_ms: of ``part``.
         pause_s: seconds of calm before the act.
     """
 
@@ -80,6 +115,9 @@ class Act:
     narrow: bool = False
     down_s: float = 0.0
     pause_s: float = 0.0
+    link: LinkState | None = None
+    clock_ahead_ms: int = 0
+    resolver_late_ms: int = 0
 
     def told(self) -> str:
         """The act in words."""
@@ -87,6 +125,8 @@ class Act:
         if self.narrow:
             lag += f", the route {self.region}->{self.to} held back"
         region_wide = f"failover --region {self.region} --to {self.to} --disaster ({_listed(self.groups)})"
+        frozen = f"{self.part} stands still for {self.down_s} s"
+        link = f"the services' link to {self.part}"
         words = {
             ActKind.PLANNED: f"failover {self.group} --to {self.to}{lag}",
             ActKind.FAILBACK: f"failback --region {self.to} ({_listed(self.groups)}){lag}",
@@ -97,11 +137,29 @@ class Act:
             ActKind.REGIONAL_KILLED: f"{self.part} is killed",
             ActKind.SPARK_KILLED: f"{self.part} is killed",
             ActKind.SERVICE_KILLED: f"{self.part} is killed",
+            ActKind.CLUSTER_FROZEN: f"{self.part} stands still{lag}; {region_wide}",
+            ActKind.BROKER_FROZEN: frozen,
+            ActKind.STORE_FROZEN: frozen,
+            ActKind.SPARK_FROZEN: frozen,
+            ActKind.SERVICE_FROZEN: frozen,
+            ActKind.STORE_KILLED: f"{self.part} is killed, and started {self.down_s} s later",
+            ActKind.DISK_FULL: f"{self.part} has no room on its disk until it has ended",
+            ActKind.LINK_CUT: f"{link} is cut for {self.down_s} s",
+            ActKind.LINK_ONE_WAY: f"{link} is cut {self._direction} for {self.down_s} s",
+            ActKind.LINK_SLOW: f"{link} takes 500 ms longer for {self.down_s} s",
+            ActKind.CLOCK_STEP: f"the clock of {self.part} is {self.clock_ahead_ms / _HOUR_MS:+.0f} h off for {self.down_s} s",
+            ActKind.RESOLVER_HANGS: f"each name takes {self.part} 8 s for {self.down_s} s",
+            ActKind.RIVAL_SYNC: f"a second sync job runs for {self.down_s} s",
+            ActKind.GROUP_DELETED: f"{self.group} is deleted, and begins anew",
             ActKind.RESTART: f"{self.part or f'a member of {self.group}'} is stopped and started",
             ActKind.REWIND: f"{self.group} is set back by {self.records} offsets",
             ActKind.START: f"{self.part} is started",
         }
         return words[self.kind]
+
+    @property
+    def _direction(self) -> str:
+        return "towards them" if self.link is not None and self.link.forth else "towards it"
 
 
 def _listed(groups: Sequence[str]) -> str:
@@ -149,6 +207,23 @@ _KILLED_ALONE: Mapping[ActKind, tuple[str, ...]] = {
 }
 
 
+PASSING: Mapping[ActKind, tuple[tuple[str, ...], tuple[float, float]]] = {
+    ActKind.BROKER_FROZEN: (CLUSTERS, _FROZEN_S),
+    ActKind.STORE_FROZEN: ((STORE,), _FROZEN_S),
+    ActKind.SPARK_FROZEN: ((SPARK,), _FROZEN_S),
+    ActKind.SERVICE_FROZEN: (SERVICES, _FROZEN_S),
+    ActKind.AGGREGATE_KILLED: (_AGGREGATES, (2.0, 8.0)),
+    ActKind.STORE_KILLED: ((STORE,), (2.0, 8.0)),
+    ActKind.DISK_FULL: (CLUSTERS, (0.0, 0.0)),
+    ActKind.LINK_CUT: ((*CLUSTERS, STORE), _LINK_S),
+    ActKind.LINK_ONE_WAY: ((*CLUSTERS, STORE), _LINK_S),
+    ActKind.LINK_SLOW: ((*CLUSTERS, STORE), _LINK_S),
+    ActKind.CLOCK_STEP: ((SPARK, *SERVICES), (5.0, 12.0)),
+    ActKind.RESOLVER_HANGS: ((SPARK, *SERVICES), (10.0, 20.0)),
+}
+"""Faults that pass by themselves: what they may strike, and how many seconds they last."""
+
+
 def needs(act: Act) -> tuple[str, ...]:
     """What must be up when the act begins.
 
@@ -157,6 +232,8 @@ def needs(act: Act) -> tuple[str, ...]:
     """
     if act.kind is ActKind.RESTART:
         return _needed_to_restart(act.part)
+    if act.kind in PASSING:
+        return _needed_to_pass(act.part)
     disaster = (
         *_AGGREGATES,
         SPARK,
@@ -167,10 +244,11 @@ def needs(act: Act) -> tuple[str, ...]:
         ActKind.PLANNED: (*CLUSTERS, SPARK),
         ActKind.FAILBACK: (*CLUSTERS, SPARK),
         ActKind.REWIND: (*CLUSTERS, SPARK),
+        ActKind.GROUP_DELETED: (*CLUSTERS, SPARK, *SERVICES),
         ActKind.ALARM: disaster,
         ActKind.CLUSTER_LOST: disaster,
+        ActKind.CLUSTER_FROZEN: disaster,
         ActKind.REGION_LOST: (*CLUSTERS, SPARK, *SERVICES),
-        ActKind.AGGREGATE_KILLED: _AGGREGATES,
         ActKind.REGIONAL_KILLED: (*_REGIONALS, SPARK),
         ActKind.SPARK_KILLED: (*CLUSTERS, SPARK),
         ActKind.SERVICE_KILLED: SERVICES,
@@ -182,6 +260,14 @@ def _needed_to_restart(part: str) -> tuple[str, ...]:
     if part in SERVICES:
         return SERVICES
     return (*CLUSTERS, SPARK)
+
+
+def _needed_to_pass(part: str) -> tuple[str, ...]:
+    """One aggregate cluster, one regional cluster and one service always live."""
+    for alike in (_AGGREGATES, _REGIONALS, SERVICES):
+        if part in alike:
+            return alike
+    return (part,)
 
 
 def draw_schedule(seed: int, homes: Mapping[str, str], faults: int) -> Schedule:
@@ -247,19 +333,42 @@ class _Drawing:
                 to = draw.choice(sorted(set(self._left.values())))
                 back = tuple(sorted(name for name, left in self._left.items() if left == to))
                 act = self._behind(replace(act, region=_OTHER[to], to=to, groups=back))
-            case ActKind.CLUSTER_LOST | ActKind.REGION_LOST:
-                part = f"{'aggregate' if kind is ActKind.CLUSTER_LOST else 'region'}-{here}"
+            case ActKind.CLUSTER_LOST | ActKind.CLUSTER_FROZEN | ActKind.REGION_LOST:
+                part = f"{'region' if kind is ActKind.REGION_LOST else 'aggregate'}-{here}"
                 moved = tuple(sorted(name for name, place in self._places.items() if place == here))
                 act = self._behind(replace(act, part=part, region=here, to=_OTHER[here], groups=moved))
             case ActKind.REWIND:
                 act = replace(act, group=group, region=here, records=draw.randrange(200, 2_001, 100))
+            case ActKind.GROUP_DELETED:
+                act = replace(act, group=group, region=here)
+            case ActKind.RIVAL_SYNC:
+                act = replace(act, down_s=round(draw.uniform(8.0, 15.0), 1))
             case ActKind.RESTART:
                 part = draw.choice([*CLUSTERS, *SERVICES, SPARK, "", "", ""])
                 act = replace(act, part=part) if part else replace(act, group=group)
-            case ActKind.AGGREGATE_KILLED:
-                act = replace(act, part=f"aggregate-{here}", down_s=round(draw.uniform(2.0, 8.0), 1))
+            case _ if kind in PASSING:
+                act = self._passing(act)
             case _:
                 act = replace(act, part=draw.choice(_KILLED_ALONE[kind]))
+        return act
+
+    def _passing(self, act: Act) -> Act:
+        parts, (least_s, most_s) = PASSING[act.kind]
+        act = replace(
+            act, part=self._draw.choice(parts), down_s=round(self._draw.uniform(least_s, most_s), 1)
+        )
+        match act.kind:
+            case ActKind.LINK_CUT:
+                return replace(act, link=LinkState(forth=False, back=False))
+            case ActKind.LINK_ONE_WAY:
+                forth = self._draw.choice((True, False))
+                return replace(act, link=LinkState(forth=forth, back=not forth))
+            case ActKind.LINK_SLOW:
+                return replace(act, link=LinkState(round_trip_ms=_SLOW_ROUND_TRIP_MS))
+            case ActKind.CLOCK_STEP:
+                return replace(act, clock_ahead_ms=self._draw.choice(_CLOCK_STEPS_MS))
+            case ActKind.RESOLVER_HANGS:
+                return replace(act, resolver_late_ms=_RESOLVER_LATE_MS)
         return act
 
     def _behind(self, act: Act) -> Act:
@@ -271,7 +380,7 @@ class _Drawing:
             self._left[group], self._places[group] = self._places[group], act.to
         for name in self._down:
             self._down[name] += 1
-        if act.kind in {ActKind.CLUSTER_LOST, ActKind.REGION_LOST, *_KILLED_ALONE}:
+        if act.kind in {*_CLUSTER_MOVES, *_KILLED_ALONE}:
             self._down[act.part] = 0
 
     def _start(self, names: Sequence[str]) -> Iterator[Act]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lab.oracle.once import GroupRewind
+from lab.stack.links import LinkState
 from lab.storm import player as module
 from lab.storm.operating import CommitSeen, Ended
 from lab.storm.options import GROUPS, StormOptions
@@ -24,6 +25,7 @@ class World:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.flows = True
+        self.states = {"aggregate-b": "ready"}
         self.commits = [{0: CommitSeen(500, ""), 1: CommitSeen(90, "")}]
         self.waited: list[str] = []
         self.groups = {name: Group(name, self) for name in GROUPS}
@@ -54,8 +56,29 @@ class World:
     def start(self, part: str) -> None:
         self.log.append(f"start {part}")
 
+    def freeze(self, part: str) -> None:
+        self.log.append(f"freeze {part}")
+
+    def fill_disk(self, part: str) -> None:
+        self.log.append(f"fill the disk of {part}")
+        self.states[part] = "died"
+
+    def status(self) -> Mapping[str, Any]:
+        return {"processes": [{"name": name, "state": state} for name, state in self.states.items()]}
+
+    def link(self, part: str, state: LinkState) -> None:
+        self.log.append(f"link to {part}: {state.forth} {state.back} {state.round_trip_ms:.0f}")
+
+    def steer(self, part: str, *, clock_ahead_ms: int = 0, resolver_late_ms: int = 0) -> None:
+        self.log.append(f"steer {part}: {clock_ahead_ms} {resolver_late_ms}")
+
+    def delete(self, cluster: str, group: str) -> None:
+        self.log.append(f"delete {group} at {cluster}")
+
     def run(self, arguments: Sequence[str]) -> Ended:
         self.log.append(" ".join(arguments))
+        if arguments[0] == "sync":
+            return Ended(0, "", "")
         moved = ["pair-a", "solo-a"] if "--region" in arguments else [arguments[1]]
         return Ended(
             0,
@@ -186,12 +209,52 @@ def test_a_planned_move_has_the_whole_route_again(world: World) -> None:
             ["kill aggregate-b", "start aggregate-b"],
         ),
         (Act(ActKind.RESTART, part="spark"), ["stop spark", "start spark"]),
+        (Act(ActKind.STORE_KILLED, part="cassandra", down_s=3), ["kill cassandra", "start cassandra"]),
+        (Act(ActKind.BROKER_FROZEN, part="regional-a", down_s=3), ["freeze regional-a", "start regional-a"]),
+        (Act(ActKind.SPARK_FROZEN, part="spark", down_s=3), ["freeze spark", "start spark"]),
+        (
+            Act(ActKind.DISK_FULL, part="aggregate-b"),
+            ["fill the disk of aggregate-b", "kill aggregate-b", "start aggregate-b"],
+        ),
+        (
+            Act(ActKind.LINK_ONE_WAY, part="cassandra", down_s=3, link=LinkState(back=False)),
+            ["link to cassandra: True False 0", "link to cassandra: True True 0"],
+        ),
+        (
+            Act(ActKind.CLOCK_STEP, part="spark", down_s=3, clock_ahead_ms=3_600_000),
+            ["steer spark: 3600000 0", "steer spark: 0 0"],
+        ),
+        (
+            Act(ActKind.RESOLVER_HANGS, part="offsetsvc-a", down_s=3, resolver_late_ms=8_000),
+            ["steer offsetsvc-a: 0 8000", "steer offsetsvc-a: 0 0"],
+        ),
+        (Act(ActKind.RIVAL_SYNC), ["sync --once"]),
         (Act(ActKind.RESTART, group="pair-a"), ["restart a member of pair-a"]),
     ],
 )
 def test_an_act_is_done_as_it_says(world: World, act: Act, done: list[str]) -> None:
     assert [entry for entry in world.play(act) if not entry.startswith("limit")] == done
     assert world.waited[-1].startswith("not every group")
+
+
+def test_a_group_leaves_a_cluster_that_stands_still_and_that_is_thawed_later(world: World) -> None:
+    done = world.play(lost(ActKind.CLUSTER_FROZEN, "aggregate-a"), Act(ActKind.START, part="aggregate-a"))
+    assert done.index("freeze aggregate-a") < done.index("failover --region a --to b --disaster --execute")
+    assert done[-1] == "start aggregate-a"
+
+
+def test_a_deleted_group_is_gone_everywhere_and_due_to_consume_all_of_it_again(world: World) -> None:
+    settled = {0: CommitSeen(500, ""), 1: CommitSeen(90, "")}
+    world.commits = [settled, settled, {0: CommitSeen(500, ""), 1: CommitSeen(91, "")}]
+    assert world.play(Act(ActKind.GROUP_DELETED, group="solo-a", region="a")) == [
+        "stop members of solo-a",
+        "delete solo-a at aggregate-a",
+        "delete solo-a at aggregate-b",
+        "start members of solo-a",
+    ]
+    made = world.player.rewinds["solo-a"]
+    at_ms = made[0].at_ms
+    assert made == [GroupRewind("aggregate-a", 0, 0, 500, at_ms), GroupRewind("aggregate-a", 1, 0, 90, at_ms)]
 
 
 def test_a_rewind_is_noted_as_it_was_made(world: World) -> None:

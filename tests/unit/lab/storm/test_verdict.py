@@ -8,7 +8,7 @@ from lab.oracle.logs import Placed, TopicLog
 from lab.oracle.once import GroupRewind
 from lab.storm.facts import Happening, StormFacts
 from lab.storm.options import GROUPS, StormOptions
-from lab.storm.schedule import Act, ActKind, draw_schedule
+from lab.storm.schedule import FAULTS, Act, ActKind, draw_schedule
 from lab.storm.verdict import judge, story
 from lab.workload.delivered import DeliveredRecord
 from lab.workload.events import RecordId
@@ -93,7 +93,7 @@ def test_missing_records_are_counted_in_groups_and_clusters() -> None:
 
 
 def test_the_story_tells_schedule_and_happenings() -> None:
-    schedule = draw_schedule(3, {"g": "a"}, 12)
+    schedule = draw_schedule(3, {"g": "a"}, len(FAULTS))
     act = Act(ActKind.RESTART, group="g", pause_s=1.5)
     told = story(schedule, [Happening(act, 61.04, 7.26, ["a note"], "too late")])
     assert told["seed"] == 3
