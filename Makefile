@@ -9,7 +9,7 @@ CODE := parallax replicator offsetsvc syncjob lab
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm bench bench-full test test-fast test-one lint types format proto check lock clean
+.PHONY: help setup demo prove storm soak bench bench-full test test-fast test-one lint types format proto check lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ prove: setup ## Hold every record and the answer for every offset against the tr
 
 storm: setup ## Play random faults over groups that move, and count every record: SEED=n (SCHEDULE_ONLY=1: only print them)
 	@$(BIN)/python -m lab.storm --seed $(or $(SEED),1) $(if $(filter-out 0,$(SCHEDULE_ONLY)),--dry-run) $(if $(filter-out 0,$(KEEP)),--keep)
+
+soak: setup ## Steady load for MINUTES=60 with a kill a minute: nothing lost, nothing twice, nothing grows (build/soak/picture.svg)
+	@$(BIN)/python -m lab.soak --minutes $(or $(MINUTES),60) $(if $(filter-out 0,$(KEEP)),--keep)
 
 bench: setup ## Measure against MirrorMaker 2 on this machine: the main set (SMOKE=1: tiny, only to try it)
 	@$(BIN)/python -m lab.bench $(if $(filter-out 0,$(SMOKE)),--smoke)

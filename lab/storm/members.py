@@ -84,7 +84,7 @@ class StormGroup:
 
     def kill(self) -> None:
         """Make sure that nothing is left."""
-        for worker in self._workers():
+        for worker in self.workers():
             worker.kill()
 
     def check(self) -> None:
@@ -93,7 +93,7 @@ class StormGroup:
         Raises:
             WorkerError: one has.
         """
-        for worker in self._workers():
+        for worker in self.workers():
             worker.check()
 
     @property
@@ -115,7 +115,7 @@ class StormGroup:
     def told(self) -> dict[str, int]:
         """How often its members told of each kind of event."""
         counts: dict[str, int] = {}
-        for worker in self._workers():
+        for worker in self.workers():
             for event in worker.events("told"):
                 counts[event["kind"]] = counts.get(event["kind"], 0) + 1
         return counts
@@ -137,8 +137,9 @@ class StormGroup:
         if not worker.events("closed"):
             raise WorkerError(f"{worker.name} did not end within {_CLOSED_S:.0f} s; it was killed")
 
-    def _workers(self) -> list[Worker]:
+    def workers(self) -> list[Worker]:
+        """Every process that it ever had."""
         return [*self._former, *(worker for worker in self._members if worker is not None)]
 
     def _sum(self, figure: str) -> int:
-        return sum(int(worker.status.get(figure, 0)) for worker in self._workers())
+        return sum(int(worker.status.get(figure, 0)) for worker in self.workers())

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import psutil
+
 from lab.oracle.once import GroupRewind
 from lab.stack.layout import SPARK
 from lab.stack.links import WHOLE
@@ -142,6 +144,8 @@ class Player:
                 self._delete_group(act)
             case ActKind.RIVAL_SYNC:
                 self._operator.sync_beside(act.down_s)
+            case ActKind.WORKER_KILLED:
+                self._kill_worker()
             case ActKind.START:
                 self._start(act.part)
             case _:
@@ -169,6 +173,18 @@ class Player:
     def _has_died(self, part: str) -> bool:
         states = {item["name"]: item["state"] for item in self._stack.status()["processes"]}
         return bool(states[part] == ProcessState.DIED.value)
+
+    def _kill_worker(self) -> None:
+        """SIGKILL one of Spark's Python processes that work: they have no children themselves."""
+        spark = next(item for item in self._stack.status()["processes"] if item["name"] == SPARK)
+        workers = [
+            process
+            for process in psutil.Process(spark["pid"]).children(recursive=True)
+            if "pyspark.worker" in process.cmdline() and not process.children()
+        ]
+        worker = max(workers, key=lambda process: process.cpu_times().user)
+        worker.kill()
+        self._note(f"process {worker.pid} of spark is killed, one of {len(workers)}")
 
     def _start(self, part: str) -> None:
         started = time.monotonic()

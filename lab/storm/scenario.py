@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -14,7 +14,7 @@ from lab.storm.members import StormGroup
 from lab.storm.operating import GroupOffsets, Operator, parallax_command
 from lab.storm.options import GROUPS, StormOptions
 from lab.storm.player import Player
-from lab.storm.schedule import REGIONS, Schedule
+from lab.storm.schedule import REGIONS, Act, Schedule
 from lab.workload.delivered import read_group
 from lab.workload.journal import Journal
 from lab.workload.playing import Stack
@@ -80,11 +80,21 @@ class Storm:
                 clean_up.callback(group.kill)
             with self._journal.step(f"{self._options.records // 2:,} trips arrive, three groups read them"):
                 self._begin()
-            acts = self._schedule.acts
-            for number, act in enumerate(acts, start=1):
-                self._player.play(act, f"{number}/{len(acts)} {act.kind}: {act.told()}")
+            for act, text in self.acts():
+                self._player.play(act, text)
             with self._journal.step("producers stop, everybody drains"):
                 return self._drain()
+
+    def acts(self) -> Iterator[tuple[Act, str]]:
+        """What is played, each act with its line for the journal."""
+        acts = self._schedule.acts
+        for number, act in enumerate(acts, start=1):
+            yield act, f"{number}/{len(acts)} {act.kind}: {act.told()}"
+
+    def workers(self) -> list[Worker]:
+        """Producers, and members of groups, as they are at the moment."""
+        members = [worker for group in self._groups.values() for worker in group.workers()]
+        return [*self._producers.values(), *members]
 
     def _producer(self, region: str) -> Worker:
         options, bootstrap = self._options, self._stack.bootstrap(f"regional-{region}")

@@ -56,6 +56,8 @@ class ActKind(StrEnum):
     SPARK_FROZEN = "spark-frozen"
     SERVICE_FROZEN = "service-frozen"
     """SIGSTOP of a cluster, of Cassandra, of the Spark application, of an offset service, which then goes on."""
+    WORKER_KILLED = "worker-killed"
+    """SIGKILL of one of Spark's Python processes, of which each copies a share of the partitions."""
     STORE_KILLED = "store-killed"
     """SIGKILL of Cassandra, which is started again."""
     DISK_FULL = "disk-full"
@@ -142,6 +144,7 @@ class Act:
             ActKind.STORE_FROZEN: frozen,
             ActKind.SPARK_FROZEN: frozen,
             ActKind.SERVICE_FROZEN: frozen,
+            ActKind.WORKER_KILLED: "a Python process of spark is killed",
             ActKind.STORE_KILLED: f"{self.part} is killed, and started {self.down_s} s later",
             ActKind.DISK_FULL: f"{self.part} has no room on its disk until it has ended",
             ActKind.LINK_CUT: f"{link} is cut for {self.down_s} s",
@@ -251,6 +254,7 @@ def needs(act: Act) -> tuple[str, ...]:
         ActKind.REGION_LOST: (*CLUSTERS, SPARK, *SERVICES),
         ActKind.REGIONAL_KILLED: (*_REGIONALS, SPARK),
         ActKind.SPARK_KILLED: (*CLUSTERS, SPARK),
+        ActKind.WORKER_KILLED: (SPARK,),
         ActKind.SERVICE_KILLED: SERVICES,
     }
     return found.get(act.kind, ())
@@ -341,6 +345,8 @@ class _Drawing:
                 act = replace(act, group=group, region=here, records=draw.randrange(200, 2_001, 100))
             case ActKind.GROUP_DELETED:
                 act = replace(act, group=group, region=here)
+            case ActKind.WORKER_KILLED:
+                pass
             case ActKind.RIVAL_SYNC:
                 act = replace(act, down_s=round(draw.uniform(8.0, 15.0), 1))
             case ActKind.RESTART:

@@ -81,6 +81,11 @@ class Worker:
         return self._status
 
     @property
+    def pid(self) -> int | None:
+        """Its process id while it runs."""
+        return None if self._child is None or self._child.poll() is not None else self._child.pid
+
+    @property
     def running(self) -> bool:
         """Whether the process is there."""
         return self._child is not None and self._child.poll() is None

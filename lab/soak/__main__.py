@@ -1,0 +1,120 @@
+"""`python -m lab.soak --minutes 60`: steady load with a kill a minute; build/soak/report.json and picture.svg."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lab.soak.picture import picture
+from lab.soak.readings import (
+    GrowthLimits,
+    ProcessTrend,
+    growing_processes,
+    rows_per_minute,
+    swelling_tables,
+    trend,
+)
+from lab.soak.scenario import Soak, SoakOptions
+from lab.soak.watch import Watch
+from lab.stack.errors import StackError
+from lab.stack.spec import StackSpec
+from lab.storm.facts import StormFacts
+from lab.storm.options import GROUPS
+from lab.storm.verdict import judge, story
+from lab.workload.journal import Journal, Lines
+from lab.workload.playing import Stack, options_of, play, report_table, running_stack, show_verdict
+from parallax.config.config import load
+from parallax.errors import ParallaxError
+
+_LINE_EVERY_S = 30.0
+
+
+def show_report(console: Console, report: Mapping[str, Any]) -> None:
+    """What became of the records, and what of the processes."""
+    table = report_table(
+        f"{report['minutes']} minutes, {len(report['happened'])} faults",
+        ("process",),
+        ("minutes", "MiB", "MiB/h", "threads", "files"),
+    )
+    for name, found in report["processes"].items():
+        figures = (
+            ("minutes", ".0f"),
+            ("memory_mib", ".0f"),
+            ("memory_mib_per_h", "+.1f"),
+            ("more_threads", "+.0f"),
+            ("more_handles", "+.0f"),
+        )
+        table.add_row(Text(name), *(format(found[key], form) for key, form in figures))
+    console.print(table)
+    groups = report_table("what the groups saw", ("group",), ("produced", "consumed", "lost", "redelivered"))
+    for name, found in report.get("groups", {}).items():
+        counted = ("produced", "consumed", "lost", "redelivered")
+        groups.add_row(name, *(f"{found[key]:,}" for key in counted))
+    console.print(groups)
+    show_verdict(console, report, "Nothing lost, nothing read twice, nothing grows.")
+
+
+def _roots(stack: Stack, soak: Soak) -> dict[str, int]:
+    found = {item["name"]: item["pid"] for item in stack.status()["processes"] if item["pid"]}
+    return found | {worker.name: worker.pid for worker in soak.workers() if worker.pid is not None}
+
+
+def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
+    def tell(line: str) -> None:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    journal, limits = Journal(echo=tell), GrowthLimits()
+    facts: StormFacts | None = None
+    problem = ""
+    with ExitStack() as stack_up:
+        with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
+            stack = stack_up.enter_context(
+                running_stack(StackSpec(), options.directory / "stack", journal.remark, keep=options.keep)
+            )
+        soak = Soak(options, stack, journal)
+        keyspace = load(stack.config_path).cassandra.keyspace
+        watch = Watch(
+            lambda: _roots(stack, soak), stack.cassandra_address(), keyspace, lambda: journal.elapsed_s
+        )
+        try:
+            with watch, Lines(journal, soak.line, tell, _LINE_EVERY_S):
+                facts = soak.run()
+        except (StackError, ParallaxError) as error:  # what happened until then is told all the same
+            problem = str(error)
+    report = story(options.storm.schedule, soak.happened) | {"minutes": options.minutes}
+    del report["schedule"]
+    trends: dict[str, ProcessTrend | None] = {
+        name: trend(readings, limits) for name, readings in sorted(watch.processes.items())
+    }
+    report["processes"] = {name: asdict(found) for name, found in trends.items() if found is not None}
+    report["rows_per_minute"] = {name: rows_per_minute(found) for name, found in sorted(watch.tables.items())}
+    if facts is None:
+        report["failures"] = [f"the soak ended early: {problem}"]
+    else:
+        with journal.step("the judge counts"):
+            report |= judge(facts, options.storm.records)
+    report["failures"] += [
+        *growing_processes(trends.items(), limits),
+        *swelling_tables(watch.tables, limits),
+    ]
+    if not report["processes"]:
+        report["failures"].append("no process lived long enough to tell whether it grows")
+    report["seconds"] = round(journal.elapsed_s, 1)
+    drawn = picture(watch.processes, watch.tables, journal.elapsed_s)
+    (options.directory / "picture.svg").write_text(drawn, encoding="utf-8")
+    return report
+
+
+def main() -> int:
+    """Run a soak; returns the exit code."""
+    return play(options_of(SoakOptions(), "lab.soak", __doc__), tuple(GROUPS), _run, show_report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

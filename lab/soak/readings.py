@@ -1,0 +1,131 @@
+"""What a soak reads of processes and of the store, and whether it grows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+MIB = 1024 * 1024
+_HOUR_S = 3_600.0
+_LEAST_READINGS = 12
+
+
+class Reading(NamedTuple):
+    """A process at one moment.
+
+    Attributes:
+        at_s: seconds since the soak's beginning.
+        memory_bytes: proportional set size: what it has for itself, and its share of what others use too.
+        handles: open file descriptors.
+    """
+
+    at_s: float
+    memory_bytes: int
+    threads: int
+    handles: int
+
+
+class RowsReading(NamedTuple):
+    """How many rows a table has at one moment; ``at_s`` as in `Reading`."""
+
+    at_s: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthLimits:
+    """What may grow by how much.
+
+    Attributes:
+        warm_up_s: of a process's life; what it takes in that time is not looked at.
+        least_s: a process is judged if it was read for so long after that.
+        memory_mib_per_h, threads, handles: growth that is still called flat: of memory an hour, of the others in all.
+        rows_factor: how many times the rows a minute of a table's first half its second half may have.
+    """
+
+    warm_up_s: float = 600.0
+    least_s: float = 900.0
+    memory_mib_per_h: float = 10.0
+    threads: float = 3.0
+    handles: float = 8.0
+    rows_factor: float = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTrend:
+    """How one process developed after its warm-up.
+
+    Attributes:
+        minutes: for which it was looked at.
+        memory_mib: at the end of that time.
+        memory_mib_per_h, more_threads, more_handles: between the medians of its first and of its last quarter.
+    """
+
+    minutes: float
+    memory_mib: float
+    memory_mib_per_h: float
+    more_threads: float
+    more_handles: float
+
+    def wrong(self, limits: GrowthLimits) -> Iterator[str]:
+        """What is not flat."""
+        if self.memory_mib_per_h > limits.memory_mib_per_h:
+            yield f"grows by {self.memory_mib_per_h:.1f} MiB an hour"
+        if self.more_threads > limits.threads:
+            yield f"has {self.more_threads:.0f} threads more than at first"
+        if self.more_handles > limits.handles:
+            yield f"has {self.more_handles:.0f} open files more than at first"
+
+
+def trend(readings: Sequence[Reading], limits: GrowthLimits) -> ProcessTrend | None:
+    """How a process developed; None if it did not live long enough to tell."""
+    settled = [item for item in readings if item.at_s - readings[0].at_s >= limits.warm_up_s]
+    if len(settled) < _LEAST_READINGS or settled[-1].at_s - settled[0].at_s < limits.least_s:
+        return None
+    quarter = len(settled) // 4
+    first, last = settled[:quarter], settled[-quarter:]
+    apart_s = median(item.at_s for item in last) - median(item.at_s for item in first)
+
+    def more(value: Callable[[Reading], int]) -> float:
+        return median(map(value, last)) - median(map(value, first))
+
+    return ProcessTrend(
+        minutes=(settled[-1].at_s - settled[0].at_s) / 60,
+        memory_mib=median(item.memory_bytes for item in last) / MIB,
+        memory_mib_per_h=more(lambda item: item.memory_bytes) / MIB * _HOUR_S / apart_s,
+        more_threads=more(lambda item: item.threads),
+        more_handles=more(lambda item: item.handles),
+    )
+
+
+def rows_per_minute(readings: Sequence[RowsReading]) -> list[float]:
+    """By how many rows a table grew in each minute that was read."""
+    return [
+        (after.rows - before.rows) * 60 / (after.at_s - before.at_s)
+        for before, after in pairwise(readings)
+        if after.at_s > before.at_s
+    ]
+
+
+def swelling_tables(tables: Mapping[str, Sequence[RowsReading]], limits: GrowthLimits) -> Iterator[str]:
+    """The tables that grow faster and faster, while the load is steady."""
+    for name, readings in tables.items():
+        rates = rows_per_minute([item for item in readings if item.at_s >= limits.warm_up_s])
+        half = len(rates) // 2
+        if not half:
+            continue
+        first, second = sum(rates[:half]) / half, sum(rates[-half:]) / half
+        if second > limits.rows_factor * max(first, 1.0):
+            yield f"{name} grew by {first:.1f} rows a minute at first, and by {second:.1f} later"
+
+
+def growing_processes(
+    trends: Iterable[tuple[str, ProcessTrend | None]], limits: GrowthLimits
+) -> Iterator[str]:
+    """The processes that are not flat, each with what grows."""
+    for name, found in trends:
+        if found is not None:
+            yield from (f"{name} {what}" for what in found.wrong(limits))

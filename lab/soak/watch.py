@@ -1,0 +1,116 @@
+"""Reads processes and the store now and then, from a thread of its own, while a soak goes on."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Self
+
+import psutil
+from cassandra.cluster import Cluster, Session
+from cassandra.policies import WhiteListRoundRobinPolicy
+
+from lab.soak.readings import Reading, RowsReading
+from lab.stack.errors import StackError
+
+_JOIN_S = 60.0
+_COUNT_S = 30.0
+_ROLES = (("pyspark.worker", "worker"), ("python_streaming_source_runner", "planner"), ("java", "jvm"))
+
+
+class Watch:
+    """Readings from entering to leaving.
+
+    Args:
+        roots: the processes by name, as they are at the moment; all of their session is read.
+        cassandra: host and port of the store.
+        keyspace: whose tables are counted.
+        clock: seconds since the soak's beginning.
+        every_s: between two readings of processes.
+        rows_every_s: between two countings of tables.
+    """
+
+    def __init__(
+        self,
+        roots: Callable[[], Mapping[str, int]],
+        cassandra: str,
+        keyspace: str,
+        clock: Callable[[], float],
+        *,
+        every_s: float = 15.0,
+        rows_every_s: float = 60.0,
+    ) -> None:
+        self.processes: dict[str, list[Reading]] = {}
+        self.tables: dict[str, list[RowsReading]] = {}
+        self._roots, self._clock = roots, clock
+        self._cassandra, self._keyspace = cassandra, keyspace
+        self._every_s, self._rows_every_s = every_s, rows_every_s
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._read_processes, name="soak-processes", daemon=True),
+            threading.Thread(target=self._count_rows, name="soak-rows", daemon=True),
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+    def _read_processes(self) -> None:
+        while not self._closing.wait(self._every_s):
+            with suppress(StackError):  # the stack is just starting or ending something
+                for name, reading in read_sessions(self._roots(), self._clock):
+                    self.processes.setdefault(name, []).append(reading)
+
+    def _count_rows(self) -> None:
+        host, _, port = self._cassandra.partition(":")
+        cluster = Cluster([host], port=int(port), load_balancing_policy=WhiteListRoundRobinPolicy([host]))
+        try:
+            session = cluster.connect(self._keyspace)
+            session.default_timeout = _COUNT_S
+            while not self._closing.wait(self._rows_every_s):
+                for table, rows in self._rows(session):
+                    self.tables.setdefault(table, []).append(RowsReading(self._clock(), rows))
+        finally:
+            cluster.shutdown()
+
+    def _rows(self, session: Session) -> Iterator[tuple[str, int]]:
+        for table in sorted(session.cluster.metadata.keyspaces[self._keyspace].tables):
+            yield table, session.execute(f"SELECT count(*) FROM {table}").one()[0]  # noqa: S608 - names of our own schema
+
+
+def read_sessions(
+    roots: Mapping[str, int], clock: Callable[[], float] = time.monotonic
+) -> Iterable[tuple[str, Reading]]:
+    """Each process of each root's session: ``name`` for the root itself, ``name role pid`` for others."""
+    names = {pid: name for name, pid in roots.items()}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            name = names.get(os.getsid(process.pid))
+            if name is None:
+                continue
+            label = f"{name} {process.pid}"
+            if process.pid not in names:
+                command = " ".join(process.cmdline())
+                role = next((role for word, role in _ROLES if word in command), None)
+                if role is None:
+                    continue
+                label = f"{name} {role} {process.pid}"
+            with process.oneshot():
+                yield (
+                    label,
+                    Reading(
+                        clock(),
+                        process.memory_full_info().pss,
+                        process.num_threads(),
+                        process.num_fds(),
+                    ),
+                )

@@ -1,0 +1,152 @@
+"""What a soak calls flat, what it plays, and what it draws."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from itertools import islice
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from lab.soak.picture import picture
+from lab.soak.readings import (
+    MIB,
+    GrowthLimits,
+    Reading,
+    RowsReading,
+    growing_processes,
+    rows_per_minute,
+    swelling_tables,
+    trend,
+)
+from lab.soak.scenario import SoakOptions, draw_faults
+from lab.soak.watch import read_sessions
+from lab.storm.schedule import ActKind
+
+LIMITS = GrowthLimits()
+HOMES = {"pair-a": "a", "solo-a": "a", "solo-b": "b"}
+
+
+def readings(
+    minutes: int = 60, mib_per_h: float = 0.0, threads_per_h: float = 0.0, handles_per_h: float = 0.0
+) -> list[Reading]:
+    """A process that takes 100 MiB in its first five minutes, and grows from then on."""
+    return [
+        Reading(
+            at_s,
+            int((100 * min(1, at_s / 300) + mib_per_h * at_s / 3_600) * MIB),
+            10 + int(threads_per_h * at_s / 3_600),
+            20 + int(handles_per_h * at_s / 3_600),
+        )
+        for at_s in range(0, minutes * 60, 15)
+    ]
+
+
+def found(items: list[Reading]) -> list[str]:
+    return list(growing_processes([("service", trend(items, LIMITS))], LIMITS))
+
+
+def test_what_a_process_takes_while_it_warms_up_is_not_growth() -> None:
+    assert found(readings()) == []
+    assert found(readings(mib_per_h=9)) == []
+
+
+def test_growth_is_told_an_hour_however_long_it_was_looked_at() -> None:
+    assert found(readings(mib_per_h=12)) == ["service grows by 12.0 MiB an hour"]
+    assert found(readings(minutes=30, mib_per_h=12)) == ["service grows by 12.0 MiB an hour"]
+
+
+def test_threads_and_open_files_are_counted() -> None:
+    assert found(readings(threads_per_h=8)) == ["service has 5 threads more than at first"]
+    assert found(readings(handles_per_h=20)) == ["service has 12 open files more than at first"]
+
+
+def test_a_short_life_tells_nothing() -> None:
+    assert trend(readings(minutes=20, mib_per_h=600), LIMITS) is None
+    assert trend(readings(minutes=1), LIMITS) is None
+
+
+def rows(per_minute: list[float]) -> list[RowsReading]:
+    counted = [RowsReading(0.0, 0)]
+    for minute, more in enumerate(per_minute, start=1):
+        counted.append(RowsReading(minute * 60.0, counted[-1].rows + round(more)))
+    return counted
+
+
+def test_a_table_that_grows_steadily_is_flat_and_one_that_swells_is_not() -> None:
+    assert rows_per_minute(rows([10, 20])) == [10, 20]
+    assert list(swelling_tables({"runs": rows([500] * 60)}, LIMITS)) == []
+    swelling = rows([100 + 10 * minute for minute in range(60)])
+    (told,) = swelling_tables({"runs": swelling}, LIMITS)
+    assert told.startswith("runs grew by ")
+    assert list(swelling_tables({"groups": rows([0] * 60)}, LIMITS)) == []
+
+
+def test_every_fault_comes_and_what_is_killed_is_started() -> None:
+    cycle = 10
+    faults = list(islice(draw_faults(1, HOMES), 6 * cycle))
+    kinds = Counter(acts[0].kind for acts in faults)
+    assert kinds == {
+        ActKind.AGGREGATE_KILLED: 12,
+        ActKind.REGIONAL_KILLED: 12,
+        ActKind.SERVICE_KILLED: 6,
+        ActKind.WORKER_KILLED: 12,
+        ActKind.RESTART: 6,
+        ActKind.PLANNED: 12,
+    }
+    for acts in faults:
+        if acts[0].kind in {ActKind.REGIONAL_KILLED, ActKind.SERVICE_KILLED}:
+            assert [act.kind for act in acts[1:]] == [ActKind.START]
+            assert acts[1].part == acts[0].part
+        else:
+            assert len(acts) == 1
+
+
+def test_groups_are_moved_from_where_they_are() -> None:
+    places = dict(HOMES)
+    for act, *_ in islice(draw_faults(3, HOMES), 100):
+        if act.kind is ActKind.PLANNED:
+            assert (act.region, act.to) == (places[act.group], {"a": "b", "b": "a"}[places[act.group]])
+            places[act.group] = act.to
+
+
+def test_the_producers_have_work_for_all_of_it() -> None:
+    options = SoakOptions(minutes=60).storm
+    for region in "ab":
+        assert sum(phase.seconds for phase in options.plan_of(region).phases) > 3_600
+
+
+def test_the_picture_is_an_svg_with_a_plot_for_each() -> None:
+    text = picture(
+        {"spark <1>": readings(), "short": readings()[:1]},
+        {"runs": rows([5] * 10), "empty": rows([0] * 9)},
+        3_600,
+    )
+    drawn = ET.fromstring(text)  # noqa: S314 - our own
+    titles = [item.text for item in drawn.iter("{http://www.w3.org/2000/svg}text") if item.get("class")]
+    assert titles == ["spark <1> (MiB)", "runs (rows a minute)"]
+
+
+def test_processes_are_read_by_their_session() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            ((name, reading),) = read_sessions({"sleeper": child.pid})
+        finally:
+            child.kill()
+    assert name == f"sleeper {child.pid}"
+    assert reading.memory_bytes > MIB
+    assert (reading.threads, reading.handles > 2) == (1, True)
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_the_order_of_faults_is_the_seed_s(ahead: int) -> None:
+    same = list(islice(draw_faults(1, HOMES), 20)) == list(islice(draw_faults(1 + ahead, HOMES), 20))
+    assert same is not bool(ahead)
