@@ -218,13 +218,23 @@ class _Copying:
 
 
 class World:
-    """Regions, each with an aggregate cluster; records are copied at the test's word."""
+    """Regions, each with an aggregate cluster; records are copied at the test's word.
+
+    Args:
+        regions: their names.
+        partitions: of the topic in every aggregate cluster.
+        lacking: regions and partitions that their regional cluster's topic does not have (`recreate_source` adds one).
+        service: settings of this section.
+        sync: likewise.
+        tail_rows: rows that the index reads as a tail.
+    """
 
     def __init__(
         self,
         regions: Sequence[str] = ("a", "b"),
         *,
         partitions: int = 1,
+        lacking: Collection[tuple[str, int]] = (),
         service: Mapping[str, Any] | None = None,
         sync: Mapping[str, Any] | None = None,
         tail_rows: int = 8,
@@ -250,6 +260,7 @@ class World:
         self._copying: dict[RoutePartition, _Copying] = {}
         self._leaders: dict[RegionName, list[int]] = {region: [0] for region in self.regions}
         self._version = 0
+        self._lacking = set(lacking)
         for region in self.regions:
             self.create_topic(region, partitions)
 
@@ -266,7 +277,8 @@ class World:
             for source in self.regions:
                 item = self.item(source, region, partition)
                 before = self._copying.get(item)
-                lineage = Lineage(TopicId(f"regional-{source}-1"), target_id)
+                source_id = "" if (source, partition) in self._lacking else f"regional-{source}-1"
+                lineage = Lineage(TopicId(source_id), target_id)
                 copying = _Copying(lineage, sequence=0 if before is None else before.sequence + 1)
                 self._copying[item] = copying
                 self._open(item, copying, SourceOffset(0))
