@@ -10,6 +10,7 @@ from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
     GroupName,
+    RegionName,
     SourceId,
     TargetOffset,
     TopicId,
@@ -99,6 +100,7 @@ class Side:
         topic_id: empty when neither the cluster nor the index knows the topic there.
         log: None when the cluster could not be asked, or has no such partition.
         indexed_to: the index tells of every record of every source below; None: some source has no row.
+        without_rows: the regions of those sources.
     """
 
     cluster: ClusterName
@@ -108,6 +110,7 @@ class Side:
     indexed_to: TargetOffset | None
     basis: Basis | None = None
     observed_at_ms: int | None = None
+    without_rows: tuple[RegionName, ...] = ()
 
     @property
     def lag_offsets(self) -> int | None:

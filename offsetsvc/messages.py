@@ -159,6 +159,7 @@ def _side(side: Side) -> pb.ClusterPosition:
         observed_at_ms=side.observed_at_ms,
         basis="" if side.basis is None else side.basis.value,
         indexed_to=side.indexed_to,
+        regions_without_rows=side.without_rows,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from offsetsvc.answers import Basis, FailoverAnswer, TimeBasis
@@ -13,20 +13,40 @@ from parallax.domain.place import Via
 def explain(answer: FailoverAnswer) -> FailoverAnswer:
     """The answer with its explanation: one sentence for each note, the gravest first, then where to resume."""
     sentences = [MEANINGS[note](answer) for note in answer.notes]
-    return replace(answer, explanation=" ".join([*sentences, _where(answer)]))
+    return replace(answer, explanation=" ".join([*sentences, *_unindexed(answer), _where(answer)]))
+
+
+def _unindexed(answer: FailoverAnswer) -> Iterable[str]:
+    origin = answer.origin
+    if origin.without_rows and origin.next_offset is not None:
+        yield (
+            f"The index has no row of {_list(origin.without_rows)} in {origin.cluster}, so that what was consumed of it "
+            "there is not known: its route has not run yet, or the index is not complete."
+        )
 
 
 def _where(answer: FailoverAnswer) -> str:
-    place = f"Resume at {answer.resume_offset} in {answer.destination.cluster}"
-    holding = [
-        view.answer.source.region
+    resume, log = answer.resume_offset, answer.destination.log
+    positions = [
+        (view.answer.position, view.answer.source.region)
         for view in answer.sources
-        if view.answer.position is not None and view.answer.position <= answer.resume_offset
+        if view.answer.position is not None
     ]
-    held = f", where the first unconsumed record of {_list(holding)} can lie" if holding else ""
+    first = min((position for position, _ in positions), default=None)
+    deciding = _list([region for position, region in positions if position == first])
+    place = f"Resume at {resume} in {answer.destination.cluster}"
+    if first == resume:
+        place += f", where the first unconsumed record of {deciding} can lie"
+    elif first is not None and first < resume:
+        start = first if log is None else max(first, log.low_watermark)
+        place += f": the smallest position is {first}, of {deciding}, and " + (
+            "the log starts there"
+            if start == resume
+            else f"all that lies from {start} to {resume} was consumed"
+        )
     consumed = sum(item.count for item in answer.skip_ranges)
     skip = f"; {consumed} consumed records above it are to be skipped" if consumed else ""
-    return f"{place}{held}{skip}."
+    return f"{place}{skip}."
 
 
 def _list(names: Sequence[str]) -> str:

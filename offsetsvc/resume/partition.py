@@ -26,7 +26,7 @@ from parallax.domain.index_rows import StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
-from parallax.domain.place import LogRange, Via, position_of
+from parallax.domain.place import LogRange, Via, position_of, rows_end
 from parallax.domain.progress import (
     START,
     Progress,
@@ -273,6 +273,7 @@ class _PartitionAnswer:
         if complete_to is not None:
             complete_to = max(complete_to, resume_offset)
         views = self._source_views(place, skips)
+        ends = _row_ends(question.regions, [rows.history() for rows in self._destination])
         self._note_age(commit, views)
         notes = tuple(sorted(self._notes or {Outcome.OK}, key=lambda note: note.value, reverse=True))
         draft = FailoverAnswer(
@@ -284,7 +285,8 @@ class _PartitionAnswer:
                 question.destination.topic_id,
                 resume_offset,
                 question.destination.log,
-                _indexed_to(question.regions, [rows.history() for rows in self._destination]),
+                None if -1 in ends.values() else min(ends.values(), default=None),
+                without_rows=tuple(region for region, end in ends.items() if end < 0),
             ),
             resume_offset=resume_offset,
             notes=notes,
@@ -338,6 +340,7 @@ class _PartitionAnswer:
             place.origin_known_to,
             question.commit.basis,
             question.commit.observed_at_ms,
+            place.without_rows,
         )
 
     def _source_views(self, place: Resume, skips: Skips) -> tuple[SourceView, ...]:
@@ -396,12 +399,9 @@ def _newest(views: Sequence[LineageView]) -> dict[RegionName, StampedRow]:
     return newest
 
 
-def _indexed_to(regions: Collection[RegionName], items: Sequence[SourceHistory]) -> TargetOffset | None:
-    """Below this offset the rows tell of every record of every source; None: some source has no row."""
-    ends: dict[RegionName, TargetOffset] = {}
-    for item in items:
-        newest = item.history.newest
-        if newest is not None:
-            region = item.source.region
-            ends[region] = max(newest.target_end, ends.get(region, newest.target_end))
-    return min(ends.values()) if ends and set(regions) <= set(ends) else None
+def _row_ends(
+    regions: Collection[RegionName], items: Sequence[SourceHistory]
+) -> dict[RegionName, TargetOffset]:
+    """Up to where the rows of each region's source reach; -1 without a row."""
+    named = sorted({*regions, *(item.source.region for item in items)})
+    return {region: rows_end(item for item in items if item.source.region == region) for region in named}

@@ -70,8 +70,10 @@ def tell(answer: pb.FailoverOffset, out: Console) -> None:
     out.print()
     _print_sides(answer, origin, out)
     _print_bar(answer, out)
+    first = min((source.position for source in answer.sources if source.HasField("position")), default=None)
     for source in answer.sources:
-        _print_source(answer, origin.cluster, source, out)
+        decides = source.HasField("position") and source.position == first
+        _print_source(answer, origin.cluster, source, out, decides=decides)
     _print_rest(answer, out)
 
 
@@ -125,9 +127,16 @@ def _cell(answer: pb.FailoverOffset, start: int, end: int) -> str:
     return "x" if skipped == end - start else "+" if skipped else "."
 
 
-def _print_source(answer: pb.FailoverOffset, origin: str, source: Any, out: Console) -> None:
-    holds = source.HasField("position") and source.position <= answer.resume_offset
-    marker = " [bold]<- decides the resume offset[/]" if holds else ""
+def _print_source(
+    answer: pb.FailoverOffset, origin: str, source: Any, out: Console, *, decides: bool
+) -> None:
+    passed = source.position < answer.resume_offset
+    how = (
+        "the smallest position; all from there to the resume offset was consumed"
+        if passed
+        else "decides the resume offset"
+    )
+    marker = f" [bold]<- {how}[/]" if decides else ""
     identity = f" [dim](topic id {escape(source.source_topic_id)})[/]" if source.source_topic_id else ""
     out.print(f"[bold]source {escape(source.region)}[/]{identity}{marker}", highlight=False)
     runs = {run.cluster: run for run in source.runs}

@@ -51,6 +51,7 @@ class ResumeAnswer:
         origin, target: the clusters that the group leaves and goes to.
         origin_next_offset: the group's position that the answer was computed from; None: it has none.
         origin_indexed_to: the index tells of all records of the origin below; None: some source has no row.
+        origin_without_rows: source regions of which the index has no row at the origin.
         origin_answers: whether the origin's cluster told its log's end.
         basis: whose word the position is: caller, committed, observed, policy.
         observed_at_ms: when the position was seen, milliseconds since the Unix epoch, if not just now.
@@ -73,6 +74,7 @@ class ResumeAnswer:
     target: ClusterName
     origin_next_offset: TargetOffset | None
     origin_indexed_to: TargetOffset | None
+    origin_without_rows: tuple[RegionName, ...]
     origin_answers: bool
     basis: str
     observed_at_ms: int | None
@@ -110,6 +112,23 @@ class ResumeAnswer:
         if self.origin_next_offset is None or Outcome.BY_TIMESTAMP in self.notes:
             return True
         return self.indexed and self.pending_records == 0
+
+    @property
+    def lacks(self) -> str:
+        """What a settled answer needs and this one lacks, in words; empty if it is settled."""
+        if self.settled:
+            return ""
+        if self.origin_without_rows:
+            return (
+                f"the index has no row of source {', '.join(self.origin_without_rows)} in {self.origin}: its route there "
+                "has not run yet, or the index is not complete"
+            )
+        if not self.indexed:
+            return (
+                f"the index covers {self.origin} up to {self.origin_indexed_to or 0} only, and the group has consumed up "
+                f"to {self.origin_next_offset}"
+            )
+        return f"{self.pending_records} consumed record(s) have not reached {self.target}"
 
     @property
     def final(self) -> bool:
@@ -204,6 +223,7 @@ def answer_from_pb(offset: pb.FailoverOffset) -> ResumeAnswer:
         target=ClusterName(target.cluster),
         origin_next_offset=_present(origin, "next_offset"),
         origin_indexed_to=_present(origin, "indexed_to"),
+        origin_without_rows=tuple(map(RegionName, origin.regions_without_rows)),
         origin_answers=origin.HasField("high_watermark"),
         basis=origin.basis,
         observed_at_ms=_present(origin, "observed_at_ms"),

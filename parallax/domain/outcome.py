@@ -29,7 +29,7 @@ class Outcome(Enum):
     LINEAGE_CHANGED = 9
     """A source or target topic was created anew or lost its tail: only what is proven was used."""
     EARLIEST_FALLBACK = 10
-    """Some source has no usable row: the answer is the log start."""
+    """Some source has no usable row, and counts from the log start."""
     TRIMMED = 11
     """The resume offset fell out of the target's retention: records between it and the log start are gone there."""
     NEVER_DELIVERED = 12

@@ -2,9 +2,9 @@
 
 The *origin* is the aggregate cluster that the group consumed, the *destination* the one that it moves to. For
 each source: what of it was consumed at the origin (`consumed_position`), and where the first record beyond that
-lies at the destination (`place_of`). The smallest of these places is the resume offset. Every step takes the
-largest floor that the rows prove and never a ceiling, so that missing rows make the answer earlier, never later
-than an unconsumed record (docs/decisions/0002-resume-rule.md).
+lies at the destination (`place_of`). The smallest of these places is the resume offset; a skip range that begins there
+moves it up (`after_skips`). Every step takes the largest floor that the rows prove and never a ceiling, so that missing
+rows make the answer earlier, never later than an unconsumed record (docs/decisions/0002-resume-rule.md).
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class Resume:
         notes: all that applies, the gravest first; ``outcome`` is the first of them.
         origin_known_to: the origin's rows tell of every record below this offset (None: some region has no
             row). While it is lower than the group's commit, a caller that can wait gets a later answer.
+        without_rows: the regions of which the origin has no row.
     """
 
     resume_offset: TargetOffset
@@ -76,6 +77,7 @@ class Resume:
     complete_to: TargetOffset | None
     notes: tuple[Outcome, ...]
     origin_known_to: TargetOffset | None = None
+    without_rows: tuple[RegionName, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -128,7 +130,7 @@ def resume(
     notes = {Outcome.REWOUND} if rewound else set()
     answers: list[SourceAnswer] = []
     complete_to: list[TargetOffset] = []
-    known_to: list[TargetOffset] = []
+    known_to: dict[RegionName, TargetOffset] = {}
     named = {item.source.region for item in (*origin, *destination)} | {source.region for source in moved}
     for region in sorted({*regions, *named}):
         part = _Region(
@@ -150,7 +152,7 @@ def resume(
         if not incarnations.sources:
             unknown = SourceId(region, TopicId(""))
             _add_source(part, unknown, Incarnations([unknown]), START)
-        known_to.append(rows_end(part.origin))
+        known_to[region] = rows_end(part.origin)
     resume_offset = min((place for answer in answers if (place := answer.position) is not None), default=None)
     if resume_offset is None:
         resume_offset = destination_log.high_watermark
@@ -163,7 +165,8 @@ def resume(
         tuple(answers),
         max(min(complete_to), resume_offset) if complete_to else None,
         tuple(sorted(notes or {Outcome.OK}, key=lambda note: note.value, reverse=True)),
-        min(known_to) if known_to and min(known_to) >= 0 else None,
+        min(known_to.values()) if known_to and min(known_to.values()) >= 0 else None,
+        tuple(region for region, end in known_to.items() if end < 0),
     )
 
 

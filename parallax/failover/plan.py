@@ -211,11 +211,8 @@ def _unknown(facts: MoveFacts, item: ResumeAnswer) -> Iterable[str]:
         )
     if not item.origin_answers:
         yield f"{name}: how much {origin} holds beyond that can't be known"
-    if not item.indexed:
-        yield (
-            f"{name}: the index covers {origin} up to {item.origin_indexed_to or 0} only: which records up to "
-            f"{item.origin_next_offset} were consumed can't be known yet"
-        )
+    if not item.indexed and item.lacks:
+        yield f"{name}: {item.lacks}: which records were consumed can't be known yet"
     if item.freshness_ms is None:
         yield f"{name}: some source has no row at {facts.move.target}: how fresh the answer is can't be known"
     if item.redelivery_at_most_offsets is not None:

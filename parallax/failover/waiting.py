@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from parallax.client.answer import ResumeAnswer
@@ -17,6 +17,9 @@ POLL_S = 0.25
 
 _STILL_S = 0.2
 """Commits that are the same over so long stand still."""
+
+_NAMED = 5
+"""So many partitions are named in a sentence."""
 
 Tell = Callable[[str], None]
 """Called with a few words at each step."""
@@ -150,17 +153,28 @@ class Waiting:
         deadline = self.time.deadline(within_ms)
         while True:
             answers = self.services.answers(self.move, topics=topics)
-            waiting = {str(item.topic_partition) for item in answers if not item.settled}
-            waiting.update(behind(answers, commits))
-            if not waiting:
+            missing = list(_missing(self.move, answers, commits))
+            if not missing:
                 return answers
             if deadline.passed:
+                more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
                 raise AbandonedError(
-                    f"{', '.join(sorted(waiting)[:5])}: {self.move.target} does not have all that was consumed, or "
-                    "the index does not tell: look whether replication runs (parallax routes)"
+                    f"{'; '.join(missing[:_NAMED])}{more}: look whether replication runs (parallax routes)"
                 )
             self.tell("waiting for consumed records to arrive")
             self.time.pause(POLL_S)
+
+
+def _missing(move: Move, answers: Iterable[ResumeAnswer], commits: Commits) -> Iterator[str]:
+    """What the answers lack to be good for all that was consumed: a sentence for each partition."""
+    answers = list(answers)
+    late = set(behind(answers, commits))
+    for item in answers:
+        name = str(item.topic_partition)
+        if name in late:
+            yield f"{name}: the services do not know the newest commit in {move.origin} yet"
+        elif not item.settled:
+            yield f"{name}: {item.lacks}"
 
 
 def behind(facts: Iterable[ResumeAnswer], commits: Commits) -> list[str]:

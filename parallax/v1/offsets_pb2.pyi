@@ -115,7 +115,7 @@ class GetGroupFailoverOffsetsResponse(_message.Message):
     def __init__(self, offsets: _Optional[_Iterable[_Union[FailoverOffset, _Mapping]]] = ..., outcome: _Optional[_Union[Outcome, str]] = ...) -> None: ...
 
 class ClusterPosition(_message.Message):
-    __slots__ = ("cluster", "topic_id", "next_offset", "low_watermark", "high_watermark", "lag_offsets", "observed_at_ms", "basis", "indexed_to")
+    __slots__ = ("cluster", "topic_id", "next_offset", "low_watermark", "high_watermark", "lag_offsets", "observed_at_ms", "basis", "indexed_to", "regions_without_rows")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +125,7 @@ class ClusterPosition(_message.Message):
     OBSERVED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     BASIS_FIELD_NUMBER: _ClassVar[int]
     INDEXED_TO_FIELD_NUMBER: _ClassVar[int]
+    REGIONS_WITHOUT_ROWS_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     topic_id: str
     next_offset: int
@@ -134,7 +135,8 @@ class ClusterPosition(_message.Message):
     observed_at_ms: int
     basis: str
     indexed_to: int
-    def __init__(self, cluster: _Optional[str] = ..., topic_id: _Optional[str] = ..., next_offset: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., observed_at_ms: _Optional[int] = ..., basis: _Optional[str] = ..., indexed_to: _Optional[int] = ...) -> None: ...
+    regions_without_rows: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster: _Optional[str] = ..., topic_id: _Optional[str] = ..., next_offset: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., observed_at_ms: _Optional[int] = ..., basis: _Optional[str] = ..., indexed_to: _Optional[int] = ..., regions_without_rows: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("source_start", "target_start", "count_records", "previous_source_end", "source_leader_epoch", "cluster")

@@ -50,6 +50,17 @@ def test_without_any_row_a_source_might_have_been_copied_and_a_move_waits_for_on
     answer = ask(world, 10)
     assert answer.outcome is Outcome.EARLIEST_FALLBACK
     assert answer.origin.indexed_to is None
+    assert (answer.origin.without_rows, answer.destination.without_rows) == (("b",), ("b",))
+    # The first offset, from the smallest position on, that is not known to be consumed.
+    assert [view.answer.position for view in answer.sources] == [10, 0]
+    assert answer.resume_offset == 10
+    assert answer.explanation == (
+        "No usable row for source b in aggregate-b: it counts from the log start. "
+        "The index has no row of source b in aggregate-a, so that what was consumed of it there is not known: its route "
+        "has not run yet, or the index is not complete. "
+        "Resume at 10 in aggregate-b: the smallest position is 0, of source b, and all that lies from 0 to 10 was "
+        "consumed."
+    )
 
 
 def test_a_partition_that_the_region_gets_later_counts_from_its_first_record(world: World) -> None:

@@ -127,6 +127,39 @@ def test_a_group_is_shown_by_partition_and_its_gravest_outcome_explained() -> No
     assert "trips-1: Why." in text.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("resume", "positions", "marked"),
+    [
+        (5, {"a": 20, "b": 5}, {"b": "decides the resume offset"}),
+        (5, {"a": 5, "b": 5}, {"a": "decides the resume offset", "b": "decides the resume offset"}),
+        # What lies from the log start on was consumed, up to there: the position of a decides nothing.
+        (
+            52,
+            {"a": 52, "b": 0},
+            {"b": "the smallest position; all from there to the resume offset was consumed"},
+        ),
+        (52, {"a": None, "b": None}, {}),
+    ],
+)
+def test_one_mark_says_how_the_resume_offset_came_about(
+    resume: int, positions: dict[str, int | None], marked: dict[str, str]
+) -> None:
+    sources = [pb.SourcePart(region=region, position=at, via="log_start") for region, at in positions.items()]
+    answer = pb.FailoverOffset(
+        to=pb.ClusterPosition(cluster="aggregate-b"), resume_offset=resume, outcome=pb.OK, sources=sources
+    )
+    text = io.StringIO()
+
+    tell(answer, Console(file=text, width=160))
+
+    lines = [
+        line.removeprefix("source ") for line in text.getvalue().splitlines() if line.startswith("source ")
+    ]
+    assert [line for line in lines if "<-" in line] == [
+        f"{region} <- {mark}" for region, mark in marked.items()
+    ]
+
+
 def test_the_story_names_every_source_and_marks_the_one_that_decides() -> None:
     held = pb.SourcePart(region="b", position=5, via="exact", consumed_next_offset=5)
     free = pb.SourcePart(

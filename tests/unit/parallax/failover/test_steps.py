@@ -25,7 +25,7 @@ from parallax.errors import (
 from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending, make_plan
-from tests.worlds.failover_bench import P0, Bench, a_move
+from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench
 from tests.worlds.offset_world import GROUP, TOPIC
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
@@ -213,8 +213,25 @@ class TestPlanned:
         result = bench.move("a", "b", drain_ms=10_000)
 
         assert result.ending is Ending.ABANDONED
-        assert "look whether replication runs" in result.problem
+        assert result.problem == (
+            f"{TOPIC}-0: 5 consumed record(s) have not reached aggregate-b: look whether replication runs "
+            "(parallax routes)"
+        )
         assert bench.assignment().consumed_cluster == ON_A
+
+    def test_a_source_whose_route_has_never_run_is_named(self) -> None:
+        with failover_bench(("a", "b", "c")) as bench:
+            bench.world.copy("a", "a", 5)
+            bench.world.copy("a", "b", 5)
+            for source, target in (("a", "a"), ("b", "a"), ("a", "b"), ("b", "b")):
+                bench.world.watermark(source, target)
+            bench.world.commit("a", 5)
+
+            result = bench.move("a", "b", drain_ms=10_000)
+
+            assert result.ending is Ending.ABANDONED
+            assert "the index has no row of source c in aggregate-a" in result.problem
+            assert "not reached" not in result.problem  # they have
 
     def test_a_group_that_is_there_already_is_left_alone(self, bench: Bench) -> None:
         bench.move("a", "b", drain_ms=1_000)
