@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import cassandra
 from cassandra import ConsistencyLevel, ProtocolVersion, cluster, connection, pool, protocol, query
@@ -15,6 +18,7 @@ from cassandra.concurrent import execute_concurrent
 from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
+from parallax.adapters.cassandra.gate import Gate, SilentStoreError
 from parallax.config.config import Cassandra
 from parallax.errors import ConfigError, ParallaxError, StoreUnavailableError
 
@@ -23,15 +27,15 @@ BY_TYPE: dict[type[Exception], type[ParallaxError]] = {
     cassandra.CDCWriteFailure: StoreUnavailableError,
     cassandra.CoordinationFailure: StoreUnavailableError,
     cassandra.DriverException: StoreUnavailableError,
-    cassandra.OperationTimedOut: StoreUnavailableError,
+    cassandra.OperationTimedOut: SilentStoreError,
     cassandra.ReadFailure: StoreUnavailableError,
-    cassandra.ReadTimeout: StoreUnavailableError,
+    cassandra.ReadTimeout: SilentStoreError,
     cassandra.RequestExecutionException: StoreUnavailableError,
-    cassandra.Timeout: StoreUnavailableError,
+    cassandra.Timeout: SilentStoreError,
     cassandra.Unavailable: StoreUnavailableError,
     cassandra.UnresolvableContactPoints: StoreUnavailableError,
     cassandra.WriteFailure: StoreUnavailableError,
-    cassandra.WriteTimeout: StoreUnavailableError,
+    cassandra.WriteTimeout: SilentStoreError,
     cluster.NoHostAvailable: StoreUnavailableError,
     cluster.QueryExhausted: StoreUnavailableError,
     connection.ConnectionBusy: StoreUnavailableError,
@@ -73,6 +77,8 @@ _RECONNECT_S, _LONGEST_RECONNECT_S = 0.5, 10.0
 _FAIL_FAST_S = 1.0
 """After a failed attempt to connect, calls within this time fail at once: a queue of callers, each waiting out
 a time-out of its own, would take minutes."""
+
+_CLOSED = "store: the connection was closed"
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -142,6 +148,8 @@ def open_cluster(settings: Cassandra) -> Cluster:
         contact_points=contact_points(settings),
         auth_provider=auth,
         protocol_version=ProtocolVersion.V4,  # for 5 the driver computes checksums in Python, twice a request
+        # A node that is slow would hold up every statement; one that does not know a statement is told it when it is asked.
+        prepare_on_all_hosts=False,
         compression=False,  # rows are small: it costs more than it saves
         reconnection_policy=ExponentialReconnectionPolicy(_RECONNECT_S, _LONGEST_RECONNECT_S),
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
@@ -150,14 +158,40 @@ def open_cluster(settings: Cassandra) -> Cluster:
     )
 
 
+@dataclass(slots=True)
+class _UnderWay(Generic[T]):
+    """Something that the driver does in a thread of its own, however long it takes, while callers wait for it or not."""
+
+    until_s: float
+    """Nobody waits longer than this (monotonic seconds)."""
+    result: Future[T] = field(default_factory=Future)
+
+    def wait(self, now_s: float, doing: str) -> T:
+        """Its result.
+
+        Raises:
+            StoreUnavailableError: not in time.
+            ParallaxError: it went wrong.
+        """
+        try:
+            return self.result.result(timeout=max(0.0, self.until_s - now_s))
+        except TimeoutError as error:
+            raise StoreUnavailableError(f"store: {doing}: no answer in time") from error
+        except ParallaxError as error:
+            # Of each caller its own: a traceback would grow with everyone who raises it.
+            raise type(error)(str(error)) from error
+
+
 class CassandraConnection:
     """Connects at the first call, and again when that failed; later the driver reconnects by itself.
 
-    Safe to use from several threads, not across a fork.
+    Safe to use from several threads, not across a fork. No call waits for what another one asks for, and each is bounded:
+    see `parallax.adapters.cassandra.gate`.
 
     Args:
         settings: where Cassandra is and how long a request may take.
         check: asked once, with the new connection, before anything else is; raises if the store can't be used.
+        clock: seconds, never going back.
     """
 
     def __init__(
@@ -169,10 +203,15 @@ class CassandraConnection:
         self.settings = settings
         self._check = check
         self._clock = clock
-        self._lock = threading.RLock()
+        self._gate = Gate(clock=clock)
+        self._timeout_s = settings.request_timeout_ms / 1_000
+        self._lock = threading.Lock()
+        """Held for moments, never while Cassandra is asked."""
         self._cluster: Cluster | None = None
         self._session: Session | None = None
+        self._opening: _UnderWay[Session] | None = None
         self._statements: dict[str, PreparedStatement] = {}
+        self._preparing: dict[str, _UnderWay[PreparedStatement]] = {}
         self._failed: tuple[float, ParallaxError] | None = None
         self._closed = False
 
@@ -183,16 +222,44 @@ class CassandraConnection:
             StoreUnavailableError: Cassandra did not answer in time.
             ConfigError: the store's schema does not know it.
         """
+        found = self._statements.get(cql)
+        if found is not None:
+            return found
         session = self._connected()
+        now_s = self._clock()
         with self._lock:
-            if cql not in self._statements:
-                try:
-                    statement = session.prepare(cql)
-                except FOREIGN as error:
-                    raise translated(error, "preparing a statement") from error
-                statement.is_idempotent = True
+            under_way = self._preparing.get(cql)
+            begins = under_way is None or now_s >= under_way.until_s
+            if under_way is None or begins:
+                under_way = self._preparing[cql] = _UnderWay(now_s + self._timeout_s)
+        if begins:
+            _in_a_thread("prepare", self._prepare, session, cql, under_way)
+        return under_way.wait(now_s, "preparing a statement")
+
+    def _prepare(self, session: Session, cql: str, under_way: _UnderWay[PreparedStatement]) -> None:
+        try:
+            with _translated("preparing a statement"):
+                statement = session.prepare(cql)
+        except Exception as error:  # noqa: BLE001 - raised by those who wait
+            self._prepared(session, cql, under_way, None)
+            under_way.result.set_exception(error)
+        else:
+            statement.is_idempotent = True
+            self._prepared(session, cql, under_way, statement)
+            under_way.result.set_result(statement)
+
+    def _prepared(
+        self,
+        session: Session,
+        cql: str,
+        under_way: _UnderWay[PreparedStatement],
+        statement: PreparedStatement | None,
+    ) -> None:
+        with self._lock:
+            if self._preparing.get(cql) is under_way:
+                del self._preparing[cql]
+            if statement is not None and self._session is session:
                 self._statements[cql] = statement
-            return self._statements[cql]
 
     def run(self, cql: str, *values: object) -> list[Row]:
         """Run one statement.
@@ -212,7 +279,7 @@ class CassandraConnection:
         if not queued:
             return []
         session = self._connected()
-        try:
+        with self._call(f"{len(queued)} request(s)"):
             if len(queued) <= _FEW_REQUESTS:
                 # What `execute_concurrent` counts and collects costs as much as asking.
                 futures = [session.execute_async(*request) for request in queued]
@@ -221,8 +288,6 @@ class CassandraConnection:
                 session, queued, concurrency=_CONCURRENT_REQUESTS, raise_on_first_error=True
             )
             return [list(answer) for _, answer in answers]
-        except FOREIGN as error:
-            raise translated(error, f"{len(queued)} request(s)") from error
 
     def run_at(
         self, cql: str, values: Sequence[object], *, level: int, serial_level: int | None = None
@@ -239,10 +304,8 @@ class CassandraConnection:
         bound.consistency_level = level
         bound.serial_consistency_level = serial_level
         session = self._connected()
-        try:
+        with self._call("a request with a consistency of its own"):
             return list(session.execute(bound))
-        except FOREIGN as error:
-            raise translated(error, "a request with a consistency of its own") from error
 
     def run_plain(self, cql: str, values: Sequence[object] | None = None) -> list[Row]:
         """Run a statement that is not worth preparing: schema work.
@@ -252,10 +315,8 @@ class CassandraConnection:
             ConfigError: the statement is refused.
         """
         session = self._connected()
-        try:
+        with self._call(cql.split("(", 1)[0].strip()):
             return list(session.execute(cql, values))
-        except FOREIGN as error:
-            raise translated(error, cql.split("(", 1)[0].strip()) from error
 
     def ask(self, question: Callable[[Session], T]) -> T:
         """Ask something of the driver itself, its errors translated.
@@ -264,10 +325,8 @@ class CassandraConnection:
             StoreUnavailableError: Cassandra did not answer in time.
         """
         session = self._connected()
-        try:
+        with self._call("asking"):
             return question(session)
-        except FOREIGN as error:
-            raise translated(error, "asking") from error
 
     def connect(self) -> None:
         """Connect now rather than at the first call.
@@ -282,41 +341,80 @@ class CassandraConnection:
         """End the connection; later calls raise."""
         with self._lock:
             self._closed = True
-            self._drop()
+            cluster, self._cluster, self._session = self._cluster, None, None
+            self._statements.clear()
+        if cluster is not None:
+            cluster.shutdown()
+
+    @contextmanager
+    def _call(self, doing: str) -> Iterator[None]:
+        """A call of the driver, its errors translated.
+
+        Raises:
+            StoreUnavailableError: Cassandra did not answer in time, or has not answered others for a while.
+        """
+        with self._gate.call(), _translated(doing):
+            yield
+
+    # --- connecting --------------------------------------------------------------------------------------------
 
     def _connected(self) -> Session:
         session = self._session
         if session is not None:
             return session
+        now_s = self._clock()
         with self._lock:
-            return self._session or self._connect_once()
+            if self._session is not None:
+                return self._session
+            if self._closed:
+                raise StoreUnavailableError(_CLOSED)
+            opening = self._opening
+            begins = opening is None
+            if opening is None:
+                if self._failed is not None and now_s - self._failed[0] < _FAIL_FAST_S:
+                    kind, text = type(self._failed[1]), str(self._failed[1])
+                    raise kind(text)
+                # The driver tries one address after the other, each for so long.
+                patience = 1 if self._failed else 1 + len(self.settings.contact_points)
+                opening = self._opening = _UnderWay(now_s + patience * self._timeout_s)
+        if begins:
+            _in_a_thread("connect", self._open, opening)
+        return opening.wait(now_s, f"connecting to {', '.join(self.settings.contact_points)}")
 
-    def _connect_once(self) -> Session:
-        if self._closed:
-            raise StoreUnavailableError("store: the connection was closed")
-        if self._failed is not None and self._clock() - self._failed[0] < _FAIL_FAST_S:
-            kind, text = type(self._failed[1]), str(self._failed[1])
-            raise kind(text)
+    def _open(self, opening: _UnderWay[Session]) -> None:
+        cluster: Cluster | None = None
+        session: Session | None = None
+        problem: Exception | None = None
         try:
-            return self._open()
-        except ParallaxError as error:
-            self._drop()
-            self._failed = (self._clock(), error)
-            raise
-
-    def _open(self) -> Session:
-        points = ", ".join(self.settings.contact_points)
-        try:
-            self._cluster = open_cluster(self.settings)
-            session = self._cluster.connect()
-            self._check(session)
-        except FOREIGN as error:
-            raise translated(error, f"connecting to {points}") from error
-        self._session = session
-        return session
-
-    def _drop(self) -> None:
-        cluster, self._cluster, self._session = self._cluster, None, None
-        self._statements.clear()
+            with _translated(f"connecting to {', '.join(self.settings.contact_points)}"):
+                cluster = open_cluster(self.settings)
+                session = cluster.connect()
+                self._check(session)
+        except Exception as error:  # noqa: BLE001 - raised by those who wait
+            problem = error
+        with self._lock:
+            self._opening = None
+            if self._closed:
+                problem = problem or StoreUnavailableError(_CLOSED)
+            if problem is None:
+                self._cluster, self._session, self._failed = cluster, session, None
+            elif isinstance(problem, ParallaxError):
+                self._failed = self._clock(), problem
+        if problem is None:
+            opening.result.set_result(session)
+            return
+        opening.result.set_exception(problem)
         if cluster is not None:
             cluster.shutdown()
+
+
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except FOREIGN as error:
+        raise translated(error, doing) from error
+
+
+def _in_a_thread(name: str, work: Callable[..., None], *args: object) -> None:
+    threading.Thread(target=work, args=args, name=f"cassandra {name}", daemon=True).start()
