@@ -1,16 +1,56 @@
-"""Leaf tasks side by side on a bounded pool, within a deadline."""
+"""Leaf tasks side by side on a bounded pool, within a deadline; and calls side by side, so many at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import TypeVar
 
-from parallax.errors import DeadlineError
+from parallax.errors import DeadlineError, ServiceUnavailableError
 from parallax.runtime.deadline import Deadline
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_LONGEST_WAIT_S = 1.0
+
+
+class BusyError(ServiceUnavailableError):
+    """So many calls are being answered that this one is not."""
+
+
+class Turns:
+    """Lets calls be answered, so many at a time: whatever they wait for, threads are left for health and status.
+
+    Args:
+        most: calls at a time.
+        waiting: how many further ones wait for a moment until it is their turn.
+    """
+
+    def __init__(self, most: int, waiting: int) -> None:
+        self._all = threading.BoundedSemaphore(most + waiting)
+        self._turn = threading.BoundedSemaphore(most)
+
+    @contextmanager
+    def one(self, deadline: Deadline) -> Iterator[None]:
+        """One call.
+
+        Raises:
+            BusyError: too many others are being answered.
+        """
+        if not self._all.acquire(blocking=False):
+            raise BusyError("too many calls on this server")
+        try:
+            if not self._turn.acquire(timeout=min(_LONGEST_WAIT_S, deadline.remaining_s)):
+                raise BusyError("too many calls on this server, and they take long")
+            try:
+                yield
+            finally:
+                self._turn.release()
+        finally:
+            self._all.release()
 
 
 class Concurrently:

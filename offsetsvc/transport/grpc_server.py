@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -17,6 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.parallel import BusyError, Turns
 from offsetsvc.service import STORE, UseCases
 from offsetsvc.transport.handlers import Handlers
 from parallax.client.status import CODE_KEY, status_of
@@ -60,8 +61,8 @@ class GrpcServer:
     ) -> None:
         calls = service.config.service.max_concurrent_calls
         self._stopping = threading.Event()
-        # Watches hold a thread each, so each kind has as many of its own as calls have.
-        threads = 3 * calls + _HEALTH_THREADS
+        # Watches hold a thread each, so each kind has as many of its own as calls have; so have calls that wait.
+        threads = 4 * calls + _HEALTH_THREADS
         self._executor = ThreadPoolExecutor(threads, "offsetsvc-grpc")
         self._server = grpc.server(
             self._executor,
@@ -73,7 +74,7 @@ class GrpcServer:
             ],
         )
         handlers = Handlers(service, metrics)
-        shell = GrpcCalls(metrics, service.config.service.deadline_ms, self._stopping, watches=calls)
+        shell = GrpcCalls(metrics, service.config.service.deadline_ms, self._stopping, most=calls)
         offsets_pb2_grpc.add_OffsetServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
             shell.servicer(offsets_pb2.DESCRIPTOR.services_by_name["OffsetService"], handlers), self._server
         )
@@ -124,16 +125,17 @@ class GrpcCalls:
         metrics: counts requests.
         default_ms: the deadline of a call that has none.
         stopping: set when the server stops: watches end too.
-        watches: how many of each kind may go on at once; each holds a thread.
+        most: how many calls are answered at a time, and how many watches of each kind go on; each holds a thread.
     """
 
     def __init__(
-        self, metrics: ServiceMetrics, default_ms: float, stopping: threading.Event, *, watches: int
+        self, metrics: ServiceMetrics, default_ms: float, stopping: threading.Event, *, most: int
     ) -> None:
         self._metrics = metrics
         self._default_ms = default_ms
         self._stopping = stopping
-        self._most_watches = watches
+        self._most = most
+        self._turns = Turns(most, waiting=most)
 
     def servicer(self, service: ServiceDescriptor, handlers: Handlers) -> SimpleNamespace:
         """What the generated code takes for a service: a call for each of its methods."""
@@ -153,16 +155,31 @@ class GrpcCalls:
         name = handler.__name__
 
         def call(request: Request, context: grpc.ServicerContext) -> Answer:
-            with _statuses(name, context), self._metrics.request("grpc", name):
-                return handler(request, self._deadline(context))
+            deadline = self._deadline(context)
+            with (
+                self._turn(context, deadline),
+                _statuses(name, context),
+                self._metrics.request("grpc", name),
+            ):
+                return handler(request, deadline)
 
         return call
+
+    @contextmanager
+    def _turn(self, context: grpc.ServicerContext, deadline: Deadline) -> Iterator[None]:
+        """A call's turn; one that is refused carries none of our codes: the server is busy."""
+        with ExitStack() as taken:
+            try:
+                taken.enter_context(self._turns.one(deadline))
+            except BusyError as error:
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            yield
 
     def watch(
         self, handler: Callable[[Request, Deadline, Callable[[float], bool]], Iterator[Answer]]
     ) -> Callable[[Request, grpc.ServicerContext], Iterator[Answer]]:
         """A call with a stream of answers."""
-        name, watches = handler.__name__, _Watches(self._most_watches, self._stopping)
+        name, watches = handler.__name__, _Watches(self._most, self._stopping)
 
         def call(request: Request, context: grpc.ServicerContext) -> Iterator[Answer]:
             with watches.one(context) as wait, _statuses(name, context), self._metrics.stream("grpc", name):

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from offsetsvc.lookups import MOST_ROWS
 from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.parallel import Turns
 from offsetsvc.service import UseCases
 from offsetsvc.transport.handlers import Handlers
 from offsetsvc.transport.rest_problems import ProblemApp, problems
@@ -31,6 +32,8 @@ says `record_offset`. `null` means unknown or none; it never means 0. Errors are
 `code` that gRPC, logs and metrics use too.
 """
 
+_MOST_CALLS = 32
+"""Of the 40 threads in which Starlette answers; the others are for health and metrics."""
 _INT64 = {"ge": -(2**63), "le": 2**63 - 1}
 _INT32 = {"ge": -(2**31), "le": 2**31 - 1}
 
@@ -124,13 +127,13 @@ class _Shell:
         self.handlers = Handlers(service, metrics)
         self._config = service.config
         self._metrics = metrics
+        self._turns = Turns(min(service.config.service.max_concurrent_calls, _MOST_CALLS), waiting=0)
 
     def answer(self, handler: Callable[[Request, Deadline], Message], request: Request) -> Response:
         """A handler's answer to a request, counted."""
-        with self._metrics.request("rest", handler.__name__):
-            return JSONResponse(
-                to_json(handler(request, Deadline.after_ms(self._config.service.deadline_ms)))
-            )
+        deadline = Deadline.after_ms(self._config.service.deadline_ms)
+        with self._turns.one(deadline), self._metrics.request("rest", handler.__name__):
+            return JSONResponse(to_json(handler(request, deadline)))
 
     def place(self, text: str) -> pb.Place:
         """A region or a cluster: what is configured under the name."""
@@ -319,7 +322,7 @@ def _operation(service: UseCases, metrics: ServiceMetrics) -> APIRouter:
     router = APIRouter(tags=["operation"])
 
     @router.get("/livez")
-    def livez() -> dict[str, str]:
+    async def livez() -> dict[str, str]:
         """The process answers."""
         return {"status": "ok"}
 

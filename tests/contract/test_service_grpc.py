@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -424,6 +425,52 @@ def test_calls_beyond_the_limit_are_refused_as_busy(monkeypatch: pytest.MonkeyPa
         answered = [item for item in waiting if item.exception() is None]
         assert len(answered) + len([item for item in waiting if item.exception()]) == 20
         assert answered
+
+
+def test_calls_that_all_wait_for_the_store_leave_health_and_status_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without turns for calls, they would take every thread."""
+    world = World(service={"max_concurrent_calls": 2})
+    world.copy("a", "b", 2)
+    world.copy("a", "a", 2)
+    world.commit("a", 2)
+    released, stuck_calls = threading.Event(), threading.Semaphore(0)
+
+    def stuck(*_: object) -> list[object]:
+        stuck_calls.release()
+        released.wait(60)
+        return []
+
+    monkeypatch.setattr(world.index, "lineages", stuck)
+    path = f"/v1/groups/{GROUP}/failover-offsets?to=b"
+    with serving(world) as served, served.channel() as channel, served.http() as http:
+        call = channel.unary_unary(
+            f"/{SERVICE}/GetFailoverOffset",
+            request_serializer=pb.GetFailoverOffsetRequest.SerializeToString,
+            response_deserializer=pb.FailoverOffset.FromString,
+        )
+        request = pb.GetFailoverOffsetRequest(group=GROUP, topic=TOPIC, to=pb.Place(region="b"))
+        with ThreadPoolExecutor(4) as pool:
+            try:
+                waiting = [call.future(request, timeout=60) for _ in range(50)]
+                asked = [pool.submit(http.get, path, timeout=60) for _ in range(4)]
+                assert stuck_calls.acquire(timeout=30)
+                refused = poll_until(
+                    lambda: [item for item in waiting if item.done()], 30, "some calls are refused"
+                )
+                assert {item.code() for item in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+                busy = poll_until(lambda: [item for item in asked if item.done()], 30, "some are refused")
+                assert {(item.result().status_code, item.result().json()["code"]) for item in busy} == {
+                    (503, "SERVICE_UNAVAILABLE")
+                }
+                stub = health_pb2_grpc.HealthStub(channel)
+                for _ in range(5):
+                    stub.Check(health_pb2.HealthCheckRequest(service=""), timeout=2)
+                    assert http.get("/livez", timeout=2).status_code == 200
+                    assert http.get("/readyz", timeout=2).status_code == 200
+            finally:
+                released.set()
 
 
 def test_a_request_beyond_the_size_limit_is_refused(client: OffsetClient) -> None:

@@ -58,7 +58,7 @@ def test_watches_are_counted_and_not_timed() -> None:
     stopping.set()  # each watch ends after its first message
     with world.service() as service:
         handlers = Handlers(service, metrics)
-        calls = GrpcCalls(metrics, service.config.service.deadline_ms, stopping, watches=1)
+        calls = GrpcCalls(metrics, service.config.service.deadline_ms, stopping, most=1)
         watch_primary, watch_skips = calls.watch(handlers.WatchPrimary), calls.watch(handlers.WatchSkips)
         followed = primaries_pb2.WatchPrimaryRequest(group="billing")
         moved = offsets_pb2.WatchSkipsRequest(topic=TOPIC, at=offsets_pb2.Place(region="b"))
