@@ -18,7 +18,7 @@ from cassandra.concurrent import execute_concurrent
 from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
-from parallax.adapters.cassandra.gate import Gate, SilentStoreError
+from parallax.adapters.cassandra.gate import SilentStoreError, StoreGate
 from parallax.config.config import Cassandra
 from parallax.errors import ConfigError, ParallaxError, StoreUnavailableError
 
@@ -203,7 +203,7 @@ class CassandraConnection:
         self.settings = settings
         self._check = check
         self._clock = clock
-        self._gate = Gate(clock=clock)
+        self._gate = StoreGate(clock=clock)
         self._timeout_s = settings.request_timeout_ms / 1_000
         self._lock = threading.Lock()
         """Held for moments, never while Cassandra is asked."""

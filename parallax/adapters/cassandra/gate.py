@@ -25,7 +25,7 @@ class SilentStoreError(StoreUnavailableError):
     """The store did not answer a call in time, as opposed to answering that it can't serve it."""
 
 
-class Gate:
+class StoreGate:
     """Lets calls of a store through, or fails them at once.
 
     Args:

@@ -14,7 +14,7 @@ import pytest
 
 from parallax.adapters.cassandra import connection as module
 from parallax.adapters.cassandra.connection import CassandraConnection
-from parallax.adapters.cassandra.gate import MOST_SILENT, Gate, SilentStoreError
+from parallax.adapters.cassandra.gate import MOST_SILENT, SilentStoreError, StoreGate
 from parallax.config.config import Cassandra
 from parallax.errors import ConfigError, ParallaxError, StoreUnavailableError
 
@@ -270,7 +270,7 @@ def test_an_error_that_is_an_answer_does_not_count_as_silence(store: Store) -> N
 
 
 def test_calls_that_wait_already_are_only_so_many() -> None:
-    gate = Gate(most_calls=2)
+    gate = StoreGate(most_calls=2)
     with (
         gate.call(),
         gate.call(),
@@ -284,7 +284,7 @@ def test_calls_that_wait_already_are_only_so_many() -> None:
 
 def test_time_outs_of_calls_that_began_before_the_last_answer_say_nothing() -> None:
     now = [0.0]
-    gate = Gate(clock=lambda: now[0])
+    gate = StoreGate(clock=lambda: now[0])
     before = [gate.call() for _ in range(2 * MOST_SILENT)]
     for call in before:
         call.__enter__()
@@ -305,7 +305,7 @@ def _fail(call: Any) -> None:
 
 
 def test_some_time_outs_between_answers_stop_nobody() -> None:
-    gate = Gate()
+    gate = StoreGate()
     for _ in range(10):
         for _ in range(MOST_SILENT - 1):
             with pytest.raises(SilentStoreError), gate.call():
