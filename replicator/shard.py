@@ -15,7 +15,7 @@ from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import RunLogReader, SourceReader, Surveyor, TargetWriter
-from replicator.copying.recovery import RunLogError, RunLogProblem
+from replicator.copying.recovery import RunLogError, RunLogProblem, Shard
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import (
     Counts,
@@ -144,6 +144,9 @@ class _Holder:
         self._goal: Mapping[TopicPartition, SourceOffset] | None = None
         self._known_to: int | None = None
         """Up to here the run log's entries are those that were read or written by this lease."""
+        self._run_log_went_back = ""
+        """Why the run log can't be the one that was read; empty as long as nothing says so."""
+        self._indexed_up_to = 0
         self._attempted: Entry | None = None
         self._waiting_for = ""
         self._partitions: tuple[PartitionProgress, ...] = ()
@@ -155,6 +158,8 @@ class _Holder:
             FencedError: another owner has taken over.
         """
         waits = self._retries.waits_ms()
+        # Asked once, before anything is open: while the index is away, its thread finds out later.
+        self._indexed_up_to = 0 if self._feed is None else self._feed.indexed_up_to()
         while not (self._over() or self._overtime()):
             begun = self._counts.transactions
             try:
@@ -238,7 +243,9 @@ class _Holder:
             layout = _layout_of(lease, connector)
             if (found := run_log.topic_id()) != layout.run_log_id:
                 raise other_run_log(layout, found, lease.route)
-            states, end = load_states(run_log, shard_in(layout, lease), known_end=self._known_to or 0)
+            shard = shard_in(layout, lease)
+            self._refuse_truncated(shard)
+            states, end = load_states(run_log, shard, known_end=max(self._known_to or 0, self._indexed_up_to))
             self._known_to = end
             if self._feed is not None:
                 self._feed.note_end(end)
@@ -271,15 +278,16 @@ class _Holder:
                 stopped=self._note_stop,
             )
             self._waiting_for = ""
-            return self._run(session, ledger)
+            return self._run(session, ledger, shard)
         finally:
             for door in reversed(doors):
                 door.close()
 
-    def _run(self, session: ShardSession, ledger: Ledger) -> bool:
+    def _run(self, session: ShardSession, ledger: Ledger, shard: Shard) -> bool:
         try:
             while not self._over():
                 session.step()
+                self._refuse_truncated(shard)
                 self._goal = session.goal
                 if self._clock.monotonic_ms() - self._reported_at >= _REPORT_INTERVAL_MS:
                     self.tell(session)
@@ -304,8 +312,16 @@ class _Holder:
         self.tell(session)
         return True
 
+    def _refuse_truncated(self, shard: Shard) -> None:
+        what = self._run_log_went_back or ("" if self._feed is None else self._feed.truncated)
+        if what:
+            raise shard.refused(RunLogProblem.RUN_LOG_TRUNCATED, what)
+
     def _note(self, offset: int, entry: Entry) -> None:
-        self._known_to = offset + 1
+        if self._known_to is not None and offset < self._known_to:
+            what = f"it took an entry at offset {offset}, and those up to {self._known_to} are known: it was made anew or lost its tail"
+            self._run_log_went_back = what
+        self._known_to = max(offset + 1, self._known_to or 0)
         if self._feed is not None:
             self._feed.offer(offset, entry)
         if self._foreign_records is not None:

@@ -48,9 +48,6 @@ class MappingIndexWriter(Protocol):
     def save_indexed_up_to(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
         """Remember it; a smaller value than the one stored is ignored."""
 
-    def begin_anew(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
-        """Remember this value in place of a greater one: the run log was made anew, its offsets begin again."""
-
 
 class MappingIndexReader(Protocol):
     """The index as answers read it. Rows missing from an answer make a resume offset earlier, never wrong."""

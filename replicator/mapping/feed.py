@@ -17,10 +17,11 @@ import structlog
 from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
 from parallax.domain.runs import LostRange, Run
-from parallax.errors import ParallaxError
+from parallax.errors import ParallaxError, UnavailableError
 from parallax.ports.index import MappingIndexWriter
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
 from replicator.copying.ports import Clock, RunLogReader
+from replicator.copying.session_end import SessionError
 from replicator.copying.state import lineage_of, lost_of, rows_of, state_of, topic_partition_of
 
 log = structlog.get_logger(__name__)
@@ -147,6 +148,8 @@ class IndexFeed:
         self._lock = threading.Lock()
         self._queue: deque[LoggedEntry] = deque()
         self._queued_bytes = 0
+        self.truncated = ""
+        """Why the run log can't be the one that was indexed; empty as long as nothing says so."""
         self._gap_below = 0
         """Entries below this may be missing from the queue."""
         self._next: int | None = None
@@ -158,6 +161,16 @@ class IndexFeed:
         """The run log reaches to here: what lies below may never be offered."""
         with self._lock:
             self._gap_below = max(self._gap_below, run_log_end)
+
+    def indexed_up_to(self) -> int:
+        """Up to where the run log is indexed, asked now: it must reach there. 0 if nothing is, or the index is away."""
+        try:
+            return self._index.indexed_up_to(*self._key)
+        except UnavailableError as error:
+            log.warning(
+                "run_log_end_unproven", route=str(self._key[0]), shard=self._key[2], problem=str(error)
+            )
+            return 0
 
     def offer(self, offset: int, entry: Entry) -> None:
         """Take a committed entry. Never waits: when the queue is full it is dropped, to be read again later."""
@@ -217,20 +230,20 @@ class IndexFeed:
             raise
 
     def _begin(self) -> int:
-        """Where the index ends, in offsets of the run log that there is now."""
+        """Where the index ends.
+
+        Raises:
+            SessionError: the run log does not reach as far.
+        """
         stored = self._index.indexed_up_to(*self._key)
-        if stored == 0 or stored <= (end := self._reader.end()):
-            return stored
-        start = self._reader.start()
-        log.warning(
-            "run_log_recreated",
-            route=str(self._key[0]),
-            shard=self._key[2],
-            indexed_up_to=stored,
-            run_log_end=end,
-        )
-        self._index.begin_anew(*self._key, start)
-        return start
+        if stored and stored > (end := self._reader.end()):
+            # Whoever copies learns of it: its next entries would be taken for some that are indexed already.
+            self.truncated = (
+                f"it ends at {end}, and its entries up to {stored} are indexed: it has lost its tail"
+            )
+            raise SessionError(self.truncated)
+        self.truncated = ""
+        return stored
 
     def _take(self) -> list[LoggedEntry]:
         """The next entries of the queue, for one turn; call with the lock held."""

@@ -279,20 +279,6 @@ def test_indexed_up_to_never_goes_back(index: MappingIndex) -> None:
     assert index.indexed_up_to(route, 2, 0) == 0
 
 
-def test_indexed_up_to_begins_anew_with_the_run_log(index: MappingIndex) -> None:
-    route = Route(RegionName("a"), RegionName(unique_name("b")))
-    index.save_indexed_up_to(route, 1, 0, 70)
-    index.begin_anew(route, 1, 0, 5)
-    assert index.indexed_up_to(route, 1, 0) == 5
-    index.save_indexed_up_to(route, 1, 0, 8)
-    index.save_indexed_up_to(route, 1, 0, 6)
-    assert index.indexed_up_to(route, 1, 0) == 8
-    index.begin_anew(route, 1, 0, 0)
-    assert index.indexed_up_to(route, 1, 0) == 0
-    index.save_indexed_up_to(route, 1, 0, 3)
-    assert index.indexed_up_to(route, 1, 0) == 3
-
-
 def test_a_replay_changes_nothing_and_may_pack_rows_otherwise(
     index: MappingIndex, partition: RoutePartition, lineage: Lineage
 ) -> None:

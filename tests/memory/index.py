@@ -101,11 +101,6 @@ class MemoryMappingIndex:
             key = (route, layout, shard)
             self._indexed[key] = max(run_log_next, self._indexed.get(key, 0))
 
-    def begin_anew(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
-        """Remember this value in place of a greater one: the run log was made anew, its offsets begin again."""
-        with self._lock:
-            self._indexed[route, layout, shard] = run_log_next
-
     # --- reading -------------------------------------------------------------------------------------------
 
     def topics(self, route: Route) -> Sequence[TopicName]:

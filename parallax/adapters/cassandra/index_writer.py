@@ -53,11 +53,8 @@ class IndexWriter:
             "USING TIMESTAMP ?"
         )
         self._indexed_cql = (
-            f"SELECT run_log_next, WRITETIME(run_log_next) FROM {keyspace}.indexed_up_to "
-            "WHERE route = ? AND layout = ? AND shard = ?"
+            f"SELECT run_log_next FROM {keyspace}.indexed_up_to WHERE route = ? AND layout = ? AND shard = ?"
         )
-        self._stamp_leads: dict[tuple[Route, int, int], int] = {}
-        """By how much a shard's value is stamped above itself: 0 until its run log is made anew."""
 
     def write_lineages(self, records: Sequence[LineageRecord]) -> None:
         """Record lineages; the greater version of one lineage stays."""
@@ -87,26 +84,13 @@ class IndexWriter:
 
     def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:
         """The run-log next offset below which everything of the shard is indexed; 0 if nothing is."""
-        found, stamp = self._indexed(route, layout, shard)
-        self._stamp_leads[route, layout, shard] = stamp - found
-        return found
+        rows = self._connection.run(self._indexed_cql, str(route), layout, shard)
+        return int(rows[0][0]) if rows else 0
 
     def save_indexed_up_to(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
         """Remember it; a smaller value than the one stored is ignored."""
-        stamp = self._stamp_leads.get((route, layout, shard), 0) + run_log_next
-        self._connection.run(self._save_indexed_cql, str(route), layout, shard, run_log_next, stamp)
-
-    def begin_anew(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
-        """Remember this value in place of a greater one: the run log was made anew, its offsets begin again."""
-        # The greater stamp wins: from here on all are above those of the run log before.
-        _, stamp = self._indexed(route, layout, shard)
-        self._stamp_leads[route, layout, shard] = stamp + 1 - run_log_next
-        self.save_indexed_up_to(route, layout, shard, run_log_next)
-
-    def _indexed(self, route: Route, layout: int, shard: int) -> tuple[int, int]:
-        """The value and its stamp."""
-        rows = self._connection.run(self._indexed_cql, str(route), layout, shard)
-        return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
+        # Stamped with itself: the greater one stays.
+        self._connection.run(self._save_indexed_cql, str(route), layout, shard, run_log_next, run_log_next)
 
     def _fine(self, batches: Sequence[RowBatch]) -> Iterator[Request]:
         insert = self._connection.prepare(self._insert_fine_cql)

@@ -144,7 +144,7 @@ class SimTarget:
 
     def commit(self, entry: Entry) -> int:
         self._schedule.step()
-        log = self._cluster.topics[RUN_LOG].logs[self._shard]
+        log = _run_log(self._cluster, self._shard)
         if self._faults.unfenced_watermarks and not self._acknowledged:
             return log.append(entry)
         self._may_fail()
@@ -201,6 +201,12 @@ class SimTarget:
             raise ClusterUnavailableError("no answer")
 
 
+def _run_log(cluster: Cluster, shard: int) -> Log:
+    if RUN_LOG not in cluster.topics:
+        raise ClusterUnavailableError("the run log is gone")
+    return cluster.topics[RUN_LOG].logs[shard]
+
+
 class SimRunLog:
     def __init__(self, schedule: Schedule, cluster: Cluster, shard: int) -> None:
         self._schedule = schedule
@@ -211,7 +217,7 @@ class SimRunLog:
 
     @property
     def _log(self) -> Log:
-        return self._cluster.topics[RUN_LOG].logs[self._shard]
+        return _run_log(self._cluster, self._shard)
 
     def topic_id(self) -> TopicId | None:
         topic = self._cluster.topics.get(RUN_LOG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,9 +15,10 @@ from parallax.domain.runs import LostRange, Run
 from parallax.errors import ClusterUnavailableError, FencedError, StoreUnavailableError
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.session_end import SessionError
 from replicator.copying.state import lineage_of, lost_of, rows_of, topic_partition_of
 from replicator.kafka.layout import snapshots
-from replicator.lease import Lease
+from replicator.lease import Lease, LeaseProgress
 from replicator.mapping.feed import IndexFeed
 from replicator.shard import copy_until_over
 from tests.memory.index import MemoryMappingIndex
@@ -112,6 +113,7 @@ class World:
         self.gone_incarnations: set[str] = set()
         self.owners: list[Actor] = []
         self.finish = False
+        self.report: Callable[[LeaseProgress], None] = lambda _progress: None
         self._open: list[Transaction] = []
         self._others = 0
         self._foreign: list[Transaction] = []
@@ -170,7 +172,7 @@ class World:
                     self.config,
                     self.connector,
                     feed=feed,
-                    report=lambda _progress: None,
+                    report=self.report,
                     end_asked=lambda: self.finish,
                     retries=RetryPolicy(random=self.random),
                 )
@@ -181,7 +183,7 @@ class World:
 
         def carry() -> None:
             while not (owner.doomed and owner.over):
-                with suppress(StoreUnavailableError, ClusterUnavailableError):
+                with suppress(StoreUnavailableError, ClusterUnavailableError, SessionError):
                     feed.turn()
                 if owner.over and feed.complete:
                     return

@@ -17,6 +17,7 @@ from parallax.domain.index_rows import RowBatch
 from parallax.domain.runs import Run
 from parallax.errors import ConfigError, StoreUnavailableError, UnknownTopicError
 from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.session_end import SessionError
 from replicator.copying.state import PartitionChange, PartitionState, encode
 from replicator.mapping import feed as index_writer
 from replicator.mapping.feed import IndexFeed, IndexRows, IndexThread, index_pause_ms
@@ -169,21 +170,32 @@ def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
     assert feed.lag_ms() == 0
 
 
-def test_a_run_log_made_anew_is_indexed_from_its_start() -> None:
+def test_a_run_log_that_ends_below_what_is_indexed_is_not_indexed_and_the_copier_hears_of_it() -> None:
     log, index = RunLog(), MemoryMappingIndex()
     index.save_indexed_up_to(ROUTE, 1, 0, 500)
-    for number in range(2):
-        log.append(entry([run(number, 1)]))
+    one = entry([run(0, 1)])
+    feed = feed_of(index, log)
+    assert feed.indexed_up_to() == 500
+    assert not feed.truncated
+    feed.offer(log.append(one), one)
+    with pytest.raises(SessionError):
+        feed.turn()
+    assert feed.truncated == "it ends at 2, and its entries up to 500 are indexed: it has lost its tail"
+    assert indexed(index) == []
+    assert index.indexed_up_to(ROUTE, 1, 0) == 500
+
+
+def test_what_others_wrote_into_the_run_log_is_not_indexed() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    for strange in (entry([run(0, 1)], layout=2), entry([run(0, 2)]), entry([run(0, 3)])):
+        log.append(strange)
+    log.entries[1][1].run_log_id = "elsewhere"
+    log.entries[2][1].shard = 1
+    log.append(entry([run(0, 4)]))
     feed = feed_of(index, log)
     feed.note_end(log.end())
-    for number in range(2, 5):
-        one = entry([run(number, 1)])
-        feed.offer(log.append(one), one)
-        feed.turn()
-    while not feed.complete:
-        feed.turn()
-    assert [row.source_start for row in indexed(index)] == [0, 1, 2, 3, 4]
-    assert index.indexed_up_to(ROUTE, 1, 0) == log.end() - 1
+    feed.turn()
+    assert indexed(index) == [run(0, 4)]
 
 
 def test_the_queue_is_bounded_by_bytes_too() -> None:

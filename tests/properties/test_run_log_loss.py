@@ -1,0 +1,147 @@
+"""A shard whose run log is lost between two owners, or under one: nothing is copied a second time, and the lease says why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from parallax.domain.ids import TopicId
+from parallax.v1.runlog_pb2 import Entry
+from replicator import shard as shard_module
+from replicator.copying.recovery import RunLogProblem
+from replicator.copying.state import fold
+from replicator.kafka.layout import LayoutRecord
+from replicator.lease import Lease, LeaseProgress
+from tests.memory.index import MemoryMappingIndex
+from tests.worlds.sim.doors import RUN_LOG, Faults
+from tests.worlds.sim.world import TOPIC, FlakyIndex, SourceRecord, World
+
+LOST = {
+    "retention": RunLogProblem.RUN_LOG_HEADLESS,
+    "deleted": RunLogProblem.RUN_LOG_REPLACED,
+    "deleted for good": RunLogProblem.RUN_LOG_MISSING,
+    "tail": RunLogProblem.RUN_LOG_TRUNCATED,
+    "stray record": RunLogProblem.RUN_LOG_FOREIGN,
+    "forged snapshot": RunLogProblem.RUN_LOG_FOREIGN,
+}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    # Its assertions presume a run log that is unharmed.
+    monkeypatch.setattr(FlakyIndex, "save_indexed_up_to", MemoryMappingIndex.save_indexed_up_to)
+    monkeypatch.setattr(FlakyIndex, "write_rows", MemoryMappingIndex.write_rows)
+    made = World(3, Faults(0.0))
+    made.schedule.calm = True
+    for cluster in (made.source, made.target):
+        if TOPIC not in cluster.topics:
+            cluster.create(TOPIC, 2)
+    for _ in range(20):
+        made._produce()
+    made._own()
+    made.schedule.run(made._caught_up, at_most_steps=30_000)
+    return made
+
+
+def end_owner(world: World) -> None:
+    world.owners[-1].doomed = True
+    world.schedule.run(lambda: world.owners[-1].over, at_most_steps=30_000)
+
+
+def lose(world: World, kind: str) -> None:
+    log = world.run_log
+    if kind == "retention":
+        log.retain_from(log.end)
+    elif kind == "tail":
+        log.elect_unclean(log.end - 4)
+    elif kind.startswith("deleted"):
+        del world.target.topics[RUN_LOG]
+        if kind == "deleted":
+            world.target.create(RUN_LOG)
+    elif kind == "stray record":
+        log.append("typed by somebody")
+    elif kind == "forged snapshot":
+        log.append(Entry(layout=1, snapshot=True))
+
+
+def go_on(world: World, steps: int = 2_000) -> list[LeaseProgress]:
+    reports: list[LeaseProgress] = []
+    world.report = reports.append
+    world._own()
+    for _ in range(5):
+        world._produce()
+    until = world.schedule.steps + steps
+    world.schedule.run(lambda: world.schedule.steps > until, at_most_steps=30_000)
+    world.finish = True
+    world.schedule.run(lambda: all(owner.over for owner in world.owners), at_most_steps=30_000)
+    return reports
+
+
+def copies(world: World) -> Counter[int]:
+    return Counter(
+        slot.value.serial
+        for log in world.target.topics[TOPIC].logs
+        for slot in log.committed()
+        if isinstance(slot.value, SourceRecord)
+    )
+
+
+def twice(world: World) -> list[int]:
+    return [serial for serial, count in copies(world).items() if count > 1]
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_a_lost_run_log_stops_the_lease_with_its_name_and_nothing_is_copied(world: World, kind: str) -> None:
+    before = copies(world)
+    end_owner(world)
+    lose(world, kind)
+    reports = go_on(world)
+    assert reports[-1].waiting_for.startswith(f"{LOST[kind].value}: aggregate-b: ")
+    assert "parallax runlog rebuild" in reports[-1].waiting_for
+    assert copies(world) == before
+
+
+def test_an_unharmed_run_log_is_gone_on_with(world: World) -> None:
+    end_owner(world)
+    reports = go_on(world)
+    assert reports[-1].waiting_for == ""
+    assert not twice(world)
+    assert len(copies(world)) == len(world.records)
+
+
+@pytest.mark.parametrize("kind", ["deleted", "tail"])
+def test_a_run_log_that_is_lost_under_its_owner_is_seen_at_its_next_entry(world: World, kind: str) -> None:
+    reports: list[LeaseProgress] = []
+    world.report = reports.append
+    world._own()  # takes over, and reports
+    world.schedule.run(lambda: bool(reports), at_most_steps=30_000)
+    lose(world, kind)
+    until = world.schedule.steps + 3_000
+    world.schedule.run(lambda: world.schedule.steps > until, at_most_steps=30_000)
+    assert reports[-1].waiting_for.startswith(("RUN_LOG_REPLACED: ", "RUN_LOG_TRUNCATED: "))
+    assert not twice(world)
+
+
+@pytest.mark.parametrize("kind", ["retention", "deleted", "tail", "forged snapshot"])
+def test_without_the_refusal_everything_is_copied_twice(
+    world: World, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mutant: a log without a snapshot is taken for a new route's, whichever topic and end it has."""
+
+    def credulous(reader, _shard, *, known_end=0):  # noqa: ANN001, ANN202, ARG001
+        end = reader.end()
+        return fold({}, [entry for _, entry in reader.read(reader.start(), end) if entry is not None]), end
+
+    def layout(_lease: Lease) -> LayoutRecord:
+        present = TopicId(world.target.topics[RUN_LOG].topic_id)
+        return replace(world.connector.layout_record, run_log_id=present)
+
+    monkeypatch.setattr(shard_module, "load_states", credulous)
+    monkeypatch.setattr(shard_module._Holder, "_refuse_truncated", lambda *_: None)
+    monkeypatch.setattr(world.connector, "layout", layout)
+    end_owner(world)
+    lose(world, kind)
+    go_on(world)
+    assert twice(world)
