@@ -154,7 +154,7 @@ def failback(
 
     def moves(outside: Outside, chosen: Callable[[GroupName], bool]) -> dict[GroupName, Move]:
         if region is not None:
-            return ways_back(outside, region, chosen, kind)
+            return ways_back(outside, region, chosen, kind, command.leave_out)
         name = GroupName(group or "")
         return {name: way_back(outside, name, kind)}
 
@@ -246,6 +246,11 @@ class _Command:
         self._as_json = as_json
         self._many = many
         self._by_timestamp = by_timestamp
+        self._left_out: dict[GroupName, str] = {}
+
+    def leave_out(self, group: GroupName, problem: str) -> None:
+        """Tell of a group for which no move could be found, and that the command did not do all."""
+        self._left_out[group] = problem
 
     def run(
         self,
@@ -274,12 +279,15 @@ class _Command:
             found = moves(everything, self._config.groups.chosen)
             ordered = {group: found[group] for group in in_order(found, self._first)}
             with without(self._config, everything, lost_regions(found.values()), first=near) as outside:
-                if self._execute:
-                    self._carry_out(outside, ordered)
-                else:
-                    self._plan(outside, ordered)
+                done = self._carry_out(outside, ordered) if self._execute else self._plan(outside, ordered)
+        if not self._as_json:
+            for group, problem in self._left_out.items():
+                console().print(f"group {group} was left out: {problem}", style="bold red", markup=False)
+        if self._left_out or not done:
+            raise typer.Exit(1)
 
-    def _plan(self, outside: Outside, moves: dict[GroupName, Move]) -> None:
+    def _plan(self, outside: Outside, moves: dict[GroupName, Move]) -> bool:
+        """Show the plans; whether none is refused."""
         made = side_by_side(
             list(moves), lambda group: make_plan(outside.facts(moves[group])), at_once=self._at_once
         )
@@ -289,8 +297,7 @@ class _Command:
             self._print_json([plan_values(plan, accept_gaps=accept) for plan in plans])
         else:
             self._show_plans(plans)
-        if any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans):
-            raise typer.Exit(1)
+        return not any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans)
 
     def _show_plans(self, plans: list[MovePlan]) -> None:
         out = console()
@@ -304,7 +311,8 @@ class _Command:
             show_plan(plans[0], out, accept_gaps=accept)
         out.print("nothing was changed: --execute carries this out")
 
-    def _carry_out(self, outside: Outside, moves: dict[GroupName, Move]) -> None:
+    def _carry_out(self, outside: Outside, moves: dict[GroupName, Move]) -> bool:
+        """Move the groups; whether all have ended well."""
         mover, groups = Mover(outside, self._limits), list(moves)
         with stopping(outside.time.stop), progress_bar(shown=not self._as_json) as bar:
             task = bar.add_task("moving", total=len(groups))
@@ -326,8 +334,8 @@ class _Command:
             show_results(results, console())
         else:
             console().print("no group has to move")
-        if any(item.ending not in {Ending.MOVED, Ending.ALREADY_THERE} for item in results):
-            raise typer.Exit(1)
+        return all(item.ending in {Ending.MOVED, Ending.ALREADY_THERE} for item in results)
 
     def _print_json(self, values: list[dict[str, Any]]) -> None:
+        values += [{"group": group, "problem": problem} for group, problem in self._left_out.items()]
         print_json(values if self._many else values[0])

@@ -120,6 +120,8 @@ def _wish(newest: pb.PrimaryDecision, heard: list[pb.PrimaryDecision], here: Clu
         return None
     if newest.stage == pb.MOVING:
         return Wish(None, origin_lives=not newest.disaster)
+    if newest.stage != pb.SETTLED:  # of a newer release: whatever it asks, this one can't do it
+        return None
     region = region_of(ClusterName(newest.cluster))
     replaced = [item for item in heard if item.fencing_number in newest.supersedes]
     fences = [item for item in replaced if item.stage == pb.MOVING]

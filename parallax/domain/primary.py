@@ -152,7 +152,7 @@ def assignment_of(decisions: Decisions) -> Assignment | None:
         InvariantError: two decisions have the same number, one supersedes a later one, or one can't be read.
     """
     if isinstance(decisions, InvariantError):
-        raise InvariantError(str(decisions))
+        raise type(decisions)(str(decisions))
     known = sorted(decisions, key=lambda item: item.fencing_number, reverse=True)
     check(known)
     if not known:

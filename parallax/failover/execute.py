@@ -7,7 +7,7 @@ from dataclasses import replace
 import structlog
 
 from parallax.domain.ids import GroupName, TopicName
-from parallax.errors import ParallaxError, UnavailableError
+from parallax.errors import ParallaxError, UnavailableError, UnreadableRowError
 from parallax.failover.facts import Move
 from parallax.failover.journal import MoveRecord, Snapshot, Step
 from parallax.failover.outside import Outside
@@ -113,7 +113,7 @@ class Mover:
         """This command has not begun; an earlier one may have."""
         try:
             begun = _interrupted(move, self._outside.journal.newest(move.group))
-        except UnavailableError as error:
+        except (UnavailableError, UnreadableRowError) as error:
             unknown = f"{problem}; whether the group is fenced already is not known ([{error.code}] {error})"
             return Result(move, Ending.INTERRUPTED, plan, problem=unknown)
         if begun is None or not begun.fenced:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 from parallax.adapters.cassandra.groups import progress_from_text, progress_to_text
 from parallax.domain.commits import Commits, GroupCommit
+from parallax.domain.formats import read_text, stored_text
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.metadata import decode, encode, is_ours
 from parallax.domain.progress import Progress
@@ -21,6 +22,9 @@ from parallax.failover.timekeeper import Timekeeper
 from parallax.ports.groups import OperationJournal, OperationNote
 
 T = TypeVar("T")
+
+MOVE_FORMAT = 1
+"""What is written, and the newest that is read."""
 
 _DIGEST_DIGITS = 16
 
@@ -151,12 +155,24 @@ class MoveJournal:
         self._time = time
 
     def records(self, group: GroupName) -> Sequence[MoveRecord]:
-        """The group's moves, the newest first."""
-        return [record_of(note) for note in self.notes.operations(group)]
+        """The group's moves, the newest first.
+
+        Raises:
+            UnreadableRowError: one can't be read by this release.
+        """
+        return list(self.each(group))
+
+    def each(self, group: GroupName) -> Iterator[MoveRecord]:
+        """The same one after the other, each read when it is asked for; raises as `records` does."""
+        return map(record_of, self.notes.operations(group))
 
     def newest(self, group: GroupName) -> MoveRecord | None:
-        """The group's newest move; None: it was never moved."""
-        return next(iter(self.records(group)), None)
+        """The group's newest move; None: it was never moved.
+
+        Raises:
+            UnreadableRowError: it can't be read by this release.
+        """
+        return next(self.each(group), None)
 
     def begin(
         self,
@@ -212,13 +228,17 @@ def note_of(record: MoveRecord) -> OperationNote:
         record.started_at_ms,
         record.operation_id,
         record.version,
-        json.dumps(body, separators=(",", ":")),
+        stored_text(body, MOVE_FORMAT),
     )
 
 
 def record_of(note: OperationNote) -> MoveRecord:
-    """The record written by `note_of`."""
-    body = json.loads(note.body)
+    """The record written by `note_of`; raises as `parallax.domain.formats.read_text` does."""
+    where = f"operations of group {note.group!r}, operation {note.operation_id},"
+    return read_text(note.body, MOVE_FORMAT, partial(_record, note), where)
+
+
+def _record(note: OperationNote, body: Mapping[str, Any]) -> MoveRecord:
     snapshot = body["snapshot"]
     primary = snapshot["primary"]
     return MoveRecord(

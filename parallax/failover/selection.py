@@ -27,6 +27,7 @@ from parallax.errors import (
     InvalidNameError,
     NotFoundError,
     RefusedError,
+    UnreadableRowError,
 )
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveRecord, Step
@@ -134,9 +135,20 @@ def way_back(outside: Outside, group: GroupName, kind: MoveKind) -> Move:
 
 
 def ways_back(
-    outside: Outside, region: str, chosen: Callable[[GroupName], bool], kind: MoveKind
+    outside: Outside,
+    region: str,
+    chosen: Callable[[GroupName], bool],
+    kind: MoveKind,
+    untold: Callable[[GroupName, str], None],
 ) -> dict[GroupName, Move]:
     """The moves that take back every group whose last move left the region's aggregate cluster.
+
+    Args:
+        outside: services and clusters.
+        region: the region.
+        chosen: which groups are meant.
+        kind: what is left of the origin.
+        untold: told of each group whose last move can't be read by this release, and why; the others go.
 
     Raises:
         UnknownRegionError: the region has no aggregate cluster.
@@ -145,22 +157,34 @@ def ways_back(
     outside.clusters.writer(home)
     records = side_by_side(
         [group for group in outside.services.assignments() if chosen(group)],
-        lambda group: _last_done(outside, group),
+        lambda group: _last_done_or_why_not(outside, group),
         at_once=ASKED_AT_ONCE,
     )
-    return {
-        group: _back(record, kind)
-        for group, record in records.items()
-        if record is not None and record.move.origin == home
-    }
+    moves = {}
+    for group, record in records.items():
+        if isinstance(record, UnreadableRowError):
+            untold(group, f"[{record.code}] {record}")
+        elif record is not None and record.move.origin == home:
+            moves[group] = _back(record, kind)
+    return moves
 
 
 def _last_done(outside: Outside, group: GroupName) -> MoveRecord | None:
-    """The newest move that counts: an unfinished way back leaves the one before in force."""
-    done = [
-        record for record in outside.journal.records(group) if record.step in {Step.DONE, Step.ROLLED_BACK}
-    ]
-    return done[0] if done and done[0].step is Step.DONE else None
+    """The newest move that counts: an unfinished way back leaves the one before in force.
+
+    Raises:
+        UnreadableRowError: it, or a later one, can't be read by this release.
+    """
+    ended = (record for record in outside.journal.each(group) if record.step in {Step.DONE, Step.ROLLED_BACK})
+    newest = next(ended, None)
+    return newest if newest is not None and newest.step is Step.DONE else None
+
+
+def _last_done_or_why_not(outside: Outside, group: GroupName) -> MoveRecord | UnreadableRowError | None:
+    try:
+        return _last_done(outside, group)
+    except UnreadableRowError as error:
+        return error
 
 
 def _back(record: MoveRecord, kind: MoveKind) -> Move:
@@ -182,8 +206,9 @@ def groups_on(
         UnavailableError: the services or the store do not answer.
     """
     # Of those that can't be read the move itself says so: it ends for that group alone.
-    assignments = {group: item for group, item in outside.services.assignments().items() if item is not None}
-    listed = set(outside.groups.groups()) | set(assignments)
+    recorded = outside.services.assignments()
+    assignments = {group: item for group, item in recorded.items() if item is not None}
+    listed = set(outside.groups.groups()) | set(recorded)
     topic_ids: Mapping[TopicName, TopicId] = {}
     try:
         writer = outside.clusters.writer(cluster)

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+import structlog
+
 from parallax.client.answer import ResumeAnswer, answers_from_pb
 from parallax.client.client import OffsetClient, at_cluster
 from parallax.client.messages import progress_to_pb
@@ -13,9 +15,12 @@ from parallax.client.primary_messages import primary_from_pb
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.primary import Assignment, Change, Stage
 from parallax.domain.progress import Progress
-from parallax.errors import InvariantError
+from parallax.errors import InvalidNameError, InvariantError
 from parallax.failover.facts import Move, MoveKind
 from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
+
+_log = structlog.get_logger(__name__)
 
 Positions = Mapping[TopicPartition, TargetOffset]
 
@@ -66,11 +71,8 @@ class OffsetServices:
         return primary_from_pb(self.client.get_primary(group))
 
     def assignments(self) -> dict[GroupName, Assignment | None]:
-        """Of every group with a decision; None: it can't be read."""
-        return {
-            GroupName(item.group): None if item.problem else primary_from_pb(item)
-            for item in self.client.list_primaries().primaries
-        }
+        """Of every group with a decision; None: it can't be read, by the service or here."""
+        return {GroupName(item.group): _readable(item) for item in self.client.list_primaries().primaries}
 
     def fence(self, move: Move, reason: str, expected_number: int) -> Assignment:
         """Record that the group moves: nobody consumes, nobody else publishes. What holds then.
@@ -121,6 +123,14 @@ class OffsetServices:
             )
         for (cluster, _topic), moves in by_place.items():
             self.client.report_positions(group, at=at_cluster(cluster), moves=moves)
+
+
+def _readable(item: primaries_pb2.Primary) -> Assignment | None:
+    try:
+        return primary_from_pb(item)
+    except (InvalidNameError, InvariantError) as error:
+        _log.warning("primary_unreadable", group=item.group, problem=f"[{error.code}] {error}")
+        return None
 
 
 def _arrival(move: Move, reason: str, expected_number: int) -> Change:

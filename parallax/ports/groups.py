@@ -105,7 +105,7 @@ class PrimaryStore(Protocol):
 
         Raises:
             StoreUnavailableError: too few regions answer for that reach.
-            InvariantError: a decision can't be read.
+            UnreadableRowError: a decision can't be read; no other one may follow until it is.
         """
 
     def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:

@@ -7,14 +7,15 @@ partition the cell is either region's, and whichever it is, the next append star
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cassandra import ConsistencyLevel
 
 from parallax.adapters.cassandra.connection import CassandraConnection, Row
 from parallax.adapters.cassandra.groups import GroupList
+from parallax.domain.formats import read_text, stored_text
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import NO_NUMBER, Mode, PrimaryDecision, Stage
 from parallax.errors import InvariantError
@@ -25,6 +26,9 @@ _NEWEST_DECISIONS = 64
 decision supersedes all that it knows."""
 
 _NEWEST_OPERATIONS = 20
+
+DECISION_FORMAT = 1
+"""What is written, and the newest that is read."""
 
 _READ_LEVEL = {Reach.EVERYWHERE: ConsistencyLevel.SERIAL, Reach.HERE: ConsistencyLevel.LOCAL_SERIAL}
 _COMMIT_LEVEL = {Reach.EVERYWHERE: ConsistencyLevel.QUORUM, Reach.HERE: ConsistencyLevel.LOCAL_QUORUM}
@@ -67,7 +71,7 @@ class CassandraPrimaryStore:
 
         Raises:
             StoreUnavailableError: too few regions answer for that reach.
-            InvariantError: a decision can't be read.
+            UnreadableRowError: a decision can't be read; no other one may follow until it is.
         """
         rows = self._connection.run_at(self._select_cql, (group,), level=_READ_LEVEL[reach])
         latest = rows[0][0] if rows else None
@@ -111,7 +115,7 @@ def _decisions(group: GroupName, rows: Iterable[Row]) -> list[PrimaryDecision]:
 
 def decision_to_text(decision: PrimaryDecision) -> str:
     """What the key of a decision does not say, as JSON."""
-    return json.dumps(
+    return stored_text(
         {
             "mode": decision.mode.value,
             "primary": decision.primary,
@@ -122,7 +126,8 @@ def decision_to_text(decision: PrimaryDecision) -> str:
             "supersedes": list(decision.supersedes),
             "disaster": decision.disaster,
             "reason": decision.reason,
-        }
+        },
+        DECISION_FORMAT,
     )
 
 
@@ -130,15 +135,10 @@ def decision_from_text(group: GroupName, fencing_number: int, decided_in: str, t
     """The decision of that key, written by `decision_to_text`.
 
     Raises:
-        InvariantError: the text is damaged, or tells of what this release does not know.
+        UnreadableRowError: see `parallax.domain.formats.read_text`. Nothing is done for the group then.
     """
-    try:
-        return _decision(group, fencing_number, decided_in, json.loads(text))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvariantError(
-            f"decision {fencing_number} of group {group!r} can't be read ({type(error).__name__}: {error}): a newer "
-            "release may have written it; until this one can read it, nothing is done for the group"
-        ) from error
+    where = f"primary_decisions of group {group!r}, decision {fencing_number} of region {decided_in},"
+    return read_text(text, DECISION_FORMAT, partial(_decision, group, fencing_number, decided_in), where)
 
 
 def _decision(

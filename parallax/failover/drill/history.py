@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import structlog
 from pydantic import TypeAdapter
 
+from parallax.domain.formats import read_text, stored_text
 from parallax.domain.ids import GroupName
+from parallax.errors import UnreadableRowError
 from parallax.failover.drill.figures import DrillFigures, Timeline
 from parallax.ports.groups import OperationJournal, OperationNote
 
@@ -56,7 +59,11 @@ class DrillRecord:
     timeline: Timeline | None = None
 
 
+DRILL_FORMAT = 1
+"""What is written, and the newest that is read."""
+
 _VALUES = TypeAdapter(DrillRecord)
+_log = structlog.get_logger(__name__)
 
 
 def keep(journal: OperationJournal, record: DrillRecord) -> None:
@@ -65,17 +72,29 @@ def keep(journal: OperationJournal, record: DrillRecord) -> None:
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    body = _VALUES.dump_json(record).decode()
+    body = stored_text(values_of(record), DRILL_FORMAT)
     journal.save_operation(OperationNote(DRILLS, record.started_at_ms, record.drill_id, record.version, body))
 
 
 def kept(journal: OperationJournal) -> Sequence[DrillRecord]:
-    """The newest drills, the newest first.
+    """The newest drills, the newest first; those that this release can't read are told in the log.
 
     Raises:
         StoreUnavailableError: the store did not answer.
     """
-    return [_VALUES.validate_json(note.body) for note in journal.operations(DRILLS)]
+    found = []
+    for note in journal.operations(DRILLS):
+        try:
+            found.append(record_of(note))
+        except UnreadableRowError as error:
+            _log.warning("drill_unreadable", drill=note.operation_id, problem=str(error))
+    return found
+
+
+def record_of(note: OperationNote) -> DrillRecord:
+    """The drill of a note that `keep` wrote; raises as `parallax.domain.formats.read_text` does."""
+    where = f"operations of group {DRILLS!r}, operation {note.operation_id},"
+    return read_text(note.body, DRILL_FORMAT, _VALUES.validate_python, where)
 
 
 def values_of(record: DrillRecord) -> Any:

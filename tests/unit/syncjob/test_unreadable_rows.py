@@ -14,8 +14,9 @@ from parallax.domain.ids import TargetOffset, TopicId, TopicPartition
 from parallax.domain.progress import Progress
 from parallax.errors import UnreadableRowError
 from syncjob.decide import Reason
-from tests.memory.cql import MemoryKeyspace, WrittenStores
+from tests.memory.cql import MemoryKeyspace
 from tests.unit.syncjob.test_cycle import OTHER, P0, Bench, bench, only
+from tests.worlds.newer_release import newer, worlds_on
 from tests.worlds.offset_world import GROUP, TOPIC
 
 __all__ = ["bench"]
@@ -25,16 +26,7 @@ P1 = TopicPartition(TOPIC, 1)
 
 @pytest.fixture
 def keyspace(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyspace:
-    made = MemoryKeyspace()
-    stores = WrittenStores(made)
-    monkeypatch.setattr("tests.worlds.offset_world.MemoryGroupStore", lambda: stores.groups)
-    monkeypatch.setattr("tests.worlds.offset_world.MemoryPrimaryStore", lambda: stores.primaries)
-    return made
-
-
-def newer(text: str, **values: Any) -> str:
-    """The text as a newer release would have written it."""
-    return json.dumps({**json.loads(text), **values})
+    return worlds_on(monkeypatch)
 
 
 def two_groups(bench: Callable[..., Bench]) -> Bench:

@@ -55,6 +55,10 @@ def everything(_group: GroupName) -> bool:
     return True
 
 
+def nobody(group: GroupName, problem: str) -> None:
+    pytest.fail(f"{group}: {problem}")
+
+
 class TestWhichGroups:
     def test_those_with_commits_of_their_own_there(self, bench: Bench) -> None:
         assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [BILLING, FRAUD, MAPS]
@@ -192,13 +196,13 @@ class TestWhichMove:
         for move in going.values():
             assert bench.mover(drain_ms=1_000).move(move).ending is Ending.MOVED
 
-        back = ways_back(bench.outside, "a", everything, MoveKind.PLANNED)
+        back = ways_back(bench.outside, "a", everything, MoveKind.PLANNED, nobody)
 
         assert {group: (move.origin, move.target) for group, move in back.items()} == dict.fromkeys(
             going, (ON_B, ON_A)
         )
         assert way_back(bench.outside, FRAUD, MoveKind.PLANNED) == back[FRAUD]
-        assert ways_back(bench.outside, "b", everything, MoveKind.PLANNED) == {}
+        assert ways_back(bench.outside, "b", everything, MoveKind.PLANNED, nobody) == {}
 
     def test_ways_back_are_looked_up_side_by_side(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -213,12 +217,16 @@ class TestWhichMove:
             return operations(group)
 
         monkeypatch.setattr(bench.outside.journal.notes, "operations", with_the_others)
-        assert list(ways_back(bench.outside, "a", everything, MoveKind.PLANNED)) == [BILLING, FRAUD, MAPS]
+        assert list(ways_back(bench.outside, "a", everything, MoveKind.PLANNED, nobody)) == [
+            BILLING,
+            FRAUD,
+            MAPS,
+        ]
 
     def test_without_a_move_there_is_no_way_back(self, bench: Bench) -> None:
         with pytest.raises(NotFoundError, match="no move to go back from"):
             way_back(bench.outside, GROUP, MoveKind.PLANNED)
         with pytest.raises(UnknownRegionError):
-            ways_back(bench.outside, "x", everything, MoveKind.PLANNED)
+            ways_back(bench.outside, "x", everything, MoveKind.PLANNED, nobody)
         with pytest.raises(InvalidNameError):
             region_moves(bench.outside, "a", "a", everything, MoveKind.PLANNED)

@@ -56,7 +56,9 @@ UNREADABLE = (
 
 @pytest.mark.parametrize("text", UNREADABLE)
 def test_what_cant_be_read_is_said_in_so_many_words(text: str) -> None:
-    with pytest.raises(InvariantError, match="decision 2 of group 'billing' can't be read"):
+    with pytest.raises(
+        InvariantError, match="primary_decisions of group 'billing', decision 2 of region a, can't be read"
+    ):
         decision_from_text(GROUP, 2, A, text)
 
 
