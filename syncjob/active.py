@@ -1,7 +1,7 @@
-"""Which cluster a group is active on, and whether it has moved there or was rewound. Pure.
+"""Which cluster a group is active on, and whether it has moved there. Pure.
 
 It is active on the recorded primary, else on the cluster that dominates: whose progress vector holds all that the
-others hold. Moves and rewinds are those of groups that tell nobody: plain consumers that start from a published offset.
+others hold. Moves are those of groups that tell nobody: plain consumers that start from a published offset.
 """
 
 from __future__ import annotations
@@ -78,24 +78,11 @@ def moves_seen(facts: GroupFacts) -> list[tuple[TopicPartition, Progress]]:
     return [
         (item, offer.progress)
         for side in facts.sides.values()
-        if _counts(facts, side)
+        if facts.counts(side)
         for item, offer in side.offers.items()
         if item in side.own
         and side.commits[item].commit.next_offset >= offer.progress.resume_offset
         and not _holds(facts.progress.get(item), side, item)
-    ]
-
-
-def rewinds_seen(facts: GroupFacts) -> list[TopicPartition]:
-    """Partitions on which the group's own commit lies below the resume offset of its last move: its progress is void."""
-    return [
-        item
-        for item, progress in facts.progress.items()
-        if (side := facts.sides.get(progress.cluster)) is not None
-        and _counts(facts, side)
-        and item in side.own
-        and progress.holds_in(side.cluster, side.topic_ids.get(item.topic))
-        and side.commits[item].commit.next_offset < progress.resume_offset
     ]
 
 
@@ -215,10 +202,6 @@ def _reaches(position: SourcePosition, other: SourcePosition) -> bool:
     # Without a common leader epoch offsets alone count: elections that lose records are rare, and a position that
     # is taken for further than it is makes this job leave a commit alone or publish a safe one.
     return position.source_next >= other.source_next
-
-
-def _counts(facts: GroupFacts, side: GroupSide) -> bool:
-    return side.reachable and (facts.assignment is None or facts.primary == side.cluster)
 
 
 def _holds(progress: Progress | None, side: GroupSide, item: TopicPartition) -> bool:

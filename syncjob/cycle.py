@@ -11,7 +11,7 @@ import structlog
 
 from parallax.client.answer import Pair, ResumeAnswer
 from parallax.config.config import Config
-from parallax.domain.commits import Commits, last_seen
+from parallax.domain.commits import Commits, ObservedCommit, last_seen
 from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
@@ -22,12 +22,13 @@ from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.runtime.deadline import wall_clock_ms
-from syncjob.active import moves_seen, pairs_to_ask, rewinds_seen
+from syncjob.active import moves_seen, pairs_to_ask
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes
 from syncjob.facts import GroupFacts, GroupSide, Seen
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
 from syncjob.publish import publish
+from syncjob.rewinds import Void, confirmed, void_of, without
 from syncjob.status import FAILED_GROUPS
 
 _log = structlog.get_logger(__name__)
@@ -156,10 +157,14 @@ class Syncer:
             kept = self._standing.get(group, sight, now_ms)
             if kept is not None and self._still_stands(group, snapshots, kept, now_ms):
                 return CycleReport(kept.decisions)
-            facts = self._facts(group, snapshots, sight)
-            moves, rewinds = self._note_moves(facts)
+            facts, told = self._facts(group, snapshots, sight)
+            void = self._note_void(facts)  # before what shows it is overwritten
+            if not self._dry_run:
+                self._store.save_observed(told)
+            facts = without(facts, void)
+            moves, rewinds = self._note_moves(facts), len(void.progress)
             decisions, holds = self._serve(facts)
-            if holds and not (moves or rewinds):
+            if holds and not (moves or void):
                 self._standing.keep(group, sight, decisions, now_ms)
             return CycleReport(tuple(decisions), moves=moves, rewinds=rewinds)
         except ParallaxError as error:
@@ -175,28 +180,36 @@ class Syncer:
         """Note now and then that the commits stand; whether nobody has reported more of the group."""
         if not kept.is_to_be_noted(now_ms):
             return True
-        ahead = [
-            self._remember(group, name, snapshot, commits, commits)
-            for name, commits in kept.sight.commits.items()
-            if (snapshot := snapshots[name]) is not None
-        ]
-        self._standing.noted(group, now_ms, stands=not any(ahead))
-        return not any(ahead)
+        if self._dry_run:
+            self._standing.noted(group, now_ms, stands=True)
+            return True
+        stands = True
+        for name, commits in kept.sight.commits.items():
+            snapshot = snapshots[name]
+            if snapshot is None or not commits:
+                continue
+            # A report that can't be read is replaced: positions are seen anew every second.
+            stored, _ = self._seen(group, name)
+            told = to_remember(group, name, commits, commits, snapshot.topic_ids, stored, snapshot.read_at_ms)
+            self._store.save_observed(told)
+            stands = stands and len(told) == len(commits)
+        self._standing.noted(group, now_ms, stands=stands)
+        return stands
 
     def _facts(
         self, group: GroupName, snapshots: Mapping[ClusterName, ClusterSnapshot | None], sight: Sight
-    ) -> GroupFacts:
+    ) -> tuple[GroupFacts, list[ObservedCommit]]:
+        """What is known of the group, and what is to be remembered of its commits."""
+        told: list[ObservedCommit] = []
         unreadable: list[UnreadableRow] = []
-        published: dict[ClusterName, Offers] = {}
-        for name in snapshots:
-            told, not_told = apart(self._store.published(group, name))
-            published[name] = {item.topic_partition: item for item in told}
-            unreadable += not_told
+        published = {name: self._published(group, name, unreadable) for name in snapshots}
         sides = {
-            name: self._side(group, name, snapshot, sight, published, unreadable)
+            name: self._side(group, name, snapshot, sight, published, told, unreadable)
             for name, snapshot in snapshots.items()
         }
-        topics = {item.topic for side in sides.values() for item in side.commits}
+        topics = {
+            item.topic for side in sides.values() for item in (*side.commits, *side.seen, *side.published)
+        }
         progress: dict[TopicPartition, Progress] = {}
         for topic in sorted(topics):
             for partition, stored in self._store.progress(group, topic).items():
@@ -205,7 +218,7 @@ class Syncer:
                 else:
                     progress[TopicPartition(topic, partition)] = stored
         facts = GroupFacts(group, sides, progress, sight.assignment)
-        return facts.without(unreadable) if unreadable else facts
+        return (facts.without(unreadable) if unreadable else facts), told
 
     def _side(
         self,
@@ -214,24 +227,23 @@ class Syncer:
         snapshot: ClusterSnapshot | None,
         sight: Sight,
         published: Mapping[ClusterName, Offers],
+        told: list[ObservedCommit],
         unreadable: list[UnreadableRow],
     ) -> GroupSide:
-        """The group on a cluster; on one that is away, as it was last seen there."""
+        """The group on a cluster; on one that is away, as it was last seen there. What is to be remembered goes to ``told``."""
+        stored, not_seen = self._seen(group, cluster)
         if snapshot is None:
-            observed, not_seen = apart(
-                item
-                for item in self._store.observed(group, cluster)
-                if self._config.topics.chosen(item.topic_partition.topic)
-            )
             unreadable += not_seen
-            commits, topic_ids = last_seen(observed)
+            commits, topic_ids = last_seen(stored)
             before = commits
-            reported_ahead = any(item.counts_at(self._now_ms()) for item in observed)
+            reported_ahead = any(item.counts_at(self._now_ms()) for item in stored)
         else:
             topic_ids, commits = snapshot.topic_ids, sight.commits[cluster]
             before = self._before.get((group, cluster), {})
             self._before[group, cluster] = commits
-            reported_ahead = self._remember(group, cluster, snapshot, commits, before)
+            found = to_remember(group, cluster, commits, before, topic_ids, stored, snapshot.read_at_ms)
+            told += found
+            reported_ahead = len(found) < len(commits)
         offers = standing_offers(cluster, topic_ids, published)
         return GroupSide(
             cluster,
@@ -244,39 +256,59 @@ class Syncer:
             has_members=cluster in sight.with_members,
             assigned=sight.assigned.get(cluster, frozenset()),
             reported_ahead=reported_ahead,
+            seen={item.topic_partition: item for item in stored},
+            read_at_ms=0 if snapshot is None else snapshot.read_at_ms,
         )
 
-    def _remember(
-        self,
-        group: GroupName,
-        cluster: ClusterName,
-        snapshot: ClusterSnapshot,
-        commits: Commits,
-        before: Commits,
-    ) -> bool:
-        """Remember the commits for the day when their cluster is gone; whether members have reported more."""
-        if self._dry_run or not commits:
-            return False
-        # A report that can't be read is replaced: positions are seen anew every second.
-        stored, _ = apart(self._store.observed(group, cluster))
-        told = to_remember(group, cluster, commits, before, snapshot.topic_ids, stored, snapshot.read_at_ms)
-        self._store.save_observed(told)
-        return len(told) < len(commits)
+    def _seen(
+        self, group: GroupName, cluster: ClusterName
+    ) -> tuple[list[ObservedCommit], list[UnreadableRow]]:
+        """What is remembered of the group's commits on a cluster."""
+        return apart(
+            item
+            for item in self._store.observed(group, cluster)
+            if self._config.topics.chosen(item.topic_partition.topic)
+        )
 
-    def _note_moves(self, facts: GroupFacts) -> tuple[int, int]:
-        moves, rewinds = moves_seen(facts), rewinds_seen(facts)
+    def _published(self, group: GroupName, cluster: ClusterName, unreadable: list[UnreadableRow]) -> Offers:
+        """What was published for the group on a cluster; what can't be read goes to ``unreadable``."""
+        found, not_found = apart(
+            item
+            for item in self._store.published(group, cluster)
+            if self._config.topics.chosen(item.topic_partition.topic)
+        )
+        unreadable += not_found
+        return {item.topic_partition: item for item in found}
+
+    def _note_void(self, facts: GroupFacts) -> Void:
+        """Forget what the group's commits make void.
+
+        What shows it is forgotten last: an interruption is made up for by the next cycle.
+        """
+        group, store = facts.group, self._store
+        void = confirmed(
+            facts, void_of(facts), lambda cluster: self._watches[cluster].writer.committed(group)
+        )
+        for item in void.progress:
+            cluster = facts.progress[item].cluster
+            _log.warning("rewound", group=group, partition=str(item), cluster=cluster)
+        if self._dry_run or not void:
+            return void
+        for item in void.progress:
+            store.void_progress(group, item.topic, [item.partition])
+        store.void_published(void.published)
+        store.void_observed(void.observed)
+        return void
+
+    def _note_moves(self, facts: GroupFacts) -> int:
+        moves = moves_seen(facts)
         for item, progress in moves:
             _log.info("moved", group=facts.group, partition=str(item), to=progress.cluster)
             if not self._dry_run:
                 self._store.save_progress(
                     facts.group, item.topic, {item.partition: progress}, moved_at_ms=self._now_ms()
                 )
-        for item in rewinds:
-            cluster = facts.progress[item].cluster
-            _log.warning("rewound", group=facts.group, partition=str(item), cluster=cluster)
-            if not self._dry_run:
-                self._store.void_progress(facts.group, item.topic, [item.partition])
-        return len(moves), len(rewinds)
+        return len(moves)
 
     def _serve(self, facts: GroupFacts) -> tuple[list[Decision], bool]:
         """Decide and publish; whether the decisions hold as long as the group stands still."""

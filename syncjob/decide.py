@@ -218,22 +218,21 @@ class _Deciding:
         return Outcome.REWOUND in answer.notes or (
             told is not None
             and told.origin_cluster == self.origin
-            and answer.origin_next_offset is not None
             and told.origin_next_offset is not None
-            and answer.origin_next_offset < told.origin_next_offset
+            and (answer.origin_next_offset is None or answer.origin_next_offset < told.origin_next_offset)
         )
 
     def _stays(self, answer: ResumeAnswer, standing: TargetOffset, *, rewound: bool) -> bool:
         """Whether the offset that is there shall stay.
 
-        Where a group without a commit starts is said once: an end that moves on changes nothing. Otherwise a
-        further offset stays: it was proven safe, and that of an origin that only goes on never goes back. A lower
+        Where a group without a commit starts is said once: an end that moves on changes nothing. If it had one, and has none
+        any more, what was published from that goes back with it, and never on. Otherwise a further offset stays: it was proven safe, and that of an origin that only goes on never goes back. A lower
         answer means that rows are missing now, unless the target was made anew or lost its tail.
         """
         low, high = answer.low_watermark or 0, answer.high_watermark or 0
         if not low <= standing <= high:
             return False
-        if Outcome.NO_COMMIT in answer.notes:
+        if Outcome.NO_COMMIT in answer.notes and not (rewound and answer.resume_offset < standing):
             return True
         if answer.resume_offset >= standing:
             return False

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from parallax.domain.commits import GroupCommit
+from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.formats import UnreadableRow
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.ownership import Offers
@@ -46,6 +46,8 @@ class GroupSide:
         has_members: whether the group has members there now.
         assigned: topics of which they have partitions, with commits or without.
         reported_ahead: a member has just reported more than the group has committed.
+        seen: what was remembered of the group's commits there before this cycle, members' reports included.
+        read_at_ms: when the reading of its commits began; 0: it is away.
     """
 
     cluster: ClusterName
@@ -58,6 +60,8 @@ class GroupSide:
     has_members: bool
     assigned: frozenset[TopicName]
     reported_ahead: bool
+    seen: Mapping[TopicPartition, ObservedCommit] = field(default_factory=dict)
+    read_at_ms: int = 0
 
     def without(self, items: Collection[TopicPartition]) -> GroupSide:
         """The side as if there were no such partitions."""
@@ -67,6 +71,7 @@ class GroupSide:
             own=self.own.difference(items),
             published=_but(self.published, items),
             offers=_but(self.offers, items),
+            seen=_but(self.seen, items),
         )
 
     def offset(self, item: TopicPartition) -> TargetOffset | None:
@@ -106,6 +111,10 @@ class GroupFacts:
     def primary(self) -> ClusterName | None:
         """The cluster recorded as the one on which the group's commits are the truth; None: no single one."""
         return None if self.assignment is None else self.assignment.consumed_cluster
+
+    def counts(self, side: GroupSide) -> bool:
+        """Whether what the group commits there is the truth: it is recorded there, or nowhere."""
+        return side.reachable and (self.assignment is None or self.primary == side.cluster)
 
     def partitions(self) -> list[TopicPartition]:
         """Every partition with a commit anywhere, in order."""

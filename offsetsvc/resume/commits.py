@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from offsetsvc.answers import Basis, Commit
 from offsetsvc.clusters import ClusterView
-from parallax.domain.commits import GroupCommit
+from parallax.domain.commits import GroupCommit, ObservedCommit, went_back
 from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
+from parallax.domain.progress import Progress
 from parallax.errors import ClusterUnavailableError, UnknownGroupError, UnreadableRowError
 from parallax.ports.groups import GroupStore
 
@@ -46,6 +47,8 @@ class Commits:
         self._store = store
         self._own = own
         self._committed: Mapping[TopicPartition, GroupCommit] | None = None
+        self._again: Mapping[TopicPartition, GroupCommit] | None = None
+        self._observed: Mapping[TopicPartition, ObservedCommit] | None = None
         self._seen: dict[TopicPartition, _Seen] | None = None
         self._unreadable: dict[TopicPartition, UnreadableRow] = {}
 
@@ -102,14 +105,34 @@ class Commits:
             self._committed = self._origin.committed(self._group)
         return self._committed
 
+    def went_back(self, partition: TopicPartition, progress: Progress) -> bool:
+        """Whether the group's commit has vanished, or gone back, since the move to the origin that left ``progress``.
+
+        A cluster that does not answer shows neither.
+        """
+        committed = self.read()
+        seen = self._last_seen().get(partition)
+        if not self._origin.reachable or not went_back(_next(committed, partition), seen, progress):
+            return False
+        # What was seen may be newer than what this call has read.
+        if self._again is None:
+            self._again = self._origin.committed(self._group)
+        return self._origin.reachable and went_back(_next(self._again, partition), seen, progress)
+
+    def _last_seen(self) -> Mapping[TopicPartition, ObservedCommit]:
+        if self._observed is None:
+            rows, unreadable = apart(self._store.observed(self._group, self._origin.cluster))
+            self._observed = {item.topic_partition: item for item in rows}
+            self._unreadable = {row.topic_partition: row for row in unreadable}
+        return self._observed
+
     def _remembered(self) -> Mapping[TopicPartition, _Seen]:
         """What was seen or reported last, or what the last publication was computed from; the later counts."""
         if self._seen is None:
-            rows, unreadable = apart(self._store.observed(self._group, self._origin.cluster))
+            observed = self._last_seen()
             told, not_told = apart(self._store.published(self._group, self._destination))
             # An earlier position of the same partition does as well, and no position at all would be a guess.
-            self._unreadable = {row.topic_partition: row for row in (*not_told, *unreadable)}
-            observed = {item.topic_partition: item for item in rows}
+            self._unreadable = {row.topic_partition: row for row in not_told} | self._unreadable
             self._seen = {
                 partition: _Seen(item.next_offset, item.topic_id, item.observed_at_ms)
                 for partition, item in observed.items()
@@ -119,12 +142,13 @@ class Commits:
                 at_ms, position = published.published_at_ms, published.origin_next_offset
                 if published.origin_cluster != self._origin.cluster or position is None:
                     continue
-                # The job that publishes goes by commits; a member's report is ahead of them.
-                if item is not None and (item.counts_at(at_ms) or item.observed_at_ms >= at_ms):
+                # The job remembers what it has seen before it publishes, and forgets that if the commit vanishes.
+                if item is None:
                     continue
-                # The job remembers what it has seen before it publishes: of the same incarnation of the topic.
-                topic_id = None if item is None else item.topic_id
-                self._seen[published.topic_partition] = _Seen(position, topic_id, at_ms)
+                # The job that publishes goes by commits; a member's report is ahead of them.
+                if item.counts_at(at_ms) or item.observed_at_ms >= at_ms:
+                    continue
+                self._seen[published.topic_partition] = _Seen(position, item.topic_id, at_ms)
         return self._seen
 
     def _require_known(self) -> None:
@@ -139,3 +163,8 @@ class Commits:
             f"group {self._group!r} has no committed offset in {self._origin.cluster}, and no table knows it; "
             "name next_offset to ask for a position of your own"
         )
+
+
+def _next(commits: Mapping[TopicPartition, GroupCommit], partition: TopicPartition) -> TargetOffset | None:
+    committed = commits.get(partition)
+    return None if committed is None else committed.next_offset

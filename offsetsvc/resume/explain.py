@@ -124,8 +124,8 @@ def _no_commit(answer: FailoverAnswer) -> str:
 
 def _rewound(answer: FailoverAnswer) -> str:
     return (
-        f"The group's position in {answer.origin.cluster} lies below where its last move put it: it was rewound, "
-        "and what it consumed before that move counts no more."
+        f"The group's commit in {answer.origin.cluster} lies below where it stood since its last move, or has vanished: it was "
+        "rewound or began anew, and what it consumed before that move counts no more."
     )
 
 

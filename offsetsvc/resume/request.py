@@ -304,7 +304,12 @@ class _Call:
                 f"{failure}; and the index knows nothing of {partition} there, so that it "
                 "can't answer in the cluster's place"
             )
-        holds = progress is not None and progress.holds_in(origin.cluster, origin.topic_id)
+        notes = set(_notes(partition, origin, destination, commit))
+        if progress is None or not progress.holds_in(origin.cluster, origin.topic_id):
+            progress = None
+        elif self._commits.went_back(partition, progress):
+            progress = None
+            notes.add(Outcome.REWOUND)
         return Question(
             group=self._request.group,
             topic_partition=partition,
@@ -312,12 +317,12 @@ class _Call:
             destination=destination,
             regions=[route.source for route in self._routes_out],
             commit=commit,
-            progress=progress if holds else None,
+            progress=progress,
             starts_at_end=self._config.sync.no_commit == "latest",
             stale_after_ms=self._config.service.stale_after_ms,
             limits=Limits(self._config.service.max_skip_ranges, self._config.service.max_rows),
             nearest_checkpoint=self._request.nearest_checkpoint,
-            notes=frozenset(_notes(partition, origin, destination, commit)),
+            notes=frozenset(notes),
         )
 
     def _require_partition(self, partition: TopicPartition) -> None:

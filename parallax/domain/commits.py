@@ -35,6 +35,24 @@ class ObservedCommit:
         return self.reported and at_ms - self.observed_at_ms <= REPORT_COUNTS_MS
 
 
+def went_back(commit: TargetOffset | None, seen: ObservedCommit | None, progress: Progress) -> bool:
+    """Whether a group's commit is not what it has been since its last move: it has vanished, or is lower.
+
+    Then it is another life of the group, or it was set back: deleted, expired, reset, and perhaps begun anew under the same
+    name. Nobody knows of such a group that it has consumed what that move tells of.
+
+    Args:
+        commit: where the move led to, as it stands; None: the cluster answers, and there is none.
+        seen: what was last seen there, before.
+        progress: what the move left.
+    """
+    if seen is None or seen.reported or seen.observed_at_ms <= progress.moved_at_ms:
+        return False  # a member is done with records before it commits them
+    if progress.topic_id and seen.topic_id != progress.topic_id:
+        return False  # of another incarnation of the topic
+    return commit is None or commit < seen.next_offset
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedOffset:
     """A resume offset as published for a group on the passive cluster.

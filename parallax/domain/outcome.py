@@ -25,7 +25,7 @@ class Outcome(Enum):
     NO_COMMIT = 7
     """The group never committed on the partition: its policy was applied."""
     REWOUND = 8
-    """The group's commit lies below the resume offset of its last move: its progress vector is void."""
+    """The group's commit was set back, or has vanished, since its last move: its progress vector is void."""
     LINEAGE_CHANGED = 9
     """A source or target topic was created anew or lost its tail: only what is proven was used."""
     EARLIEST_FALLBACK = 10

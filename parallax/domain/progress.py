@@ -10,7 +10,7 @@ laid onto any copy of the log (`consumed_end`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, SourceOffset, TargetOffset, TopicId
@@ -65,14 +65,16 @@ class Progress:
     """What a group's last move left: written once per move, never touched by later commits.
 
     It holds in ``cluster`` and for the topic incarnation ``topic_id`` there, and only while the group's commit
-    is at or above ``resume_offset``. ``positions`` names older incarnations of a region's topic before newer ones.
-    An empty ``topic_id``: the topic was not there yet, see `holds_for_topic`.
+    is at or above ``resume_offset`` and has not gone back since (`parallax.domain.commits.went_back`). ``positions`` names
+    older incarnations of a region's topic before newer ones. An empty ``topic_id``: the topic was not there yet, see
+    `holds_for_topic`. ``moved_at_ms``: when the move was remembered, milliseconds since the Unix epoch; 0: it is not yet.
     """
 
     cluster: ClusterName
     topic_id: TopicId
     resume_offset: TargetOffset
     positions: Mapping[SourceId, SourcePosition]
+    moved_at_ms: int = field(default=0, compare=False)
 
     def holds_in(self, cluster: ClusterName, topic_id: TopicId | None) -> bool:
         """Whether it was left in the cluster, for the topic that is there (None: not known, or none)."""

@@ -30,7 +30,7 @@ class GroupStore(Protocol):
         """Every group that any table knows."""
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
-        """What the group's last move left, by partition."""
+        """What the group's last move left, by partition, with the moment of the move."""
 
     def save_progress(
         self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
@@ -42,7 +42,7 @@ class GroupStore(Protocol):
         """
 
     def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
-        """Forget it: the group was rewound.
+        """Forget it: the group was rewound. Only a later move counts again.
 
         Raises:
             UnreadableRowError: what is stored of one of them can't be read and stands; the others were forgotten.
@@ -54,11 +54,17 @@ class GroupStore(Protocol):
     def save_observed(self, commits: Sequence[ObservedCommit]) -> None:
         """Remember commits; an older ``observed_at_ms`` than the stored one is ignored."""
 
+    def void_observed(self, commits: Collection[ObservedCommit]) -> None:
+        """Forget what was seen: it stands there no more. What was seen later than any of these is kept."""
+
     def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset | UnreadableRow]:
         """What was last published for the group on the cluster."""
 
     def save_published(self, offsets: Sequence[PublishedOffset]) -> None:
         """Remember what was published; an older ``published_at_ms`` than the stored one is ignored."""
+
+    def void_published(self, offsets: Collection[PublishedOffset]) -> None:
+        """Forget what was published: it stands there no more. What was published later than any of these is kept."""
 
 
 # --- primaries -------------------------------------------------------------------------------------------------

@@ -99,6 +99,27 @@ class TestProgress:
         groups.save_progress(group, TRIPS, {0: progress(70)}, moved_at_ms=11)
         assert groups.progress(group, TRIPS) == {0: progress(70), 1: progress(6)}
 
+    def test_tells_when_the_move_was_remembered(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_progress(group, TRIPS, {0: progress(5)}, moved_at_ms=10)
+        assert groups.progress(group, TRIPS)[0].moved_at_ms == 10
+
+    def test_of_two_moves_in_one_millisecond_the_later_counts(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        """Whichever has the greater bytes."""
+        for first, second in ((5, 7), (7, 5)):
+            groups.save_progress(group, TRIPS, {0: progress(first)}, moved_at_ms=10 + first)
+            groups.save_progress(group, TRIPS, {0: progress(second)}, moved_at_ms=10 + first)
+            assert groups.progress(group, TRIPS) == {0: progress(second)}
+
+    def test_a_move_in_the_millisecond_of_a_voided_one_counts(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        groups.save_progress(group, TRIPS, {0: progress(5)}, moved_at_ms=10)
+        groups.void_progress(group, TRIPS, [0])
+        groups.save_progress(group, TRIPS, {0: progress(6)}, moved_at_ms=10)
+        assert groups.progress(group, TRIPS) == {0: progress(6)}
+
 
 class TestObserved:
     def test_is_returned_by_cluster_and_partition(self, groups: GroupStore, group: GroupName) -> None:
@@ -117,6 +138,29 @@ class TestObserved:
         groups.save_observed([report])
         assert groups.observed(group, HERE) == [report]
 
+    def test_of_two_sightings_in_one_millisecond_the_later_counts(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        for next_offset in (5, 9, 1):
+            groups.save_observed([observed(group, 0, next_offset, 7)])
+            assert groups.observed(group, HERE) == [observed(group, 0, next_offset, 7)]
+
+    def test_what_stands_no_more_is_forgotten_until_something_later_is_seen(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        gone = observed(group, 0, 40, 5)
+        groups.save_observed([gone, observed(group, 1, 41, 5)])
+        groups.void_observed([gone])
+        groups.save_observed([observed(group, 0, 39, 4), observed(group, 0, 40, 5)])
+        assert groups.observed(group, HERE) == [observed(group, 1, 41, 5)]
+        groups.save_observed([observed(group, 0, 3, 6)])
+        assert groups.observed(group, HERE) == [observed(group, 0, 3, 6), observed(group, 1, 41, 5)]
+
+    def test_what_was_seen_later_is_kept(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_observed([observed(group, 0, 50, 6)])
+        groups.void_observed([observed(group, 0, 40, 5)])
+        assert groups.observed(group, HERE) == [observed(group, 0, 50, 6)]
+
 
 class TestPublished:
     def test_is_returned_by_the_cluster_that_it_was_published_on(
@@ -133,6 +177,17 @@ class TestPublished:
         groups.save_published([published(group, 0, 12, 8)])
         assert groups.published(group, THERE) == [published(group, 0, 12, 8)]
 
+    def test_what_stands_no_more_is_forgotten_until_something_later_is_published(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        gone = published(group, 0, 10, 7)
+        groups.save_published([gone, published(group, 1, 20, 7)])
+        groups.void_published([gone])
+        groups.save_published([published(group, 0, 9, 6)])
+        assert groups.published(group, THERE) == [published(group, 1, 20, 7)]
+        groups.save_published([published(group, 0, 11, 8)])
+        assert groups.published(group, THERE) == [published(group, 0, 11, 8), published(group, 1, 20, 7)]
+
 
 def test_every_group_that_was_saved_anywhere_is_known(groups: GroupStore) -> None:
     moved, seen, sent = (GroupName(unique_name(name)) for name in ("moved", "seen", "sent"))
@@ -147,4 +202,6 @@ def test_nothing_to_save_is_no_error(groups: GroupStore, group: GroupName) -> No
     groups.save_observed([])
     groups.save_published([])
     groups.void_progress(group, TRIPS, [])
+    groups.void_observed([])
+    groups.void_published([])
     assert groups.progress(group, TRIPS) == {}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.primary import NO_NUMBER, PrimaryDecision
 from parallax.domain.progress import Progress
 from parallax.ports.groups import OperationNote, PrimaryLog, Reach
+
+_Key = tuple[GroupName, ClusterName, TopicPartition]
 
 
 class MemoryGroupStore:
@@ -19,8 +22,9 @@ class MemoryGroupStore:
         self._lock = threading.Lock()
         self._groups: set[GroupName] = set()
         self._progress: dict[tuple[GroupName, TopicName, int], tuple[int, Progress | None]] = {}
-        self._observed: dict[tuple[GroupName, ClusterName, TopicPartition], ObservedCommit] = {}
-        self._published: dict[tuple[GroupName, ClusterName, TopicPartition], PublishedOffset] = {}
+        self._observed: dict[_Key, ObservedCommit] = {}
+        self._published: dict[_Key, PublishedOffset] = {}
+        self._voided_at_ms: dict[tuple[str, GroupName, ClusterName, TopicPartition], int] = {}
 
     def groups(self) -> Sequence[GroupName]:
         """Every group that was ever saved, sorted."""
@@ -31,8 +35,8 @@ class MemoryGroupStore:
         """What the group's last move left, by partition."""
         with self._lock:
             return {
-                partition: stored
-                for (of_group, of_topic, partition), (_, stored) in self._progress.items()
+                partition: replace(stored, moved_at_ms=moved_at_ms)
+                for (of_group, of_topic, partition), (moved_at_ms, stored) in self._progress.items()
                 if (of_group, of_topic) == (group, topic) and stored is not None
             }
 
@@ -45,7 +49,7 @@ class MemoryGroupStore:
             for partition, item in progress.items():
                 key = (group, topic, partition)
                 moved_before_ms = self._progress.get(key, (-1, None))[0]
-                if moved_at_ms > moved_before_ms:
+                if moved_at_ms >= moved_before_ms:
                     self._progress[key] = (moved_at_ms, item)
 
     def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
@@ -69,8 +73,21 @@ class MemoryGroupStore:
                 self._groups.add(item.group)
                 key = (item.group, item.cluster, item.topic_partition)
                 stored = self._observed.get(key)
-                if stored is None or stored.observed_at_ms < item.observed_at_ms:
+                newest_ms = -1 if stored is None else stored.observed_at_ms
+                if item.observed_at_ms >= newest_ms and self._is_after_void(
+                    "observed", key, item.observed_at_ms
+                ):
                     self._observed[key] = item
+
+    def void_observed(self, commits: Collection[ObservedCommit]) -> None:
+        """Forget what was seen; what was seen later is kept."""
+        with self._lock:
+            for item in commits:
+                key = (item.group, item.cluster, item.topic_partition)
+                stored = self._observed.get(key)
+                self._void("observed", key, item.observed_at_ms)
+                if stored is not None and stored.observed_at_ms <= item.observed_at_ms:
+                    del self._observed[key]
 
     def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset]:
         """What was last published for the group on the cluster, by partition."""
@@ -85,8 +102,27 @@ class MemoryGroupStore:
                 self._groups.add(item.group)
                 key = (item.group, item.progress.cluster, item.topic_partition)
                 stored = self._published.get(key)
-                if stored is None or stored.published_at_ms < item.published_at_ms:
+                newest_ms = -1 if stored is None else stored.published_at_ms
+                if item.published_at_ms >= newest_ms and self._is_after_void(
+                    "published", key, item.published_at_ms
+                ):
                     self._published[key] = item
+
+    def void_published(self, offsets: Collection[PublishedOffset]) -> None:
+        """Forget what was published; what was published later is kept."""
+        with self._lock:
+            for item in offsets:
+                key = (item.group, item.progress.cluster, item.topic_partition)
+                stored = self._published.get(key)
+                self._void("published", key, item.published_at_ms)
+                if stored is not None and stored.published_at_ms <= item.published_at_ms:
+                    del self._published[key]
+
+    def _void(self, table: str, key: _Key, at_ms: int) -> None:
+        self._voided_at_ms[table, *key] = max(at_ms, self._voided_at_ms.get((table, *key), -1))
+
+    def _is_after_void(self, table: str, key: _Key, at_ms: int) -> bool:
+        return at_ms > self._voided_at_ms.get((table, *key), -1)
 
 
 class MemoryPrimaryStore:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from parallax.adapters.cassandra.connection import CassandraConnection, Request
@@ -27,6 +29,8 @@ from parallax.errors import UnreadableRowError
 T = TypeVar("T")
 _BUCKETS = 16
 """Partitions of a list of groups; never changed, or groups would be listed in the wrong one."""
+
+_PER_MS = 1_000
 
 
 PROGRESS_FORMAT = 1
@@ -180,27 +184,53 @@ class GroupList:
         return self._connection.prepare(self._insert_cql), (zlib.crc32(group.encode()) % _BUCKETS, group)
 
 
+class WriteMoments:
+    """Cassandra's write timestamps of one process, in microseconds.
+
+    Of two writes at one timestamp Cassandra keeps the one whose bytes are the greater. So what a process says twice in
+    one millisecond gets two timestamps, in the order in which it was said. Two processes that write the same
+    cell in one millisecond are in no order anyway. Rows of earlier versions bear milliseconds, which any microsecond outweighs.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest_ms = -1
+        self._said = 0
+
+    def of(self, at_ms: int) -> int:
+        """The timestamp for what is said now of a moment, milliseconds since the Unix epoch."""
+        with self._lock:
+            newer = at_ms > self._newest_ms
+            self._newest_ms = max(at_ms, self._newest_ms)
+            self._said = 0 if newer else min(self._said + 1, _PER_MS - 1)
+            return at_ms * _PER_MS + self._said
+
+
+def last_write_of(at_ms: int) -> int:
+    """The greatest write timestamp that anything said of the moment can have."""
+    return at_ms * _PER_MS + _PER_MS - 1
+
+
 class CassandraGroupStore:
     """What is remembered of consumer groups.
 
     A moment (``moved_at_ms`` and so on) is the write timestamp of what was said at that moment: Cassandra itself
-    keeps the newest, in whatever order the writes arrive. What a group was seen at replaces whatever was there; its
-    progress is left alone where this release can't read it.
+    keeps the newest, in whatever order the writes arrive (`WriteMoments`). What a group was seen at replaces whatever was
+    there; its progress is left alone where this release can't read it.
     """
 
     def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
         self._connection = connection
         self._known: set[GroupName] = set()
+        self._moments = WriteMoments()
         self._groups = GroupList(connection, f"{keyspace}.known_groups")
-        self._progress_cql = (
-            f"SELECT partition, body FROM {keyspace}.group_progress WHERE group_id = ? AND topic = ?"
-        )
+        self._progress_cql = f"SELECT partition, moved_at_ms, body FROM {keyspace}.group_progress WHERE group_id = ? AND topic = ?"
         self._save_progress_cql = (
             f"INSERT INTO {keyspace}.group_progress (group_id, topic, partition, moved_at_ms, body) "
             "VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
         )
-        self._moved_at_cql = (
-            f"SELECT moved_at_ms, body FROM {keyspace}.group_progress "
+        self._written_at_cql = (
+            f"SELECT WRITETIME(body), body FROM {keyspace}.group_progress "
             "WHERE group_id = ? AND topic = ? AND partition = ?"
         )
         self._void_cql = (
@@ -209,6 +239,11 @@ class CassandraGroupStore:
         )
         self._select_cql = {
             table: f"SELECT topic, partition, body FROM {keyspace}.{table} WHERE group_id = ? AND cluster = ?"
+            for table in ("group_observed", "group_published")
+        }
+        self._delete_cql = {
+            table: f"DELETE FROM {keyspace}.{table} USING TIMESTAMP ? "
+            "WHERE group_id = ? AND cluster = ? AND topic = ? AND partition = ?"
             for table in ("group_observed", "group_published")
         }
         self._save_cql = {
@@ -222,9 +257,9 @@ class CassandraGroupStore:
         return self._groups.all()
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
-        """What the group's last move left, by partition."""
+        """What the group's last move left, by partition, with the moment of the move."""
         rows = self._connection.run(self._progress_cql, group, topic)
-        return {row[0]: _progress_of(group, TopicPartition(topic, row[0]), row[1]) for row in rows}
+        return {row[0]: _progress_of(group, TopicPartition(topic, row[0]), *row[1:]) for row in rows}
 
     def save_progress(
         self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
@@ -238,8 +273,9 @@ class CassandraGroupStore:
         _, unreadable = apart(stored[partition] for partition in progress if partition in stored)
         kept = {row.topic_partition.partition for row in unreadable}
         insert = self._connection.prepare(self._save_progress_cql)
+        written_at = self._moments.of(moved_at_ms)
         requests: list[Request] = [
-            (insert, (group, topic, partition, moved_at_ms, progress_to_text(item), moved_at_ms))
+            (insert, (group, topic, partition, moved_at_ms, progress_to_text(item), written_at))
             for partition, item in progress.items()
             if partition not in kept
         ]
@@ -252,17 +288,17 @@ class CassandraGroupStore:
         Raises:
             UnreadableRowError: that of one of them can't be read and stands as before; the others were forgotten.
         """
-        select = self._connection.prepare(self._moved_at_cql)
+        select = self._connection.prepare(self._written_at_cql)
         delete = self._connection.prepare(self._void_cql)
         keys = [(group, topic, partition) for partition in partitions]
         stored = self._connection.run_all([(select, key) for key in keys])
         found = [(key, *row) for key, rows in zip(keys, stored, strict=True) for row in rows]
-        items = [_progress_of(group, TopicPartition(topic, key[2]), body) for key, _, body in found]
+        items = [_progress_of(group, TopicPartition(topic, key[2]), 0, body) for key, _, body in found]
         self._connection.run_all(
             # A tombstone wins over what was written at the same timestamp.
             [
-                (delete, (moved_at_ms, *key))
-                for (key, moved_at_ms, _), item in zip(found, items, strict=True)
+                (delete, (written_at, *key))
+                for (key, written_at, _), item in zip(found, items, strict=True)
                 if not isinstance(item, UnreadableRow)
             ]
         )
@@ -281,10 +317,20 @@ class CassandraGroupStore:
         """Remember commits; an older ``observed_at_ms`` than the stored one is ignored."""
         insert = self._connection.prepare(self._save_cql["group_observed"])
         requests: list[Request] = [
-            (insert, (*_key(item, item.cluster), observed_to_text(item), item.observed_at_ms))
+            (
+                insert,
+                (*_key(item, item.cluster), observed_to_text(item), self._moments.of(item.observed_at_ms)),
+            )
             for item in commits
         ]
         self._save({item.group for item in commits}, requests)
+
+    def void_observed(self, commits: Collection[ObservedCommit]) -> None:
+        """Forget what was seen; what was seen later than any of these is kept."""
+        delete = self._connection.prepare(self._delete_cql["group_observed"])
+        self._connection.run_all(
+            [(delete, (last_write_of(item.observed_at_ms), *_key(item, item.cluster))) for item in commits]
+        )
 
     def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset | UnreadableRow]:
         """What was last published for the group on the cluster, by partition."""
@@ -299,10 +345,27 @@ class CassandraGroupStore:
         """Remember what was published; an older ``published_at_ms`` than the stored one is ignored."""
         insert = self._connection.prepare(self._save_cql["group_published"])
         requests: list[Request] = [
-            (insert, (*_key(item, item.progress.cluster), published_to_text(item), item.published_at_ms))
+            (
+                insert,
+                (
+                    *_key(item, item.progress.cluster),
+                    published_to_text(item),
+                    self._moments.of(item.published_at_ms),
+                ),
+            )
             for item in offsets
         ]
         self._save({item.group for item in offsets}, requests)
+
+    def void_published(self, offsets: Collection[PublishedOffset]) -> None:
+        """Forget what was published; what was published later than any of these is kept."""
+        delete = self._connection.prepare(self._delete_cql["group_published"])
+        self._connection.run_all(
+            [
+                (delete, (last_write_of(item.published_at_ms), *_key(item, item.progress.cluster)))
+                for item in offsets
+            ]
+        )
 
     def _stored(
         self, table: str, group: GroupName, cluster: ClusterName, read: Callable[[TopicPartition, str], T]
@@ -320,9 +383,13 @@ def _key(item: ObservedCommit | PublishedOffset, cluster: ClusterName) -> tuple[
     return (item.group, cluster, *item.topic_partition)
 
 
-def _progress_of(group: GroupName, item: TopicPartition, text: str) -> Progress | UnreadableRow:
+def _progress_of(
+    group: GroupName, item: TopicPartition, moved_at_ms: int, text: str
+) -> Progress | UnreadableRow:
     where = f"group_progress of group {group!r}, {item},"
-    return _or_why_not(item, text, lambda _item, body: progress_from_text(body, where))
+    return _or_why_not(
+        item, text, lambda _item, body: replace(progress_from_text(body, where), moved_at_ms=moved_at_ms)
+    )
 
 
 def _or_why_not(

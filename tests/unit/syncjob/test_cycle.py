@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,147 +35,21 @@ from parallax.errors import (
 from parallax.ports.clusters import GroupState, TopicInfo
 from parallax.ports.groups import Reach
 from parallax.runtime.deadline import Deadline
-from syncjob.cycle import CycleReport, Syncer
-from syncjob.decide import Decision, Reason
+from syncjob.decide import Reason
 from syncjob.idle import HOLDS_ALONE_MS, HOLDS_MS
 from tests.support import poll_until
-from tests.worlds.offset_world import GROUP, TOPIC, World, Writer
-
-P0 = TopicPartition(TOPIC, 0)
-OTHER = GroupName("other")
-DAY_MS = 86_400_000
-
-
-@dataclass
-class Bench:
-    """A world with a syncjob in it."""
-
-    world: World
-    syncer: Syncer
-    asked: list[Pair]
-
-    def another(self, *, dry_run: bool) -> Syncer:
-        world = self.world
-        writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
-        return Syncer(
-            world.config,
-            writers,
-            world.groups,
-            world.primaries,
-            self.syncer._ask,
-            dry_run=dry_run,
-            now_ms=lambda: world.now_ms,
-        )
-
-    def cycle(self) -> CycleReport:
-        self.world.now_ms += 1_000
-        return self.syncer.cycle()
-
-    def decision(self, target: str, partition: int = 0) -> Decision:
-        """What a cycle decides for the group on a region's cluster."""
-        return only(self.cycle(), target, partition)
-
-    def writer(self, region: str) -> Writer:
-        found = self.world.cluster(region)
-        assert isinstance(found, Writer)
-        return found
-
-    def commit(self, region: str, partition: int = 0, group: GroupName = GROUP) -> GroupCommit | None:
-        return self.writer(region).commits.get(group, {}).get(TopicPartition(TOPIC, partition))
-
-
-def _of(topic: TopicName, partitions: int) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition) for partition in range(partitions)]
-
-
-def only(report: CycleReport, target: str, partition: int = 0, group: GroupName = GROUP) -> Decision:
-    found = [
-        item
-        for item in report.decisions
-        if (item.group, item.target, item.topic_partition.partition)
-        == (group, f"aggregate-{target}", partition)
-    ]
-    assert len(found) == 1, report
-    return found[0]
-
-
-@pytest.fixture
-def bench() -> Iterator[Callable[..., Bench]]:
-    with ExitStack() as stack:
-
-        def make(*regions: str, dry_run: bool = False, partitions: int = 1, **sync: Any) -> Bench:
-            world = World(
-                regions or ("a", "b"),
-                partitions=partitions,
-                service={"cluster_timeout_ms": 200},
-                sync=sync,
-            )
-            for name, cluster in list(world.clusters.items()):
-                world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
-            service = stack.enter_context(world.service())
-            asked: list[Pair] = []
-
-            def ask(
-                group: GroupName, pair: Pair, topics: Sequence[TopicName]
-            ) -> Mapping[TopicPartition, ResumeAnswer]:
-                asked.append(pair)
-                request = FailoverRequest(group, *pair, topics=tuple(topics))
-                answers = service.failover.answers(request, Deadline.after_ms(10_000))
-                return answers_from_pb(group_to_pb(answers))
-
-            writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
-            syncer = Syncer(
-                world.config,
-                writers,
-                world.groups,
-                world.primaries,
-                ask,
-                dry_run=dry_run,
-                now_ms=lambda: world.now_ms,
-            )
-            stack.callback(syncer.close)
-            return Bench(world, syncer, asked)
-
-        yield make
-
-
-def two_sources(world: World) -> None:
-    """On a: a0..9 b0..9. On b: b0..9 a0..9. All indexed, nothing pending."""
-    world.copy("a", "a", 10)
-    world.copy("b", "a", 10)
-    world.copy("b", "b", 10)
-    world.copy("a", "b", 10)
-    world.watermarks()
-
-
-def consuming(bench: Callable[..., Bench], next_offset: int, *, cycles: int = 0) -> Bench:
-    """Both sources are copied, the group consumes region a's cluster, and the syncjob has looked so often."""
-    it = bench()
-    two_sources(it.world)
-    it.world.commit("a", next_offset)
-    for _ in range(cycles):
-        it.cycle()
-    return it
-
-
-def report(it: Bench, next_offset: int) -> int:
-    """A member's word on what it has delivered; when it came, milliseconds since the Unix epoch."""
-    it.world.now_ms += 100
-    it.world.groups.save_observed(
-        [
-            ObservedCommit(
-                GROUP,
-                ClusterName("aggregate-a"),
-                P0,
-                TopicId("aggregate-a-1"),
-                TargetOffset(next_offset),
-                -1,
-                it.world.now_ms,
-                reported=True,
-            )
-        ]
-    )
-    return it.world.now_ms
+from tests.worlds.offset_world import GROUP, TOPIC, World
+from tests.worlds.sync_bench import (
+    DAY_MS,
+    OTHER,
+    P0,
+    Bench,
+    consuming,
+    only,
+    partitions_of,
+    report,
+    two_sources,
+)
 
 
 class TestPublishing:
@@ -219,7 +93,7 @@ class TestPublishing:
         it.writer("a").members[GROUP] = 1
         it.writer("a").assigned[GROUP] = frozenset({quiet, TOPIC})
         it.cycle()
-        found = {item.partition: it.writer("b").commits[GROUP].get(item) for item in _of(quiet, 2)}
+        found = {item.partition: it.writer("b").commits[GROUP].get(item) for item in partitions_of(quiet, 2)}
         assert {key: commit.next_offset for key, commit in found.items() if commit} == {0: 0, 1: 0}
         again = [item for item in it.cycle().decisions if item.topic_partition.topic == quiet]
         assert [(item.origin, item.reason) for item in again] == [("aggregate-a", Reason.UNCHANGED)] * 2

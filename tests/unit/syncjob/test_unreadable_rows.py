@@ -15,11 +15,9 @@ from parallax.domain.progress import Progress
 from parallax.errors import UnreadableRowError
 from syncjob.decide import Reason
 from tests.memory.cql import MemoryKeyspace
-from tests.unit.syncjob.test_cycle import OTHER, P0, Bench, bench, only
 from tests.worlds.newer_release import newer, worlds_on
 from tests.worlds.offset_world import GROUP, TOPIC
-
-__all__ = ["bench"]
+from tests.worlds.sync_bench import OTHER, P0, Bench, only
 
 P1 = TopicPartition(TOPIC, 1)
 

@@ -285,6 +285,7 @@ def test_an_origin_away_and_an_old_position_is_stale_too(world: World) -> None:
 
 def test_an_origin_away_leaves_what_was_last_published_elsewhere(world: World) -> None:
     progress = Progress(B, TopicId("aggregate-b-1"), TargetOffset(6), {})
+    world.groups.save_observed([replace(_observed(world, 5), observed_at_ms=NOW_MS - 1)])
     world.groups.save_published(
         [PublishedOffset(GROUP, P0, progress, A, TargetOffset(6), Outcome.OK, NOW_MS)]
     )

@@ -1,0 +1,354 @@
+"""A group whose commit vanishes or goes back has another life: nothing of its former one is taken for consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from offsetsvc.resume import commits as service_commits
+from parallax.domain.commits import ObservedCommit
+from parallax.domain.ids import RegionName, TargetOffset, aggregate_cluster
+from parallax.domain.outcome import Outcome
+from parallax.domain.primary import Change
+from parallax.errors import StoreUnavailableError
+from parallax.runtime.deadline import Deadline
+from syncjob import cycle as cycle_module
+from syncjob.idle import HOLDS_ALONE_MS
+from syncjob.rewinds import Void
+from tests.worlds.offset_world import GROUP, TOPIC, Record
+from tests.worlds.sync_bench import P0, Bench, report, two_sources
+
+A, B = (aggregate_cluster(RegionName(name)) for name in "ab")
+
+Ending = Callable[[Bench], None]
+
+
+def deleted_everywhere(it: Bench) -> None:
+    for region in "ab":
+        it.writer(region).commits.pop(GROUP, None)
+
+
+def deleted(it: Bench) -> None:
+    it.writer("a").commits.pop(GROUP)
+
+
+def reset_to_earliest(it: Bench) -> None:
+    it.world.commit("a", 0)
+
+
+def set_back_a_little(it: Bench) -> None:
+    it.world.commit("a", 19)
+
+
+ENDINGS = [deleted_everywhere, deleted, reset_to_earliest, set_back_a_little]
+
+
+def first_life(it: Bench) -> None:
+    """Consumes b0..9 in region b, moves to a, where these are skipped, and consumes all there is."""
+    two_sources(it.world)  # a: a0..9 b0..9; b: b0..9 a0..9
+    it.world.commit("b", 10)
+    cycles(it)
+    it.service.failover.answers(it.world.request("b", "a"), Deadline.after_ms(1_000), record_move=True)
+    for at in (10, 20):
+        it.world.commit("a", at)
+        cycles(it)
+    assert it.world.groups.progress(GROUP, TOPIC)[0].cluster == A
+
+
+def cycles(it: Bench, count: int = 3) -> None:
+    for _ in range(count):
+        it.cycle()
+
+
+def passed_over(it: Bench, read: int) -> set[Record]:
+    """Records that a group which has read so much of a alone would never get in b, by the service's answer."""
+    (answer,) = it.service.failover.answers(it.world.request("a", "b"), Deadline.after_ms(1_000))
+    log = it.world.records("b")
+    skipped = {log[at] for item in answer.skip_ranges for at in range(item.start, item.end)}
+    passed = {record for record in (*log[: answer.resume_offset], *skipped) if record is not None}
+    return passed - set(it.world.records("a")[:read])
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_second_life_inherits_nothing(bench: Callable[..., Bench], ending: Ending) -> None:
+    it = bench()
+    first_life(it)
+    ending(it)
+    cycles(it)
+
+    for at in (1, 5, 10):  # a0..9, from the earliest offset of a on
+        it.world.commit("a", at)
+        cycles(it)
+
+    assert passed_over(it, 10) == set()
+    published = it.commit("b")
+    assert published is not None
+    assert published.next_offset == 0
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nor_if_nobody_looked_between_the_two_lives(bench: Callable[..., Bench], ending: Ending) -> None:
+    """The sync job stands still: the service itself holds the commit against what was last seen."""
+    it = bench()
+    first_life(it)
+    ending(it)
+
+    it.world.commit("a", 10)
+
+    assert passed_over(it, 10) == set()
+    (answer,) = it.service.failover.answers(it.world.request("a", "b"), Deadline.after_ms(1_000))
+    assert Outcome.REWOUND in answer.notes
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_nor_if_its_cluster_is_lost_after_a_moment(
+    bench: Callable[..., Bench], ending: Ending, *, recorded: bool
+) -> None:
+    it = bench()
+    first_life(it)
+    if recorded:
+        change = Change(GROUP, RegionName("a"))
+        it.service.primaries.set(change, Deadline.after_ms(1_000))
+        cycles(it)
+    ending(it)
+    cycles(it)
+    it.world.commit("a", 10)
+    it.cycle()
+    it.writer("a").away = True
+    cycles(it)
+
+    assert passed_over(it, 10) == set()
+
+
+@pytest.mark.parametrize("ending", [deleted_everywhere, deleted])
+def test_a_vanished_commit_is_no_position_of_a_cluster_that_dies_then(
+    bench: Callable[..., Bench], ending: Ending
+) -> None:
+    it = bench()
+    first_life(it)
+    ending(it)
+    it.cycle()
+    it.writer("a").away = True  # before the second life has committed
+
+    request = it.world.request("a", "b")
+    (answer,) = it.service.failover.answers(request, Deadline.after_ms(1_000))
+
+    assert Outcome.NO_COMMIT in answer.notes
+    assert answer.resume_offset == 0
+    assert it.world.groups.observed(GROUP, A) == []
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_offer_that_the_former_life_took_makes_no_move_of_the_second(
+    bench: Callable[..., Bench], ending: Ending
+) -> None:
+    """Region b is gone, so that nothing published there outdates what once was published in a; its last word is from before."""
+    it = bench()
+    two_sources(it.world)
+    it.world.commit("b", 10)
+    cycles(it)
+    it.writer("b").away = True
+    for at in (5, 20):
+        it.world.commit("a", at)
+        cycles(it)
+    assert it.world.groups.progress(GROUP, TOPIC)[0].cluster == A  # it went on from the offer
+
+    ending(it)
+    cycles(it)
+    it.world.commit("a", 10)
+    cycles(it)
+
+    assert it.world.groups.progress(GROUP, TOPIC) == {}
+    it.writer("b").away = False
+    assert passed_over(it, 10) == set()
+
+
+def test_a_group_deleted_everywhere_may_begin_anew_where_it_was_passive(
+    bench: Callable[..., Bench],
+) -> None:
+    it = bench()
+    two_sources(it.world)
+    it.world.commit("a", 15)
+    cycles(it)
+    assert it.commit("b") is not None
+
+    deleted_everywhere(it)
+    cycles(it)
+    for at in (2, 8):
+        it.world.commit("b", at)
+        cycles(it)
+
+    assert it.world.groups.progress(GROUP, TOPIC) == {}
+    (answer,) = it.service.failover.answers(it.world.request("b", "a"), Deadline.after_ms(1_000))
+    assert (answer.resume_offset, answer.skip_ranges[0].start) == (0, 10)
+
+
+def test_a_new_life_that_has_not_committed_yet_takes_back_what_was_published(
+    bench: Callable[..., Bench],
+) -> None:
+    it = bench()
+    first_life(it)
+    assert it.commit("b").next_offset == 20  # type: ignore[union-attr]
+    deleted(it)
+    it.writer("a").commits[GROUP] = {}
+    it.writer("a").members[GROUP], it.writer("a").assigned[GROUP] = 1, frozenset({TOPIC})
+
+    cycles(it)
+
+    assert it.commit("b").next_offset == 0  # type: ignore[union-attr]
+    cycles(it)
+    assert it.commit("b").next_offset == 0  # type: ignore[union-attr]
+
+
+def test_one_that_starts_at_the_end_never_moves_it_on(bench: Callable[..., Bench]) -> None:
+    it = bench(no_commit="latest")
+    two_sources(it.world)
+    it.world.commit("a", 15)
+    cycles(it)
+    assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+    it.writer("a").commits[GROUP] = {}
+    it.writer("a").members[GROUP], it.writer("a").assigned[GROUP] = 1, frozenset({TOPIC})
+
+    cycles(it)
+
+    assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
+
+
+def test_a_cluster_that_does_not_answer_makes_nothing_void(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    before = it.world.groups.progress(GROUP, TOPIC), it.world.groups.observed(GROUP, A)
+    it.writer("a").away = True
+    cycles(it)
+    assert (it.world.groups.progress(GROUP, TOPIC), it.world.groups.observed(GROUP, A)) == before
+
+
+def test_nor_does_one_that_may_not_be_asked_about_the_group(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    before = it.world.groups.progress(GROUP, TOPIC)
+    it.writer("a").refused[GROUP] = "no right"
+    cycles(it)
+    assert it.world.groups.progress(GROUP, TOPIC) == before
+
+
+def test_topics_that_are_not_chosen_any_more_have_not_vanished(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    before = it.world.groups.progress(GROUP, TOPIC)
+    it.world.config = it.world.config.model_copy(
+        update={"topics": it.world.config.topics.model_copy(update={"exclude": (TOPIC,)})}
+    )
+    other = it.another(dry_run=False)
+    it.world.now_ms += 1_000
+    other.cycle()
+    other.close()
+    assert it.world.groups.progress(GROUP, TOPIC) == before
+
+
+def test_what_a_member_reports_before_it_commits_is_no_sign_of_a_rewind(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    it.world.copy("a", "a", 5)
+    report(it, 24)
+    cycles(it)
+    assert it.world.groups.progress(GROUP, TOPIC) != {}
+    it.world.now_ms += 11_000  # the member has died before it committed
+    cycles(it)
+    assert it.world.groups.progress(GROUP, TOPIC) != {}
+
+
+def test_a_commit_that_another_job_has_seen_later_is_asked_for_again(bench: Callable[..., Bench]) -> None:
+    """Its clock is behind: what it saw later looks older than this job's reading."""
+    it = bench()
+    first_life(it)
+    (seen,) = it.world.groups.observed(GROUP, A)
+    writer = it.writer("a")
+    read, reads = writer.committed, 0
+
+    def committed(_group: object) -> object:
+        nonlocal reads
+        reads += 1
+        if reads == 2:  # the job's own reading was the first
+            it.world.commit("a", 22)
+        return read(GROUP)
+
+    it.world.copy("a", "a", 5)
+    writer.committed = committed  # type: ignore[method-assign,assignment]
+    it.world.groups.save_observed(
+        [
+            ObservedCommit(GROUP, A, P0, seen.topic_id, TargetOffset(22), -1, it.world.now_ms + 1),
+        ]
+    )
+    it.world.now_ms += HOLDS_ALONE_MS
+    report_of = it.cycle()
+
+    assert reads >= 2
+    assert report_of.rewinds == 0
+    assert it.world.groups.progress(GROUP, TOPIC) != {}
+
+
+def test_an_interruption_is_made_up_for(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    it = bench()
+    first_life(it)
+    reset_to_earliest(it)
+
+    def fail(*_: object) -> None:
+        raise StoreUnavailableError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(it.world.groups, "void_progress", fail)
+        assert GROUP in it.cycle().failures
+    assert it.world.groups.progress(GROUP, TOPIC) != {}
+    it.cycle()
+    assert it.world.groups.progress(GROUP, TOPIC) == {}
+
+
+def test_a_dry_run_forgets_nothing(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    before = it.world.groups.progress(GROUP, TOPIC), it.world.groups.observed(GROUP, A)
+    reset_to_earliest(it)
+    other = it.another(dry_run=True)
+    it.world.now_ms += 1_000
+    assert other.cycle().rewinds == 1
+    other.close()
+    assert (it.world.groups.progress(GROUP, TOPIC), it.world.groups.observed(GROUP, A)) == before
+
+
+def _no_void(_facts: object) -> Void:
+    return Void((), (), ())
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "the_job_voids_nothing": lambda patch: patch.setattr(cycle_module, "void_of", _no_void),
+    "only_progress_is_void": lambda patch: patch.setattr(
+        cycle_module, "confirmed", lambda _facts, void, _read_again: Void(void.progress, (), ())
+    ),
+    "the_service_holds_nothing_against_it": lambda patch: patch.setattr(service_commits, "went_back", _never),
+}
+
+SCENARIOS: dict[str, Callable[[Callable[..., Bench]], None]] = {
+    "the_job_voids_nothing": lambda bench: test_nor_if_its_cluster_is_lost_after_a_moment(
+        bench, reset_to_earliest, recorded=False
+    ),
+    "only_progress_is_void": lambda bench: (
+        test_an_offer_that_the_former_life_took_makes_no_move_of_the_second(bench, reset_to_earliest)
+    ),
+    "the_service_holds_nothing_against_it": lambda bench: test_nor_if_nobody_looked_between_the_two_lives(
+        bench, deleted
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_mutant_dies(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    MUTANTS[name](monkeypatch)
+    with pytest.raises(AssertionError):
+        SCENARIOS[name](bench)

@@ -1,0 +1,164 @@
+"""A syncjob over a world whose every record is known, with the real offset service's use cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from offsetsvc.messages import group_to_pb
+from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.service import UseCases
+from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
+from parallax.domain.commits import GroupCommit, ObservedCommit
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.runtime.deadline import Deadline
+from syncjob.cycle import CycleReport, Syncer
+from syncjob.decide import Decision
+from tests.worlds.offset_world import GROUP, TOPIC, World, Writer
+
+P0 = TopicPartition(TOPIC, 0)
+OTHER = GroupName("other")
+DAY_MS = 86_400_000
+
+
+@dataclass
+class Bench:
+    """A world with a syncjob in it."""
+
+    world: World
+    syncer: Syncer
+    asked: list[Pair]
+    service: UseCases
+
+    def another(self, *, dry_run: bool) -> Syncer:
+        world = self.world
+        writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
+        return Syncer(
+            world.config,
+            writers,
+            world.groups,
+            world.primaries,
+            self.syncer._ask,
+            dry_run=dry_run,
+            now_ms=lambda: world.now_ms,
+        )
+
+    def cycle(self) -> CycleReport:
+        self.world.now_ms += 1_000
+        return self.syncer.cycle()
+
+    def decision(self, target: str, partition: int = 0) -> Decision:
+        """What a cycle decides for the group on a region's cluster."""
+        return only(self.cycle(), target, partition)
+
+    def writer(self, region: str) -> Writer:
+        found = self.world.cluster(region)
+        assert isinstance(found, Writer)
+        return found
+
+    def commit(self, region: str, partition: int = 0, group: GroupName = GROUP) -> GroupCommit | None:
+        return self.writer(region).commits.get(group, {}).get(TopicPartition(TOPIC, partition))
+
+
+def partitions_of(topic: TopicName, partitions: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in range(partitions)]
+
+
+def only(report: CycleReport, target: str, partition: int = 0, group: GroupName = GROUP) -> Decision:
+    found = [
+        item
+        for item in report.decisions
+        if (item.group, item.target, item.topic_partition.partition)
+        == (group, f"aggregate-{target}", partition)
+    ]
+    assert len(found) == 1, report
+    return found[0]
+
+
+def two_sources(world: World) -> None:
+    """On a: a0..9 b0..9. On b: b0..9 a0..9. All indexed, nothing pending."""
+    world.copy("a", "a", 10)
+    world.copy("b", "a", 10)
+    world.copy("b", "b", 10)
+    world.copy("a", "b", 10)
+    world.watermarks()
+
+
+def consuming(bench: Callable[..., Bench], next_offset: int, *, cycles: int = 0) -> Bench:
+    """Both sources are copied, the group consumes region a's cluster, and the syncjob has looked so often."""
+    it = bench()
+    two_sources(it.world)
+    it.world.commit("a", next_offset)
+    for _ in range(cycles):
+        it.cycle()
+    return it
+
+
+def report(it: Bench, next_offset: int) -> int:
+    """A member's word on what it has delivered; when it came, milliseconds since the Unix epoch."""
+    it.world.now_ms += 100
+    it.world.groups.save_observed(
+        [
+            ObservedCommit(
+                GROUP,
+                ClusterName("aggregate-a"),
+                P0,
+                TopicId("aggregate-a-1"),
+                TargetOffset(next_offset),
+                -1,
+                it.world.now_ms,
+                reported=True,
+            )
+        ]
+    )
+    return it.world.now_ms
+
+
+@contextmanager
+def sync_benches() -> Iterator[Callable[..., Bench]]:
+    """Makes benches, and closes what they hold."""
+    with ExitStack() as stack:
+
+        def make(*regions: str, dry_run: bool = False, partitions: int = 1, **sync: Any) -> Bench:
+            world = World(
+                regions or ("a", "b"),
+                partitions=partitions,
+                service={"cluster_timeout_ms": 200},
+                sync=sync,
+            )
+            for name, cluster in list(world.clusters.items()):
+                world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+            service = stack.enter_context(world.service())
+            asked: list[Pair] = []
+
+            def ask(
+                group: GroupName, pair: Pair, topics: Sequence[TopicName]
+            ) -> Mapping[TopicPartition, ResumeAnswer]:
+                asked.append(pair)
+                request = FailoverRequest(group, *pair, topics=tuple(topics))
+                answers = service.failover.answers(request, Deadline.after_ms(10_000))
+                return answers_from_pb(group_to_pb(answers))
+
+            writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
+            syncer = Syncer(
+                world.config,
+                writers,
+                world.groups,
+                world.primaries,
+                ask,
+                dry_run=dry_run,
+                now_ms=lambda: world.now_ms,
+            )
+            stack.callback(syncer.close)
+            return Bench(world, syncer, asked, service)
+
+        yield make
