@@ -136,6 +136,10 @@ class SyncBoard:
             return ()
         return (f"{lateness}; its last cycle failed: {problem}" if problem else lateness,)
 
+    def troubles(self) -> Sequence[str]:
+        """None: groups about which nothing can be decided are counted (`failed_groups`)."""
+        return ()
+
     def active_leases(self) -> Sequence[str]:
         """None: a stop may end the sync job at any moment."""
         return ()

@@ -355,7 +355,7 @@ class Ledger:
         self,
         status: Mapping[TopicPartition, tuple[PartitionStatus, str]],
         settled: Positions,
-        source_ends: Mapping[TopicPartition, int],
+        lag: Callable[[TopicPartition], int],
     ) -> tuple[PartitionProgress, ...]:
         """Each partition's part of a report; latencies are of what was committed since the last call."""
         parts = []
@@ -369,7 +369,7 @@ class Ledger:
                     records=self.counts.records.get(item, 0),
                     size_bytes=self.counts.bytes_of.get(item, 0),
                     source_next=position,
-                    lag_records=max(0, source_ends.get(item, position) - position),
+                    lag_records=lag(item),
                     replication_latency_ms=self._latency_ms.get(item),
                     status=state,
                     reason=reason,

@@ -18,6 +18,7 @@ from replicator.copying.ports import (
     Clock,
     Damaged,
     EndReached,
+    LogEnd,
     OutOfRange,
     ReadFrom,
     RecordBlock,
@@ -136,6 +137,8 @@ class ShardSession:
         self._skipped_to: dict[TopicPartition, SourceOffset] = {}
         """How far nothing visible follows what is committed."""
         self._status: dict[TopicPartition, tuple[PartitionStatus, str]] = {}
+        self._source_logs: Mapping[TopicPartition, LogEnd] = {}
+        """As last surveyed."""
         self._out_of_range: dict[TopicPartition, OutOfRange] = {}
         self.goal = goal
         self._request_survey()
@@ -176,7 +179,20 @@ class ShardSession:
 
     def progress(self) -> tuple[PartitionProgress, ...]:
         """Each partition's part of a report; latencies are of what was committed since the last call."""
-        return self._ledger.progress(self._status, self._position, self._source.end_offsets(self._reading))
+        ends = self._source.end_offsets(self._reading)
+        return self._ledger.progress(
+            self._status, self._position, lambda item: self._lag(item, ends.get(item))
+        )
+
+    def _lag(self, item: TopicPartition, end: int | None) -> int:
+        """Source offsets that are there and not copied, as last seen; ``end``: the reader's, where it is being read."""
+        position: int = self._position(item) if item in self._ledger.states else 0
+        if end is None:
+            source_log = self._source_logs.get(item)
+            if source_log is None:
+                return 0
+            end, position = source_log.high_watermark, max(position, source_log.low_watermark)
+        return max(0, end - position)
 
     def _patience_ms(self) -> int:
         """Until what has been sent may be committed, or must be; if it may be and is not, more has to arrive first."""
@@ -291,6 +307,9 @@ class ShardSession:
         # Everything settled first: what is decided now holds for the states as committed.
         if self._ledger.open is not None:
             self.commit()
+        if survey.source is not None:
+            kept = {item: end for item, end in self._source_logs.items() if item.topic in survey.source}
+            self._source_logs = kept | dict(survey.source_logs)
         positions, out_of_range = self._requests.known_at(survey.ticket)
         decisions = list(
             decide(

@@ -13,8 +13,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
+
 from parallax.domain.ids import Route, RoutePartition, TopicName, TopicPartition
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
+
+_log = structlog.get_logger(__name__)
 
 SILENT_AFTER_MS = 30_000
 """A lease that has not reported for this long is not ready: its task is gone, or can't reach the driver."""
@@ -88,6 +92,8 @@ class PartitionTotals:
     latency_ms: float | None = None
     status: PartitionStatus = PartitionStatus.WAITING
     reason: str = ""
+    told_stop: str | None = None
+    """The reason that the log has for the stop that lasts; None: there is none."""
 
     @property
     def stopped(self) -> bool:
@@ -226,9 +232,31 @@ def _take_over(lease: LeaseTotals, report: LeaseProgress) -> None:
         totals.records.current = item.records
         totals.bytes.current = item.size_bytes
         totals.lag_records = item.lag_records
+        _log_change(report.lease.route, partition, totals, item)
         totals.status, totals.reason = item.status, item.reason
         if item.replication_latency_ms is not None:
             totals.latency_ms = item.replication_latency_ms
+
+
+def _log_change(
+    route: Route, partition: TopicPartition, before: PartitionTotals, now: PartitionProgress
+) -> None:
+    """Say once why a partition has stopped, and once that it goes on; a lease that has just begun does not know yet."""
+    stopped = now.status is PartitionStatus.STOPPED
+    if stopped and before.told_stop != now.reason:
+        before.told_stop = now.reason
+        _log.warning(
+            "partition_stopped",
+            route=str(route),
+            partition=str(partition),
+            reason=now.reason,
+            lag_records=now.lag_records,
+        )
+    elif before.told_stop is not None and now.status is PartitionStatus.COPYING:
+        before.told_stop = None
+        _log.info(
+            "partition_goes_on", route=str(route), partition=str(partition), lag_records=now.lag_records
+        )
 
 
 def _summary(route: Route, leases: Collection[LeaseTotals]) -> RouteSummary:

@@ -81,6 +81,18 @@ class ReplicationStatus:
         """The leases that are not running, each with why we think so."""
         return [f"{key} {problem}" for key, problem in self._board.missing().items()]
 
+    def troubles(self) -> Sequence[str]:
+        """The partitions that can't go on, each with its reason: all others do."""
+        return [f"{place} is stopped: {reason}" for place, reason in self._stops().items()]
+
+    def _stops(self) -> dict[str, str]:
+        partitions = self._board.partitions().items()
+        return {
+            f"{key.route}/{key.topic_partition}": totals.reason
+            for key, totals in partitions
+            if totals.stopped
+        }
+
     def active_leases(self) -> Sequence[str]:
         """The leases whose newest report was not their last."""
         return [str(key) for key in self._board.active()]
@@ -89,6 +101,7 @@ class ReplicationStatus:
         """Every lease with its partitions, as JSON types."""
         return {
             "missing": {str(key): problem for key, problem in self._board.missing().items()},
+            "stopped": self._stops(),
             "leases": [self._lease_state(key, lease) for key, lease in sorted(self._board.leases().items())],
         }
 
@@ -109,6 +122,16 @@ class ReplicationStatus:
                 if (value := lease_metric.value(lease)) is not None:
                     family.add_metric((str(lease_key.route), str(lease_key.shard)), value)
             yield family
+        stops = GaugeMetricFamily(
+            f"{PREFIX}stop_reason",
+            "1 while the partition can't go on for this reason; no sample else.",
+            labels=(*PARTITION_LABELS, "reason"),
+        )
+        for key, totals in partitions.items():
+            if totals.stopped:
+                place = key.topic_partition
+                stops.add_metric((str(key.route), place.topic, str(place.partition), totals.reason), 1)
+        yield stops
         missing = GaugeMetricFamily(f"{PREFIX}leases_missing", "Leases that are not running.")
         missing.add_metric((), len(self._board.missing()))
         yield missing

@@ -53,6 +53,9 @@ class StatusPart(Protocol):
     def missing(self) -> Sequence[str]:
         """Why it is not ready, one line for each reason; empty if it is."""
 
+    def troubles(self) -> Sequence[str]:
+        """What does not work while the rest does, one line for each: it is ready all the same."""
+
     def active_leases(self) -> Sequence[str]:
         """The leases that a stop has to wait for, by name."""
 
@@ -149,7 +152,8 @@ class StatusServer:
     def _readiness(self) -> Reply:
         lines = [f"{part.name} {problem}\n" for part in self._parts for problem in part.missing()]
         if not lines:
-            return HTTPStatus.OK, _TEXT, b"ready\n"
+            troubles = [f"{part.name} {trouble}\n" for part in self._parts for trouble in part.troubles()]
+            return HTTPStatus.OK, _TEXT, "".join(["ready\n", *troubles]).encode()
         return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, "".join(lines).encode()
 
     def _state(self) -> dict[str, Any]:

@@ -200,7 +200,13 @@ def test_a_replicator_alone_says_nothing_of_the_sync_job() -> None:
     server = StatusServer("127.0.0.1:0", [ReplicationStatus(ProgressBoard([]), Claims([]))], token=TOKEN)
     try:
         assert get(server, "/readyz") == (200, "ready\n")
-        assert set(json.loads(get(server, "/status")[1])) == {"ready", "missing", "leases", "queries"}
+        assert set(json.loads(get(server, "/status")[1])) == {
+            "ready",
+            "missing",
+            "stopped",
+            "leases",
+            "queries",
+        }
         assert "parallax_sync_" not in get(server, "/metrics")[1]
         assert server.post(REPORTS_PATH, TOKEN, json.dumps(report(cycles=1)).encode())[0] == 404
     finally:

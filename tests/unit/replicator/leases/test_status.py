@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from parallax.adapters.spark.reporting import TOKEN_HEADER, HolderReporter, StatusTarget
 from parallax.adapters.spark.status_server import StatusServer
@@ -200,6 +201,53 @@ def test_readiness_names_what_is_missing(server: StatusServer) -> None:
     assert text == "lease a->b/1 has not reported yet\n"
     posted(server, report(shard=1))
     assert ask(server, "/readyz")[0] == HTTPStatus.OK
+
+
+def test_a_stopped_partition_is_named_with_its_reason_and_the_others_are_ready(server: StatusServer) -> None:
+    posted(server, report(shard=0, status=PartitionStatus.STOPPED))
+    posted(server, report(shard=1))
+    assert ask(server, "/readyz") == (HTTPStatus.OK, "ready\nlease a->b/trips-0 is stopped: too large\n")
+    status = json.loads(ask(server, "/status")[1])
+    assert (status["ready"], status["stopped"]) == (True, {"a->b/trips-0": "too large"})
+    metrics = ask(server, "/metrics")[1]
+    stop = 'parallax_replicator_stop_reason{partition="0",reason="too large",route="a->b",topic="trips"} 1.0'
+    assert stop in metrics
+    posted(server, report(shard=0))
+    assert "stop_reason{" not in ask(server, "/metrics")[1]
+    assert ask(server, "/readyz")[1] == "ready\n"
+
+
+def test_the_log_tells_of_a_stop_once_and_of_its_end() -> None:
+    board = ProgressBoard(KEYS)
+    stopped = report(status=PartitionStatus.STOPPED)
+    changed = replace(
+        stopped,
+        progress=replace(
+            stopped.progress, partitions=(replace(stopped.progress.partitions[0], reason="worse"),)
+        ),
+    )
+    with capture_logs() as logs:
+        for each in (
+            report(),
+            stopped,
+            stopped,
+            report(epoch=2, attempt="next", status=PartitionStatus.WAITING),  # it does not know yet
+            replace(
+                stopped, progress=replace(stopped.progress, lease=replace(stopped.progress.lease, epoch=3))
+            ),
+            report(epoch=4, attempt="last"),
+        ):
+            board.record(each)
+    assert [(line["event"], line.get("reason")) for line in logs] == [
+        ("partition_stopped", "too large"),
+        ("partition_goes_on", None),
+    ]
+    board = ProgressBoard(KEYS)
+    with capture_logs() as logs:
+        board.record(stopped)
+        board.record(changed)
+    assert [line["reason"] for line in logs] == ["too large", "worse"]
+    assert logs[0]["lag_records"] == 7
 
 
 def test_status_is_the_whole_picture(server: StatusServer) -> None:

@@ -36,6 +36,9 @@ class Part:
     def missing(self) -> Sequence[str]:
         return ("has not begun",)
 
+    def troubles(self) -> Sequence[str]:
+        return ()
+
     def active_leases(self) -> Sequence[str]:
         self.looks -= 1
         return ["the lease"] if self.looks >= 0 else []

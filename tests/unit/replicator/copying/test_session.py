@@ -1,0 +1,165 @@
+"""What a session tells of partitions that it does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import pytest
+
+from parallax.config.config import Replicator
+from parallax.domain.ids import (
+    Lineage,
+    Route,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.errors import PartitionStoppedError
+from parallax.ports.clusters import TopicInfo
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.ledger import Ledger
+from replicator.copying.ports import Damaged, LogEnd, ReadFrom, SourceEvent, Survey
+from replicator.copying.session import ShardSession
+from replicator.copying.session_end import Counts
+from replicator.copying.state import PartitionState
+from replicator.lease import Lease, PartitionProgress, PartitionStatus
+from tests.worlds.clocks import StandingClock
+
+TRIPS = TopicName("trips")
+P0, P1 = TopicPartition(TRIPS, 0), TopicPartition(TRIPS, 1)
+LEASE = Lease(Route.parse("a->b"), 0, 1, 1, 1, 10**9)
+
+
+class Doors:
+    """Source, target and surveyor of one topic, of which a test says what they tell."""
+
+    path = "batch"
+
+    def __init__(self) -> None:
+        self.source_partitions = self.target_partitions = 2
+        self.logs = {P0: LogEnd(SourceOffset(0), SourceOffset(700), SourceOffset(700))}
+        self.refused: dict[TopicName, str] = {}
+        self.events: list[SourceEvent] = []
+        self.topic_there = True
+        self._asked = False
+
+    def request(self) -> int:
+        self._asked = True
+        return 1
+
+    def result(self) -> Survey | None:
+        if not self._asked:
+            return None
+        self._asked = False
+        source = {TRIPS: TopicInfo(TRIPS, TopicId("s"), self.source_partitions)} if self.topic_there else {}
+        target = {TRIPS: TopicInfo(TRIPS, TopicId("t"), self.target_partitions)}
+        return Survey(1, source, self.logs if self.topic_there else {}, target, self.refused)
+
+    def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None: ...
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None: ...
+
+    def poll(self, _max_records: int, _timeout_ms: int) -> Sequence[SourceEvent]:
+        events, self.events = self.events, []
+        return events
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {item: self.logs[item].high_watermark for item in partitions}
+
+    def begin(self) -> None: ...
+
+    def commit(self, _entry: Entry) -> int:
+        return 0
+
+    def ends(
+        self, partitions: Collection[TopicPartition], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetOffset]:
+        del patient
+        return {item: TargetOffset(0) for item in partitions if item.partition < self.target_partitions}
+
+
+def session_of(doors: Doors, states: Mapping[TopicPartition, PartitionState] | None = None) -> ShardSession:
+    clock, settings = StandingClock(), Replicator()
+    ledger = Ledger(
+        LEASE,
+        settings,
+        run_log_id=TopicId("log"),
+        target=doors,  # type: ignore[arg-type] # what is asked of it is there
+        clock=clock,
+        states=states or {},
+        counts=Counts(),
+        committed=lambda _offset, _entry: None,
+    )
+    return ShardSession(
+        LEASE,
+        settings,
+        source=doors,  # type: ignore[arg-type] # as above
+        target=doors,  # type: ignore[arg-type] # as above
+        surveyor=doors,  # type: ignore[arg-type] # as above
+        clock=clock,
+        ledger=ledger,
+        history=lambda _item, _lineage: [],
+        stops=(),
+        cuts=(),
+        goal=None,
+        stopped=lambda _stop: None,
+    )
+
+
+def told(session: ShardSession) -> dict[TopicPartition, PartitionProgress]:
+    session.step()
+    return {TopicPartition(TopicName(part.topic), part.partition): part for part in session.progress()}
+
+
+def copied_to(item: TopicPartition, source_next: int) -> PartitionState:
+    at = SourceOffset(source_next)
+    lineage = Lineage(TopicId("s"), TopicId("t"))
+    return PartitionState(item, lineage, 0, SourceOffset(0), TargetOffset(0), at, at, TargetOffset(0))
+
+
+@pytest.mark.parametrize(
+    ("low", "known", "lag"),
+    [(0, {}, 700), (200, {}, 500), (0, {P0: copied_to(P0, 600)}, 100)],
+    ids=["of all", "of what retention has left", "of what was not copied before"],
+)
+def test_a_stopped_partition_lags_by_what_its_source_holds(
+    low: int, known: dict[TopicPartition, PartitionState], lag: int
+) -> None:
+    doors = Doors()
+    doors.logs = {item: LogEnd(SourceOffset(low), SourceOffset(700), SourceOffset(700)) for item in (P0, P1)}
+    doors.target_partitions, doors.refused = 1, {TRIPS: "PARTITION_MISMATCH: may not grow"}
+    session = session_of(doors, known)
+    parts = told(session)
+    if not known:
+        assert (parts[P0].status, parts[P0].lag_records) == (PartitionStatus.STOPPED, lag)
+    else:
+        assert (parts[P0].status, parts[P0].lag_records) == (PartitionStatus.COPYING, lag)
+    assert (parts[P1].status, parts[P1].lag_records) == (PartitionStatus.STOPPED, 700 - low)
+    doors.logs[P1] = LogEnd(SourceOffset(low), SourceOffset(900), SourceOffset(900))
+    session.commit()
+    doors.request()
+    assert told(session)[P1].lag_records == 900 - low
+
+
+def test_a_partition_whose_source_is_damaged_lags_from_the_damage_on() -> None:
+    doors = Doors()
+    doors.source_partitions = 1
+    session = session_of(doors, {P0: copied_to(P0, 600)})
+    assert told(session)[P0].status is PartitionStatus.COPYING
+    doors.events = [Damaged(P0, PartitionStoppedError("trips-0: offset 600 is damaged"))]
+    part = told(session)[P0]
+    assert (part.status, part.lag_records) == (PartitionStatus.STOPPED, 100)
+    assert "offset 600" in part.reason
+
+
+def test_what_the_source_does_not_have_any_more_is_no_lag() -> None:
+    doors = Doors()
+    doors.source_partitions = 1
+    session = session_of(doors, {P0: copied_to(P0, 600)})
+    assert told(session)[P0].lag_records == 100
+    doors.topic_there = False
+    doors.request()
+    part = told(session)[P0]
+    assert (part.status, part.lag_records) == (PartitionStatus.ABSENT, 0)
