@@ -25,6 +25,7 @@ from confluent_kafka import KafkaException, Producer
 from parallax.adapters.kafka.librdkafka import Settings, client_settings, translated
 from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition, aggregate_cluster
+from parallax.domain.place import LogRange
 from parallax.errors import ConfigError, NotFoundError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
@@ -199,7 +200,7 @@ def _run_log(
     if current is None:
         info = admin.create(plan, Deadline.after_ms(_TIMEOUT_MS))
         spans = admin.log_ranges([TopicPartition(topic, shard) for shard in range(info.partitions)])
-        if any(span.high_watermark for span in spans.values()):
+        if any(_was_written(config, route, item, span) for item, span in spans.items()):
             raise RunLogError(
                 RunLogProblem.LAYOUT_MISSING,
                 f"{admin.cluster}: {route}",
@@ -213,6 +214,14 @@ def _run_log(
     if info.partitions < shards:  # one for each shard; they never become fewer
         info = admin.grow(topic, shards, Deadline.after_ms(_TIMEOUT_MS))
     return info
+
+
+def _was_written(config: Config, route: Route, run_log: TopicPartition, span: LogRange) -> bool:
+    """Whether the partition holds entries, or held some; what a first change of layout left undone is none."""
+    if span.high_watermark == span.low_watermark:
+        return span.high_watermark > 0
+    reader = KafkaRunLog(config, route, run_log.partition)
+    return any(True for _ in reader.read(span.low_watermark, span.high_watermark))
 
 
 def other_run_log(layout: LayoutRecord, found: TopicId | None, route: Route) -> RunLogError:

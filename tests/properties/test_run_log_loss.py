@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,9 +15,9 @@ from replicator.copying.recovery import RunLogProblem
 from replicator.copying.state import fold
 from replicator.kafka.layout import LayoutRecord
 from replicator.lease import Lease, LeaseProgress
-from tests.memory.index import MemoryMappingIndex
-from tests.worlds.sim.doors import RUN_LOG, Faults
-from tests.worlds.sim.world import TOPIC, FlakyIndex, SourceRecord, World
+from tests.worlds.sim.doors import Faults, SimConnector
+from tests.worlds.sim.sides import TOPIC, SourceRecord
+from tests.worlds.sim.world import World
 
 LOST = {
     "retention": RunLogProblem.RUN_LOG_HEADLESS,
@@ -29,37 +30,45 @@ LOST = {
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    # Its assertions presume a run log that is unharmed.
-    monkeypatch.setattr(FlakyIndex, "save_indexed_up_to", MemoryMappingIndex.save_indexed_up_to)
-    monkeypatch.setattr(FlakyIndex, "write_rows", MemoryMappingIndex.write_rows)
-    made = World(3, Faults(0.0))
+def world() -> Iterator[World]:
+    made = World(3, Faults(0.0), only=())
     made.schedule.calm = True
-    for cluster in (made.source, made.target):
-        if TOPIC not in cluster.topics:
-            cluster.create(TOPIC, 2)
+    made.regionals[0].create()
+    if TOPIC not in made.aggregates[0].cluster.topics:
+        made.aggregates[0].cluster.create(TOPIC, 2)
     for _ in range(20):
-        made._produce()
-    made._own()
-    made.schedule.run(made._caught_up, at_most_steps=30_000)
-    return made
+        made.regionals[0].produce()
+    with made.in_memory():
+        made.lives[0].plan(1)
+        made.schedule.run(made.caught_up, at_most_steps=30_000)
+        yield made
+
+
+def own(world: World) -> None:
+    layout = world.lives[0].layout()
+    assert layout is not None
+    world.lives[0].own(layout, 0)
 
 
 def end_owner(world: World) -> None:
-    world.owners[-1].doomed = True
-    world.schedule.run(lambda: world.owners[-1].over, at_most_steps=30_000)
+    owner = world.lives[0].owners[-1]
+    owner.actor.doomed = True
+    world.schedule.run(lambda: owner.over, at_most_steps=30_000)
 
 
 def lose(world: World, kind: str) -> None:
-    log = world.run_log
+    life = world.lives[0]
+    life.run_log_harmed = True
+    topics = life.aggregate.cluster.topics
+    log = topics[life.run_log].logs[0]
     if kind == "retention":
         log.retain_from(log.end)
     elif kind == "tail":
         log.elect_unclean(log.end - 4)
     elif kind.startswith("deleted"):
-        del world.target.topics[RUN_LOG]
+        del topics[life.run_log]
         if kind == "deleted":
-            world.target.create(RUN_LOG)
+            life.aggregate.cluster.create(life.run_log)
     elif kind == "stray record":
         log.append("typed by somebody")
     elif kind == "forged snapshot":
@@ -69,20 +78,20 @@ def lose(world: World, kind: str) -> None:
 def go_on(world: World, steps: int = 2_000) -> list[LeaseProgress]:
     reports: list[LeaseProgress] = []
     world.report = reports.append
-    world._own()
+    own(world)
     for _ in range(5):
-        world._produce()
+        world.regionals[0].produce()
     until = world.schedule.steps + steps
     world.schedule.run(lambda: world.schedule.steps > until, at_most_steps=30_000)
     world.finish = True
-    world.schedule.run(lambda: all(owner.over for owner in world.owners), at_most_steps=30_000)
+    world.schedule.run(lambda: not world.owners(), at_most_steps=30_000)
     return reports
 
 
 def copies(world: World) -> Counter[int]:
     return Counter(
         slot.value.serial
-        for log in world.target.topics[TOPIC].logs
+        for log in world.aggregates[0].cluster.topics[TOPIC].logs
         for slot in log.committed()
         if isinstance(slot.value, SourceRecord)
     )
@@ -108,14 +117,14 @@ def test_an_unharmed_run_log_is_gone_on_with(world: World) -> None:
     reports = go_on(world)
     assert reports[-1].waiting_for == ""
     assert not twice(world)
-    assert len(copies(world)) == len(world.records)
+    assert len(copies(world)) == len(world.regionals[0].records)
 
 
 @pytest.mark.parametrize("kind", ["deleted", "tail"])
 def test_a_run_log_that_is_lost_under_its_owner_is_seen_at_its_next_entry(world: World, kind: str) -> None:
     reports: list[LeaseProgress] = []
     world.report = reports.append
-    world._own()  # takes over, and reports
+    own(world)  # takes over, and reports
     world.schedule.run(lambda: bool(reports), at_most_steps=30_000)
     lose(world, kind)
     until = world.schedule.steps + 3_000
@@ -134,13 +143,16 @@ def test_without_the_refusal_everything_is_copied_twice(
         end = reader.end()
         return fold({}, [entry for _, entry in reader.read(reader.start(), end) if entry is not None]), end
 
-    def layout(_lease: Lease) -> LayoutRecord:
-        present = TopicId(world.target.topics[RUN_LOG].topic_id)
-        return replace(world.connector.layout_record, run_log_id=present)
+    def layout(_connector: SimConnector, _lease: Lease) -> LayoutRecord:
+        life = world.lives[0]
+        known = life.layout()
+        assert known is not None
+        present = TopicId(life.aggregate.cluster.topics[life.run_log].topic_id)
+        return replace(known, run_log_id=present)
 
     monkeypatch.setattr(shard_module, "load_states", credulous)
     monkeypatch.setattr(shard_module._Holder, "_refuse_truncated", lambda *_: None)
-    monkeypatch.setattr(world.connector, "layout", layout)
+    monkeypatch.setattr(SimConnector, "layout", layout)
     end_owner(world)
     lose(world, kind)
     go_on(world)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from parallax.domain.ids import SourceOffset, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.config.config import Config
+from parallax.domain.ids import (
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    aggregate_cluster,
+)
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.ports.clusters import TopicInfo
 from parallax.v1.runlog_pb2 import Entry
@@ -18,28 +27,25 @@ from replicator.copying.ports import (
     Survey,
     TopicChanged,
 )
-from replicator.kafka.layout import LayoutRecord
+from replicator.copying.recovery import Shard
+from replicator.kafka.layout import LayoutRecord, read_layout
+from replicator.kafka.run_log import load_states, run_log_topic
+from replicator.kafka.transactions.hanging import fates_by_state, fates_with_entry
 from replicator.lease import Lease, shard_of, transactional_id
-from tests.worlds.sim.kafka import COMMITTED, OPEN, Cluster, Log, Transaction
+from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.schedule import Schedule
-
-RUN_LOG = "parallax.runs"
 
 
 class Faults:
-    """How the doors misbehave; tests and mutants change it.
+    """How the doors misbehave; tests change it.
 
     Attributes:
         fail: probability that a call on the target fails, with an outcome that the caller can't know.
-        last_stable_offset: `ends` answers the last stable offset (a mutant).
-        unfenced_watermarks: entries without data are written outside of any transaction (a mutant).
         empty_run_log: probability that the run log seems empty to a lease that has found entries in it before.
     """
 
     def __init__(self, fail: float = 0.0) -> None:
         self.fail = fail
-        self.last_stable_offset = False
-        self.unfenced_watermarks = False
         self.empty_run_log = 0.0
 
 
@@ -110,12 +116,14 @@ class SimSource:
 
 
 class SimTarget:
-    def __init__(self, schedule: Schedule, cluster: Cluster, lease: Lease, faults: Faults) -> None:
+    def __init__(
+        self, schedule: Schedule, cluster: Cluster, lease: Lease, run_log: str, faults: Faults
+    ) -> None:
         self._schedule = schedule
         self._cluster = cluster
         self._faults = faults
         self._id = transactional_id(lease.route, lease.layout, lease.shard)
-        self._shard = lease.shard
+        self._run_log, self._shard = run_log, lease.shard
         self._acknowledged: dict[TopicPartition, list[int]] = {}
         self._waiting: list[RecordBlock] = []
         self._transaction: Transaction | None = None
@@ -144,9 +152,7 @@ class SimTarget:
 
     def commit(self, entry: Entry) -> int:
         self._schedule.step()
-        log = _run_log(self._cluster, self._shard)
-        if self._faults.unfenced_watermarks and not self._acknowledged:
-            return log.append(entry)
+        log = _run_log(self._cluster, self._run_log, self._shard)
         self._may_fail()
         transaction = self._mine()
         offset = log.append(entry, transaction)
@@ -170,7 +176,7 @@ class SimTarget:
             topic = self._cluster.topics.get(item.topic)
             if topic is not None:
                 log = topic.logs[item.partition]
-                found[item] = TargetOffset(log.stable_end if self._faults.last_stable_offset else log.end)
+                found[item] = TargetOffset(log.end)
         self._schedule.step()
         return found
 
@@ -184,6 +190,8 @@ class SimTarget:
             if topic is None:
                 raise ClusterUnavailableError(f"{block.topic_partition} is gone")
             log = topic.logs[block.topic_partition.partition]
+            if log in transaction.torn:
+                raise ClusterUnavailableError(f"{block.topic_partition}: out of sequence")
             offsets = [log.append(record, transaction) for record in block.records]
             self._acknowledged.setdefault(block.topic_partition, []).extend(offsets)
         self._waiting = []
@@ -201,26 +209,42 @@ class SimTarget:
             raise ClusterUnavailableError("no answer")
 
 
-def _run_log(cluster: Cluster, shard: int) -> Log:
-    if RUN_LOG not in cluster.topics:
-        raise ClusterUnavailableError("the run log is gone")
-    return cluster.topics[RUN_LOG].logs[shard]
+def _run_log(cluster: Cluster, name: str, shard: int) -> Log:
+    topic = cluster.topics.get(name)
+    if topic is None or shard >= len(topic.logs):
+        raise ClusterUnavailableError(f"{name}-{shard} is not there")
+    return topic.logs[shard]
+
+
+def entry_of(value: object) -> Entry | None:
+    """What a slot of a run log holds: an entry, or the bytes of one that was written without a session; None: neither."""
+    if isinstance(value, Written):
+        return Entry.FromString(value.value or b"")
+    return value if isinstance(value, Entry) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A record as a producer of bytes writes it."""
+
+    key: bytes | None
+    value: bytes | None
 
 
 class SimRunLog:
-    def __init__(self, schedule: Schedule, cluster: Cluster, shard: int) -> None:
+    def __init__(self, schedule: Schedule, cluster: Cluster, name: str, shard: int) -> None:
         self._schedule = schedule
         self._cluster = cluster
-        self._shard = shard
+        self._place = (name, shard)
         self.seems_empty = False
         self.was_read: Callable[[], object] = lambda: None
 
     @property
     def _log(self) -> Log:
-        return _run_log(self._cluster, self._shard)
+        return _run_log(self._cluster, *self._place)
 
     def topic_id(self) -> TopicId | None:
-        topic = self._cluster.topics.get(RUN_LOG)
+        topic = self._cluster.topics.get(self._place[0])
         return None if topic is None else TopicId(topic.topic_id)
 
     def end(self) -> int:
@@ -238,7 +262,7 @@ class SimRunLog:
             raise ClusterUnavailableError("a transaction is still open")
         entries = list(self._log.committed(start, end))
         for slot in entries:
-            yield slot.offset, slot.value if isinstance(slot.value, Entry) else None
+            yield slot.offset, entry_of(slot.value)
         if entries:
             self.was_read()
 
@@ -295,11 +319,14 @@ def _infos(cluster: Cluster) -> dict[TopicName, TopicInfo]:
 
 
 class SimClock:
+    """A process's clock: it may be stepped, but for its monotonic time."""
+
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
+        self.stepped_ms = 0
 
     def now_ms(self) -> int:
-        return int(self._schedule.now_ms)
+        return int(self._schedule.now_ms) + self.stepped_ms
 
     def monotonic_ms(self) -> float:
         return self._schedule.now_ms
@@ -309,26 +336,30 @@ class SimClock:
 
 
 class SimConnector:
-    def __init__(self, schedule: Schedule, source: Cluster, target: Cluster, faults: Faults) -> None:
+    """The doors of one process."""
+
+    def __init__(
+        self, schedule: Schedule, source: Cluster, target: Cluster, config: Config, faults: Faults
+    ) -> None:
         self._schedule = schedule
         self._source = source
         self._target = target
+        self._config = config
         self._faults = faults
         self._clock = SimClock(schedule)
         self._read_before: set[int] = set()
-        self.layout_record = LayoutRecord(
-            1, 1, settled=True, run_log=RUN_LOG, run_log_id=TopicId(target.topics[RUN_LOG].topic_id)
-        )
 
     @property
     def clock(self) -> SimClock:
         return self._clock
 
     def settle(self, lease: Lease) -> None:
-        """Markers are never lost here."""
+        self._schedule.step()
+        settle(self._schedule, self._target, self._config, lease)
 
     def target(self, lease: Lease) -> SimTarget:
-        return SimTarget(self._schedule, self._target, lease, self._faults)
+        name = run_log_topic(self._config, lease.route.source)
+        return SimTarget(self._schedule, self._target, lease, name, self._faults)
 
     def source(self, lease: Lease) -> SimSource:
         del lease
@@ -338,7 +369,8 @@ class SimConnector:
         return SimSurveyor(self._schedule, self._source, self._target, lease)
 
     def run_log(self, lease: Lease) -> SimRunLog:
-        run_log = SimRunLog(self._schedule, self._target, lease.shard)
+        name = run_log_topic(self._config, lease.route.source)
+        run_log = SimRunLog(self._schedule, self._target, name, lease.shard)
         run_log.seems_empty = (
             lease.epoch in self._read_before
             and not self._schedule.calm
@@ -350,7 +382,43 @@ class SimConnector:
     def foreign_records(self, lease: Lease) -> None:
         del lease
 
-    def layout(self, lease: Lease) -> LayoutRecord:
-        del lease
-        self._schedule.step()
-        return self.layout_record
+    def layout(self, lease: Lease) -> LayoutRecord | None:
+        return read_layout(self._config, lease.route)
+
+
+def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:
+    """What `replicator.kafka.transactions.hanging.settle` does, on logs in memory."""
+    own_id, name = (
+        transactional_id(lease.route, lease.layout, lease.shard),
+        TopicName(run_log_topic(config, lease.route.source)),
+    )
+    cluster.initialise(own_id)
+    hanging: dict[TopicPartition, Transaction] = {}
+    starts: dict[TopicPartition, TargetOffset] = {}
+    for topic, found in cluster.topics.items():
+        for number, log in enumerate(found.logs):
+            for transaction, start in log.open_transactions().items():
+                if transaction.owner == own_id:
+                    item = TopicPartition(TopicName(topic), number)
+                    hanging[item], starts[item] = transaction, TargetOffset(start)
+    if not hanging:
+        return
+    run_log = TopicPartition(name, lease.shard)
+    if run_log not in hanging:
+        reader = SimRunLog(schedule, cluster, name, lease.shard)
+        shard = Shard(
+            aggregate_cluster(lease.route.target), run_log, reader.topic_id() or TopicId(""), lease.layout
+        )
+        fates = fates_by_state(starts, load_states(reader, shard)[0])
+    else:
+        entry = entry_of(_run_log(cluster, name, lease.shard).slot(starts[run_log]).value)
+        assert entry is not None
+
+        def visible(item: TopicPartition, offset: TargetOffset) -> bool:
+            log = cluster.topics[item.topic].logs[item.partition]
+            return log.start <= offset < log.stable_end and log.slot(offset).visible
+
+        fates = fates_with_entry(starts, run_log, entry, visible)
+    for items, outcome in ((fates.commit, COMMITTED), (fates.abort, ABORTED)):
+        for item in items:
+            hanging[item].decide(outcome)

@@ -10,15 +10,22 @@ from parallax.errors import FencedError
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Transaction:
+    """Attributes:
+    owner: its transactional id.
+    torn: logs that lost some of its records while it was open: what comes next there is out of sequence.
+    """
+
     outcome: str = OPEN
+    owner: str = ""
     logs: list[Log] = field(default_factory=list)
+    torn: list[Log] = field(default_factory=list)
 
     def decide(self, outcome: str) -> None:
         self.outcome = outcome
         for log in self.logs:
-            log.append(MARKER)
+            log.end_transaction(self)
 
 
 class _Marker:
@@ -35,6 +42,12 @@ class Slot:
     epoch: int
     transaction: Transaction | None
 
+    @property
+    def visible(self) -> bool:
+        """Whether read_committed readers see it, once they get as far."""
+        decided = self.transaction is None or self.transaction.outcome == COMMITTED
+        return decided and self.value is not MARKER
+
 
 class Log:
     """One partition. The high watermark is the end: nothing here is replicated."""
@@ -44,41 +57,86 @@ class Log:
         self.end = 0
         self.epoch = 0
         self.slots: list[Slot] = []
+        """One for each offset of ``[start, end)``."""
         self.epoch_starts: list[tuple[int, int]] = [(0, 0)]
+        self.first_loss_epoch: int | None = None
+        self._open: dict[Transaction, int] = {}
 
     def append(self, value: object, transaction: Transaction | None = None) -> int:
+        if transaction is not None and transaction not in self._open:
+            self._open[transaction] = self.end
+            if self not in transaction.logs:
+                transaction.logs.append(self)
+        return self._append(value, transaction)
+
+    def end_transaction(self, transaction: Transaction) -> None:
+        self._open.pop(transaction, None)
+        self._append(MARKER, transaction)
+
+    def _append(self, value: object, transaction: Transaction | None) -> int:
         self.slots.append(Slot(self.end, value, self.epoch, transaction))
         self.end += 1
-        if transaction is not None and self not in transaction.logs:
-            transaction.logs.append(self)
         return self.end - 1
 
     @property
     def stable_end(self) -> int:
-        undecided = (
-            slot.offset for slot in self.slots if slot.transaction and slot.transaction.outcome == OPEN
-        )
-        return min(undecided, default=self.end)
+        return min(self._open.values(), default=self.end)
+
+    def open_transactions(self) -> dict[Transaction, int]:
+        """Where each transaction that is open here began."""
+        return dict(self._open)
+
+    def slot(self, offset: int) -> Slot:
+        return self.slots[offset - self.start]
 
     def committed(self, start: int = 0, end: int | None = None) -> Iterator[Slot]:
         """What read_committed readers see of ``[start, end)``."""
         bound = self.stable_end if end is None else min(end, self.stable_end)
-        for slot in self.slots:
-            decided = slot.transaction is None or slot.transaction.outcome == COMMITTED
-            if start <= slot.offset < bound and decided and slot.value is not MARKER:
+        for slot in self.slots[max(0, start - self.start) : max(0, bound - self.start)]:
+            if slot.visible:
                 yield slot
 
     def retain_from(self, start: int) -> None:
-        self.start = max(self.start, min(start, self.end))
-        self.slots = [slot for slot in self.slots if slot.offset >= self.start]
+        start = max(self.start, min(start, self.end))
+        self.slots = self.slots[start - self.start :]
+        self.start = start
 
-    def elect_unclean(self, end: int) -> None:
-        """A replica that lacks everything from ``end`` on becomes leader."""
-        self.end = max(self.start, end)
-        self.slots = [slot for slot in self.slots if slot.offset < self.end]
+    def elect(self) -> None:
+        """Another replica becomes leader and lacks nothing."""
         self.epoch += 1
         self.epoch_starts = [item for item in self.epoch_starts if item[1] < self.end or item[1] == 0]
         self.epoch_starts.append((self.epoch, self.end))
+
+    def elect_unclean(self, end: int) -> None:
+        """A replica that lacks everything from ``end`` on becomes leader.
+
+        A transaction whose marker is lost hangs here from now on, whatever was decided (docs/decisions/0008).
+        """
+        end = max(self.start, end)
+        kept, gone = self.slots[: end - self.start], self.slots[end - self.start :]
+        self.slots, self.end = kept, end
+        self.epoch += 1
+        if gone and self.first_loss_epoch is None:
+            self.first_loss_epoch = self.epoch
+        self.epoch_starts = [item for item in self.epoch_starts if item[1] < self.end or item[1] == 0]
+        self.epoch_starts.append((self.epoch, self.end))
+        for slot in gone:
+            transaction = slot.transaction
+            if transaction is None:
+                continue
+            rest = [item for item in kept if item.transaction is transaction and item.value is not MARKER]
+            if slot.value is not MARKER:
+                if transaction.outcome != OPEN:
+                    continue
+                if not rest:
+                    self._open.pop(transaction, None)
+                elif self not in transaction.torn:
+                    transaction.torn.append(self)
+            elif rest:
+                hanging = Transaction(owner=transaction.owner, logs=[self])
+                for item in rest:
+                    item.transaction = hanging
+                self._open[hanging] = rest[0].offset
 
     def end_of_epoch(self, epoch: int) -> int:
         """OffsetForLeaderEpoch: where records of later epochs begin, or the end."""
@@ -87,7 +145,7 @@ class Log:
 
     def epoch_below(self, offset: int) -> int:
         """The leader epoch of the last record below ``offset``, or -1."""
-        return max((slot.epoch for slot in self.slots if slot.offset < offset), default=-1)
+        return max((slot.epoch for slot in self.slots[: max(0, offset - self.start)]), default=-1)
 
 
 @dataclass(slots=True)
@@ -124,6 +182,6 @@ class Cluster:
         if newest != epoch:
             raise FencedError(f"{transactional_id} has epoch {newest}, not {epoch}")
         if transaction is None or transaction.outcome != OPEN:
-            transaction = Transaction()
+            transaction = Transaction(owner=transactional_id)
             self._producers[transactional_id] = (epoch, transaction)
         return transaction

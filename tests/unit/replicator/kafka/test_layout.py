@@ -14,6 +14,7 @@ from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.kafka import layout as layouts
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
 from tests.worlds.layout_kafka import ITEM, RUNS, LayoutKafka, state
+from tests.worlds.sim.kafka import ABORTED
 from tests.worlds.sim.world import ROUTE
 
 
@@ -119,3 +120,15 @@ def test_a_layout_record_of_a_newer_release_is_refused_and_unknown_fields_are_le
         LayoutRecord.decoded(record.encoded().replace(b'"format": 1', b'"format": 2'))
     with pytest.raises(ConfigError, match="can't be read"):
         LayoutRecord.decoded(b"[]")
+
+
+def test_a_first_layout_that_was_not_finished_is_begun_again(kafka: LayoutKafka) -> None:
+    """Its snapshots were aborted: they stay in the run log as offsets, and no entry is there."""
+    ensure_layout(kafka.config, ROUTE, 2)
+    for log in (*kafka.logs, *kafka.cluster.topics[LAYOUTS_TOPIC].logs):
+        for slot in log.slots:
+            assert slot.transaction is not None
+            slot.transaction.outcome = ABORTED
+    made = ensure_layout(kafka.config, ROUTE, 1)
+    assert (made.layout, made.shards) == (1, 1)
+    assert kafka.states(made) == {}

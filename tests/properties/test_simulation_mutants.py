@@ -1,0 +1,130 @@
+"""Every mutant dies: one protection undone on purpose, and the simulation finds the harm in a bounded number of lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from parallax.domain.ids import UNKNOWN_EPOCH, TopicPartition
+from replicator.copying import ledger as ledger_module
+from replicator.copying import reconcile as reconcile_module
+from replicator.copying import session as session_module
+from replicator.copying.ports import ReadFrom
+from replicator.mapping.feed import IndexFeed
+from tests.worlds.sim.doors import SimTarget
+from tests.worlds.sim.kafka import OPEN, Cluster
+from tests.worlds.sim.run import play
+
+SEEDS = 300
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(patch: Mutant) -> Mutant:
+    MUTANTS[patch.__name__] = patch
+    return patch
+
+
+@mutant
+def no_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new owner neither ends the transaction of the one before nor keeps it from beginning others."""
+
+    def wrong(cluster: Cluster, transactional_id: str) -> int:
+        cluster._producers.setdefault(transactional_id, (0, None))
+        return 0
+
+    monkeypatch.setattr(Cluster, "initialise", wrong)
+
+
+@mutant
+def watermark_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = SimTarget.commit
+
+    def wrong(target: SimTarget, entry: Any) -> int:
+        if target._acknowledged:
+            return right(target, entry)
+        return target._cluster.topics[target._run_log].logs[target._shard].append(entry)
+
+    monkeypatch.setattr(SimTarget, "commit", wrong)
+
+
+@mutant
+def last_stable_offset_for_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = SimTarget.ends
+
+    def wrong(target: SimTarget, partitions: Any, *, patient: bool = False) -> dict[TopicPartition, int]:
+        found = right(target, partitions, patient=patient)
+        return {
+            item: min(end, target._cluster.topics[item.topic].logs[item.partition].stable_end)
+            for item, end in found.items()
+        }
+
+    monkeypatch.setattr(SimTarget, "ends", wrong)
+
+
+@mutant
+def position_of_an_open_transaction_in_a_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position is where reading is, not what is settled."""
+
+    def wrong(session: session_module.ShardSession, item: TopicPartition) -> int:
+        settled = session._ledger.states[item].source_next
+        return max(settled, session._reading.get(item, settled))
+
+    monkeypatch.setattr(session_module.ShardSession, "_position", wrong)
+    monkeypatch.setattr(ledger_module.Ledger, "holds", lambda *_: False)
+
+
+@mutant
+def source_leader_epochs_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = session_module.read_from
+
+    def wrong(*arguments: Any) -> ReadFrom:
+        return replace(right(*arguments), leader_epoch=UNKNOWN_EPOCH)
+
+    monkeypatch.setattr(session_module, "read_from", wrong)
+
+
+@mutant
+def lost_range_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reconcile_module.lose
+
+    def wrong(*arguments: Any) -> Any:
+        return replace(right(*arguments), lost=())
+
+    monkeypatch.setattr(reconcile_module, "lose", wrong)
+
+
+@mutant
+def topic_ids_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile_module, "_ids", lambda _lineage: ("", ""))
+
+
+@mutant
+def gap_in_the_feed_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(IndexFeed, "note_end", lambda *_: None)
+
+
+@mutant
+def commit_believed_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner whose transaction was aborted by another one takes it for committed."""
+    right = SimTarget._mine
+
+    def wrong(target: SimTarget) -> Any:
+        transaction = target._transaction
+        return right(target) if transaction is None or transaction.outcome == OPEN else transaction
+
+    monkeypatch.setattr(SimTarget, "_mine", wrong)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_dies(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    MUTANTS[name](monkeypatch)
+    dead = next((outcome for seed in range(SEEDS) if (outcome := play(seed)).problem), None)
+    record_property("problem", str(dead))
+    assert dead is not None, f"mutant {name} survived {SEEDS} lives"

@@ -1,0 +1,203 @@
+"""What can happen in a simulated world, how often, and what is left out for now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.worlds.sim.world import World
+
+_HOUR_MS = 3_600_000
+_STEPS_MS = (_HOUR_MS, -_HOUR_MS, 15 * 24 * _HOUR_MS, -15 * 24 * _HOUR_MS)
+_MOST_OWNERS_PER_ROUTE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that happens.
+
+    Attributes:
+        do: does it, and says what it was; empty: nothing came of it.
+        rare: takes part in half of the worlds only, so that it meets others in every combination.
+    """
+
+    name: str
+    weight: float
+    do: Callable[[World], str]
+    rare: bool = True
+
+
+_RUN_LOG = "a refused run log is not rebuilt here yet"
+SWITCHED_OFF: dict[str, str] = {
+    "unclean_target_election": "a target's lost tail is known by its end alone",
+    "target_recreation": "a topic made anew between two surveys is written to under the old lineage",
+    "resharding": "what a layout left to be indexed is lost to the index once another has come and gone",
+    "run_log_deleted": _RUN_LOG,
+    "run_log_cut": _RUN_LOG,
+    "run_log_trimmed": _RUN_LOG,
+}
+"""Actions that take no part, by name, each with the reason."""
+
+
+def chosen_actions(random: Random, only: Sequence[str] | None) -> list[Action]:
+    """Those that take part in a world; ``only`` names the rare ones among them."""
+    found = []
+    for action in ACTIONS:
+        drawn = random.random() < 0.5
+        if action.rare and (action.name not in only if only is not None else not drawn):
+            continue
+        if action.name in SWITCHED_OFF and (only is None or action.name not in only):
+            continue
+        found.append(action)
+    return found
+
+
+# --- processes ---------------------------------------------------------------------------------------------------
+
+
+def _pause_an_owner(world: World) -> str:
+    owners = world.owners()
+    if not owners:
+        return ""
+    owner, pause_ms = world.random.choice(owners), world.random.choice((200, 2_000))
+    owner.actor.asleep_until = world.schedule.now_ms + pause_ms
+    return f"{owner.lease} for {pause_ms} ms"
+
+
+def _pause_a_process(world: World) -> str:
+    """Whichever it is, also one that is changing the layout or filling the index."""
+    alive = [actor for actor in world.schedule.actors if not actor.over]
+    actor, pause_ms = world.random.choice(alive), world.random.choice((200, 2_000))
+    actor.asleep_until = world.schedule.now_ms + pause_ms
+    return f"{actor.name} for {pause_ms} ms"
+
+
+def _kill_an_owner(world: World) -> str:
+    owners = world.owners()
+    if not owners:
+        return ""
+    owner = world.random.choice(owners)
+    owner.actor.doomed = True
+    return str(owner.lease)
+
+
+def _start_an_owner(world: World) -> str:
+    life = world.random.choice(world.lives)
+    layout = life.layout()
+    if layout is None or not layout.settled:
+        life.plan(1 if layout is None else layout.shards)
+        return f"a driver of {life.route}"
+    if layout.previous_shards and world.random.random() < 0.2:
+        layout = life.stale_layout(layout)
+    shard = world.random.randrange(layout.shards)
+    if sum(owner.lease.shard == shard for owner in life.owners if not owner.over) >= 2:
+        return ""
+    life.own(layout, shard)
+    return str(life.owners[-1].lease)
+
+
+def _step_a_clock(world: World) -> str:
+    owners = world.owners()
+    if not owners:
+        return ""
+    owner, step_ms = world.random.choice(owners), world.random.choice(_STEPS_MS)
+    owner.clock.stepped_ms += step_ms
+    return f"{owner.lease} by {step_ms / _HOUR_MS:+.0f} h"
+
+
+def _reshard(world: World) -> str:
+    life = world.random.choice(world.lives)
+    shards = world.random.choice((1, 2, 3))
+    life.plan(shards)
+    return f"{life.route} into {shards}"
+
+
+def _slow_store(world: World) -> str:
+    for_ms = world.random.choice((500, 3_000, 10_000))
+    world.index.away_until_ms = world.schedule.now_ms + for_ms
+    return f"away for {for_ms} ms"
+
+
+# --- run logs ----------------------------------------------------------------------------------------------------
+
+
+def _delete_run_log(world: World) -> str:
+    life = world.random.choice(world.lives)
+    topic = life.aggregate.cluster.topics.pop(life.run_log, None)
+    if topic is None:
+        return ""
+    life.run_log_harmed = True
+    life.aggregate.cluster.create(life.run_log, len(topic.logs))
+    return f"{life.run_log} deleted and created again"
+
+
+def _cut_run_log(world: World) -> str:
+    life = world.random.choice(world.lives)
+    topic = life.aggregate.cluster.topics.get(life.run_log)
+    if topic is None:
+        return ""
+    log = world.random.choice(topic.logs)
+    end, cut = log.end, world.random.randint(max(log.start, log.end - 6), log.end)
+    life.run_log_harmed = True
+    log.elect_unclean(cut)
+    return f"{life.run_log}: {end} -> {cut}"
+
+
+def _trim_run_log(world: World) -> str:
+    life = world.random.choice(world.lives)
+    topic = life.aggregate.cluster.topics.get(life.run_log)
+    if topic is None:
+        return ""
+    log = world.random.choice(topic.logs)
+    start = world.random.randint(log.start, log.stable_end)
+    life.run_log_harmed = True
+    log.retain_from(start)
+    return f"{life.run_log} begins at {start} of {log.end}"
+
+
+ACTIONS = (
+    Action("produce", 40, lambda world: world.random.choice(world.regionals).produce(), rare=False),
+    Action(
+        "begin_transaction",
+        12,
+        lambda world: world.random.choice(world.regionals).begin_transaction(),
+        rare=False,
+    ),
+    Action(
+        "end_transaction",
+        12,
+        lambda world: world.random.choice(world.regionals).end_transaction(),
+        rare=False,
+    ),
+    Action(
+        "write_from_elsewhere",
+        12,
+        lambda world: world.random.choice(world.aggregates).write_from_elsewhere(),
+        rare=False,
+    ),
+    Action(
+        "lose_connection", 3, lambda world: world.random.choice(world.regionals).lose_connection(), rare=False
+    ),
+    Action("pause_an_owner", 4, _pause_an_owner, rare=False),
+    Action("kill_an_owner", 3, _kill_an_owner, rare=False),
+    Action("start_an_owner", 4, _start_an_owner, rare=False),
+    Action("pause_a_process", 3, _pause_a_process),
+    Action("source_retention", 2, lambda world: world.random.choice(world.regionals).retain()),
+    Action("source_election", 2, lambda world: world.random.choice(world.regionals).elect()),
+    Action("unclean_source_election", 2, lambda world: world.random.choice(world.regionals).elect_unclean()),
+    Action("source_recreation", 1, lambda world: world.random.choice(world.regionals).recreate()),
+    Action("target_retention", 1, lambda world: world.random.choice(world.aggregates).retain()),
+    Action("target_election", 2, lambda world: world.random.choice(world.aggregates).elect()),
+    Action("unclean_target_election", 2, lambda world: world.random.choice(world.aggregates).elect_unclean()),
+    Action("target_recreation", 1, lambda world: world.random.choice(world.aggregates).recreate()),
+    Action("clock_step", 2, _step_a_clock),
+    Action("slow_store", 1, _slow_store),
+    Action("resharding", 1.5, _reshard),
+    Action("run_log_deleted", 0.5, _delete_run_log),
+    Action("run_log_cut", 0.5, _cut_run_log),
+    Action("run_log_trimmed", 1, _trim_run_log),
+)
+"""Everything that can happen; a weight is relative to the others that take part."""

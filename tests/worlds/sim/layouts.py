@@ -1,0 +1,180 @@
+"""The clients that `replicator.kafka.layout` makes for itself, on clusters in memory.
+
+Layouts are read and changed by the production code as it is: only its lowest doors are exchanged, for as long as a
+world lives. A world's clusters are found by their bootstrap servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+from unittest import mock
+
+from confluent_kafka import KafkaError, KafkaException
+
+from parallax.config.config import Cluster as ClusterConfig
+from parallax.config.config import Config
+from parallax.domain.ids import ClusterName, Route, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import aggregate_cluster as aggregate
+from parallax.domain.place import LogRange
+from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.ports.clusters import TopicInfo
+from replicator.kafka import layout as layout_module
+from replicator.kafka.run_log import run_log_topic
+from replicator.kafka.topics import TopicPlan
+from replicator.lease import Lease
+from tests.worlds.sim.doors import SimRunLog, Written, settle
+from tests.worlds.sim.kafka import ABORTED, COMMITTED, Cluster, Log
+from tests.worlds.sim.schedule import Schedule
+
+_UNDECIDED_MS = 500
+"""So long a reader waits for a transaction's end."""
+
+Places = Mapping[str, Cluster]
+"""Clusters by their bootstrap servers."""
+
+
+@contextmanager
+def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
+    """Let the layout code find these clusters, and no other."""
+
+    class Admin(_Admin):
+        def __init__(self, cluster: ClusterName, settings: ClusterConfig, *, timeout_ms: int) -> None:
+            del timeout_ms
+            super().__init__(schedule, places[settings.bootstrap_servers])
+            self.cluster = cluster
+
+    class Producer(_Producer):
+        def __init__(self, settings: Mapping[str, Any]) -> None:
+            found = places[settings["bootstrap.servers"]]
+            super().__init__(schedule, found, settings["transactional.id"])
+
+    def run_log(config: Config, route: Route, shard: int, **_: object) -> SimRunLog:
+        found = places[config.cluster(aggregate(route.target)).bootstrap_servers]
+        return SimRunLog(schedule, found, run_log_topic(config, route.source), shard)
+
+    def read_partition(
+        settings: Mapping[str, Any],
+        cluster: ClusterName,
+        topic: str,
+        partition: int,
+        span: tuple[int, int],
+        **_: object,
+    ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        del cluster
+        schedule.step()
+        log = places[settings["bootstrap.servers"]].topics[topic].logs[partition]
+        if log.stable_end < span[1]:
+            schedule.sleep(_UNDECIDED_MS)
+        if log.stable_end < span[1]:
+            raise ClusterUnavailableError(f"{topic}-{partition}: a transaction is still open")
+        for slot in list(log.committed(*span)):
+            assert isinstance(slot.value, Written)
+            yield slot.offset, slot.value.key, slot.value.value
+
+    def end_hanging(config: Config, lease: Lease, paths: Collection[str]) -> None:
+        del paths
+        schedule.step()
+        found = places[config.cluster(aggregate(lease.route.target)).bootstrap_servers]
+        settle(schedule, found, config, lease)
+
+    with ExitStack() as patches:
+        for name, door in (
+            ("TopicAdmin", Admin),
+            ("Producer", Producer),
+            ("KafkaRunLog", run_log),
+            ("read_partition", read_partition),
+            ("settle", end_hanging),
+        ):
+            patches.enter_context(mock.patch.object(layout_module, name, door))
+        yield
+
+
+class _Admin:
+    """`TopicAdmin`, as far as layouts need it."""
+
+    def __init__(self, schedule: Schedule, cluster: Cluster) -> None:
+        self._schedule = schedule
+        self._cluster = cluster
+
+    def create(self, plan: TopicPlan, deadline: object) -> TopicInfo:
+        del deadline
+        self._schedule.step()
+        if plan.topic not in self._cluster.topics:
+            self._cluster.create(plan.topic, plan.partitions)
+        return self.topics()[plan.topic]
+
+    def grow(self, topic: TopicName, partitions: int, deadline: object) -> TopicInfo:
+        del deadline
+        self._schedule.step()
+        logs = self._cluster.topics[topic].logs
+        logs += [Log() for _ in range(partitions - len(logs))]
+        return self.topics()[topic]
+
+    def topics(self) -> Mapping[TopicName, TopicInfo]:
+        return {
+            TopicName(name): TopicInfo(TopicName(name), TopicId(topic.topic_id), len(topic.logs))
+            for name, topic in self._cluster.topics.items()
+        }
+
+    def log_ranges(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        self._schedule.step()
+        found = {}
+        for item in places:
+            if item.topic in self._cluster.topics:
+                log = self._cluster.topics[item.topic].logs[item.partition]
+                found[item] = LogRange(TargetOffset(log.start), TargetOffset(log.end))
+        return found
+
+
+class _Producer:
+    """confluent-kafka's transactional producer, as far as layouts need it."""
+
+    def __init__(self, schedule: Schedule, cluster: Cluster, transactional: str) -> None:
+        self._schedule = schedule
+        self._cluster = cluster
+        self._id = transactional
+        self._epoch = -1
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        del timeout
+        self._schedule.step()
+        self._epoch = self._cluster.initialise(self._id)
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        partition: int = 0,
+        **_: object,
+    ) -> None:
+        """Never tells that the producer is fenced: that is found out in the background."""
+        with suppress(KafkaException):
+            self._cluster.topics[topic].logs[partition].append(Written(key, value), self._mine())
+
+    def flush(self, timeout: float | None = None) -> int:
+        del timeout
+        self._schedule.step()
+        return 0
+
+    poll = flush
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        del timeout
+        self._schedule.step()
+        self._mine().decide(COMMITTED)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        del timeout
+        self._mine().decide(ABORTED)
+
+    def _mine(self) -> Any:
+        try:
+            return self._cluster.transaction(self._id, self._epoch)
+        except FencedError as error:
+            raise KafkaException(KafkaError(KafkaError._FENCED)) from error
