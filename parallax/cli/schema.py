@@ -13,6 +13,7 @@ from parallax.adapters.cassandra.schema import Schema
 from parallax.cli.options import ConfigOption, JsonOption
 from parallax.cli.output import print_json
 from parallax.config.config import load
+from parallax.errors import ConfigError
 
 app = typer.Typer(help="Create and upgrade the keyspace in Cassandra.", no_args_is_help=True)
 
@@ -32,12 +33,15 @@ def apply(
         for step in taken:
             sys.stdout.write(f"applied {step.version}: {step.description}\n")
         status = schema.status()
-        sys.stdout.write(f"keyspace {status.keyspace}: schema version {status.version}, up to date\n")
+        newer = f", newer than this program's {LATEST_VERSION}" if status.version > LATEST_VERSION else ""
+        sys.stdout.write(f"keyspace {status.keyspace}: schema version {status.version}, up to date{newer}\n")
+    if status.problem:
+        raise ConfigError(status.problem)
 
 
 @app.command()
 def status(config: ConfigOption, as_json: JsonOption = False) -> None:
-    """Show which version the keyspace has; exit code 1 if it lacks a step."""
+    """Show which version the keyspace has; exit code 1 if this program can't use it."""
     with closing(Schema(load(config).cassandra)) as schema:
         found = schema.status()
     if as_json:
@@ -47,6 +51,7 @@ def status(config: ConfigOption, as_json: JsonOption = False) -> None:
             "version": found.version,
             "needed": LATEST_VERSION,
             "missing": missing,
+            "problem": found.problem,
         }
         print_json(values, indent=None)
     else:
@@ -55,5 +60,7 @@ def status(config: ConfigOption, as_json: JsonOption = False) -> None:
         )
         for step in found.missing:
             sys.stdout.write(f"missing {step.version}: {step.description} (run `parallax schema apply`)\n")
-    if found.missing:
+        if found.problem and not found.missing:
+            sys.stdout.write(f"{found.problem}\n")
+    if found.problem:
         raise typer.Exit(1)

@@ -223,3 +223,35 @@ def test_a_silent_port_is_reported_within_the_time_out() -> None:
             with pytest.raises(StoreUnavailableError):
                 stores.connect()
             assert time.monotonic() - begun < 10
+
+
+def test_a_schema_of_another_release_is_used_if_it_only_adds(new_keyspace: Cassandra) -> None:
+    keyspace = new_keyspace.keyspace
+    newer = LATEST_VERSION + 1
+    insert = f"INSERT INTO {keyspace}.schema_version (part, version, description, needs) VALUES ('parallax', %s, '', %s)"  # noqa: S608 - a keyspace of our own
+    with closing(Schema(new_keyspace)) as schema:
+        schema.apply()
+    with closing(CassandraConnection(new_keyspace, lambda _session: None)) as connection:
+        # As a release from before steps said what they need has left it: the next apply adds the column.
+        connection.run_plain(f"ALTER TABLE {keyspace}.schema_version DROP needs")
+        with CassandraStores(new_keyspace, Index()) as stores:
+            assert stores.groups.groups() == []
+        connection.run_plain(
+            f"DELETE FROM {keyspace}.schema_version WHERE part = 'parallax' AND version = %s",  # noqa: S608 - as above
+            (LATEST_VERSION,),
+        )
+        with closing(Schema(new_keyspace)) as schema:
+            assert [step.version for step in schema.apply()] == [LATEST_VERSION]
+
+        connection.run_plain(f"ALTER TABLE {keyspace}.group_progress ADD of_release_2 text")
+        connection.run_plain(insert, (newer, 1))
+        with CassandraStores(new_keyspace, Index()) as stores:
+            assert stores.groups.groups() == []
+        connection.run_plain(insert, (newer, newer))
+        with (
+            CassandraStores(new_keyspace, Index()) as stores,
+            pytest.raises(ConfigError, match=f"programs that know version {newer} can use"),
+        ):
+            stores.groups.groups()
+        with closing(Schema(new_keyspace)) as schema:
+            assert (schema.apply(), schema.status().version) == ((), newer)

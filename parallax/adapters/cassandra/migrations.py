@@ -24,11 +24,17 @@ KEYSPACE = "{keyspace}"
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step: what brings a keyspace of ``version - 1`` to ``version``."""
+    """One step: what brings a keyspace of ``version - 1`` to ``version``.
+
+    Attributes:
+        needs: the version that a program must know to use a keyspace with this step. Tables and columns that are added
+            do no harm to older programs; a step that does names its own version.
+    """
 
     version: int
     description: str
     statements: tuple[str, ...]
+    needs: int = 1
 
     def written_for(self, keyspace: str) -> tuple[str, ...]:
         """The statements with the keyspace's name."""

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import structlog
 from cassandra import InvalidRequest
 from cassandra.cluster import Session
 
@@ -17,6 +18,7 @@ from parallax.config.config import Cassandra
 from parallax.errors import ConfigError, StoreUnavailableError
 from parallax.runtime.deadline import Deadline
 
+_log = structlog.get_logger(__name__)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _LOCK_TTL_S = 60
 _LOCK_WAIT_MS = 90_000
@@ -26,15 +28,36 @@ _HINT = "run `parallax schema apply --config FILE`"
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """What a keyspace has; ``version`` is 0 if nothing was ever applied."""
+    """What a keyspace has.
+
+    Attributes:
+        version: 0 if nothing was ever applied; it may be newer than what this program knows.
+        needs: the version that a program must know to use the keyspace.
+    """
 
     keyspace: str
     version: int
+    needs: int = 0
 
     @property
     def missing(self) -> tuple[Migration, ...]:
         """The steps still to be taken, in order."""
         return tuple(step for step in MIGRATIONS if step.version > self.version)
+
+    @property
+    def problem(self) -> str:
+        """Why this program can't use the keyspace, and what to do; empty: it can."""
+        has = f"store: keyspace {self.keyspace!r} has"
+        if self.version == 0:
+            return f"{has} no Parallax schema: {_HINT}"
+        if self.needs > LATEST_VERSION:
+            return (
+                f"{has} schema version {self.version}, which programs that know version {self.needs} can use, and this "
+                f"one knows {LATEST_VERSION}: run a newer release; a schema is not taken back"
+            )
+        if self.version < LATEST_VERSION:
+            return f"{has} schema version {self.version}, this program needs {LATEST_VERSION}: {_HINT}"
+        return ""
 
 
 def keyspace_of(settings: Cassandra) -> str:
@@ -63,15 +86,14 @@ def require_schema(session: Session, keyspace: str) -> None:
     """Check that the keyspace can be used by this program.
 
     Raises:
-        ConfigError: it does not exist, or its schema is older; the message says what to run.
+        ConfigError: it does not exist, its schema is older, or so new that older programs must not use it; the
+            message says what to run.
     """
-    version = _version(session, keyspace)
-    if version == 0:
-        raise ConfigError(f"store: keyspace {keyspace!r} has no Parallax schema: {_HINT}")
-    if version < LATEST_VERSION:
-        raise ConfigError(
-            f"store: keyspace {keyspace!r} has schema version {version}, this program needs {LATEST_VERSION}: {_HINT}"
-        )
+    status = _status(session, keyspace)
+    if status.problem:
+        raise ConfigError(status.problem)
+    if status.version > LATEST_VERSION:
+        _log.info("schema_newer", keyspace=keyspace, version=status.version, known=LATEST_VERSION)
 
 
 class Schema:
@@ -90,9 +112,7 @@ class Schema:
         Raises:
             StoreUnavailableError: Cassandra did not answer in time.
         """
-        return SchemaStatus(
-            self._keyspace, self._connection.ask(lambda session: _version(session, self._keyspace))
-        )
+        return self._connection.ask(lambda session: _status(session, self._keyspace))
 
     def planned(self) -> Sequence[str]:
         """The statements that `apply` would run now.
@@ -129,9 +149,9 @@ class Schema:
                 for statement in step.written_for(self._keyspace):
                     self._connection.run_plain(statement)
                 self._connection.run_plain(
-                    f"INSERT INTO {self._keyspace}.schema_version (part, version, description, applied_at) "
-                    "VALUES ('parallax', %s, %s, toTimestamp(now()))",
-                    (step.version, step.description),
+                    f"INSERT INTO {self._keyspace}.schema_version (part, version, description, needs, applied_at) "
+                    "VALUES ('parallax', %s, %s, %s, toTimestamp(now()))",
+                    (step.version, step.description, step.needs),
                 )
         finally:
             self._unlock(owner)
@@ -141,11 +161,12 @@ class Schema:
         """End the connection."""
         self._connection.close()
 
-    def _bookkeeping(self) -> tuple[str, str]:
+    def _bookkeeping(self) -> tuple[str, ...]:
         create = f"CREATE TABLE IF NOT EXISTS {self._keyspace}"
-        columns = "part text, version int, description text, applied_at timestamp"
+        columns = "part text, version int, description text, needs int, applied_at timestamp"
         return (
             f"{create}.schema_version ({columns}, PRIMARY KEY (part, version))",
+            f"ALTER TABLE {self._keyspace}.schema_version ADD IF NOT EXISTS needs int",  # of keyspaces from before
             f"{create}.schema_lock (part text PRIMARY KEY, owner uuid)",
         )
 
@@ -172,12 +193,18 @@ class Schema:
         )
 
 
-def _version(session: Session, keyspace: str) -> int:
+def _status(session: Session, keyspace: str) -> SchemaStatus:
     try:
-        rows = list(session.execute(f"SELECT version FROM {keyspace}.schema_version WHERE part = 'parallax'"))
-    except InvalidRequest:
-        return 0  # neither keyspace nor table
-    return max((int(row[0]) for row in rows), default=0)
+        # Whatever columns there are: of an older release one is missing, of a newer one there may be more.
+        answer = session.execute(f"SELECT * FROM {keyspace}.schema_version WHERE part = 'parallax'")
+        steps = [dict(zip(answer.column_names, row, strict=True)) for row in answer]
+    except InvalidRequest:  # neither keyspace nor table
+        steps = []
+    return SchemaStatus(
+        keyspace,
+        max((int(step["version"]) for step in steps), default=0),
+        max((int(step.get("needs") or 0) for step in steps), default=0),
+    )
 
 
 def _datacenter(name: str) -> str:
