@@ -11,7 +11,8 @@ from enum import IntEnum
 import lz4.frame
 import pyarrow as pa
 
-LARGEST_RECORDS_BYTES = 512 * 1024 * 1024
+LARGEST_RECORDS_BYTES = 256 * 1024 * 1024
+"""As much as a batch may have that is not compressed."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _BLOCK_BYTES = 64 * 1024
@@ -42,6 +43,13 @@ class BadCompressionError(ValueError):
     """The bytes are not what the batch's attributes say, or more than allowed come out of them."""
 
 
+class TooManyBytesError(BadCompressionError):
+    """More than allowed come out of them."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"more than {limit} bytes come out of it")
+
+
 def decompress(data: memoryview, how: Compression, limit: int = LARGEST_RECORDS_BYTES) -> bytes | memoryview:
     """The records of a batch.
 
@@ -51,7 +59,8 @@ def decompress(data: memoryview, how: Compression, limit: int = LARGEST_RECORDS_
         limit: more bytes than this are refused.
 
     Raises:
-        BadCompressionError: they can't be decompressed, or are more than ``limit`` bytes.
+        TooManyBytesError: they are more than ``limit`` bytes; no more than about twice as many were made to find out.
+        BadCompressionError: they can't be decompressed.
     """
     if how is Compression.NONE:
         return data
@@ -68,7 +77,7 @@ def decompress(data: memoryview, how: Compression, limit: int = LARGEST_RECORDS_
     ) as error:
         raise BadCompressionError(f"it is not {how.name.lower()}: {error}") from error
     if len(result) > limit:
-        raise BadCompressionError(f"more than {limit} bytes come out of it")
+        raise TooManyBytesError(limit)
     return result
 
 
@@ -176,7 +185,7 @@ def _unsnapped_block(block: memoryview, limit: int) -> bytes:
     else:
         raise EOFError("a snappy block without a size")
     if size > limit:
-        raise BadCompressionError(f"more than {limit} bytes come out of it")
+        raise TooManyBytesError(limit)
     return bytes(pa.decompress(block, decompressed_size=size, codec="snappy", asbytes=True))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from parallax.domain.ids import UNKNOWN_EPOCH
 from replicator.copying.offset_ranges import OffsetRanges
@@ -26,10 +26,17 @@ from replicator.format.batch import (
     split,
 )
 from replicator.format.block import BatchBlock, whole_block
-from replicator.format.compression import BadCompressionError, Compression, decompress
+from replicator.format.compression import (
+    LARGEST_RECORDS_BYTES,
+    BadCompressionError,
+    Compression,
+    TooManyBytesError,
+    decompress,
+)
 from replicator.format.merge import Merged, Unusual, merge_batches
 from replicator.format.small_batches import (
     FULL_BYTES,
+    MERGED_BYTES,
     WHOLE_FROM_BYTES,
     SmallBatches,
     batches_of,
@@ -62,6 +69,7 @@ def blocks_of(
     aborted: AbortedRanges,
     *,
     whole_from_records: int,
+    merged_bytes: int = MERGED_BYTES,
 ) -> Iterator[BatchBlock]:
     """The blocks that come of a record set, in order.
 
@@ -71,11 +79,12 @@ def blocks_of(
         place: where it came from.
         aborted: its aborted transactions.
         whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
+        merged_bytes: of what is decompressed for one of those.
 
     Raises:
         CorruptBatchError: a batch is damaged; what stands before it was handed out.
     """
-    gathered, damage = Repacker(place), None
+    gathered, damage = Repacker(place, merged_bytes), None
     try:
         for batch in batches_of(records, place, at_offset=at.position, below_records=whole_from_records):
             if isinstance(batch, SmallBatches):
@@ -172,19 +181,32 @@ def _control_type(batch: Batch, place: BatchPlace) -> int:
     return int.from_bytes(key[2:], "big", signed=True)
 
 
+class _Gathered(NamedTuple):
+    """A batch, of which the records from a position on are wanted."""
+
+    batch: Batch
+    position: int
+    may_pass_whole: bool
+
+
+_Opened = tuple[_Gathered, bytes | memoryview]
+"""A batch with its records, decompressed."""
+
+
 class Repacker:
     """Gathers records of one partition, read under one leader epoch and compressed in one way or not at all.
 
     Args:
         place: where they come from.
+        merged_bytes: no more than this is decompressed for one merge, unless a single batch that can't pass whole has more.
     """
 
-    def __init__(self, place: BatchPlace) -> None:
+    def __init__(self, place: BatchPlace, merged_bytes: int = MERGED_BYTES) -> None:
         self._place = place
-        self._batches: list[tuple[Batch, int]] = []
+        self._merged_bytes = merged_bytes
+        self._batches: list[_Gathered] = []
         self._epoch = UNKNOWN_EPOCH
         self._compression = Compression.NONE
-        self._alone_whole = False
         self._size = 0
 
     def takes(self, batch: Batch) -> bool:
@@ -201,26 +223,86 @@ class Repacker:
     def add(self, batch: Batch, position: int, passage: Passage) -> None:
         """Take a batch; of its records those from ``position`` on. One that may pass whole and stays alone does."""
         if not self._batches:
-            self._alone_whole, self._epoch = passage is Passage.WHOLE, batch.leader_epoch
-            self._compression = batch.compression
+            self._epoch, self._compression = batch.leader_epoch, batch.compression
         elif not self._compression:
             self._compression = batch.compression  # producers leave out what would not make a batch smaller
-        self._batches.append((batch, position))
+        self._batches.append(_Gathered(batch, position, passage is Passage.WHOLE))
         self._size += len(batch.raw)
 
     def blocks(self) -> Iterator[BatchBlock]:
         """One batch of everything gathered, which is forgotten; none if nothing of it is wanted.
 
+        They are several, in order, if more comes out of it than may become one: each gets as much as goes into it, and a batch
+        that has more than that alone passes whole if it may.
+
         Raises:
             CorruptBatchError: a batch does not hold what its header says.
         """
         batches, self._batches, self._size = self._batches, [], 0
-        if not batches:
+        if len(batches) == 1 and batches[0].may_pass_whole:
+            yield whole_block(batches[0].batch, self._place)
             return
-        if len(batches) == 1 and self._alone_whole:
+        opened: list[_Opened] = []
+        size = 0
+        for gathered in batches:
+            content = self._content(gathered, self._merged_bytes - size) if opened else None
+            if content is None:
+                yield from self._merged(opened)
+                opened, size = [], 0
+                limit = self._merged_bytes if gathered.may_pass_whole else LARGEST_RECORDS_BYTES
+                content = self._content(gathered, limit)
+            if content is None:
+                yield self._unopened(gathered)
+            else:
+                opened.append((gathered, content))
+                size += len(content)
+        yield from self._merged(opened)
+
+    def side_by_side(self, small: SmallBatches) -> Iterator[BatchBlock]:
+        """One batch of small ones, or several as `blocks`; nothing else may be gathered here.
+
+        Raises:
+            CorruptBatchError: a batch does not hold what its header says.
+        """
+        compressions = small.compressions
+        try:
+            contents = decompress_each(small.raw, small.begins, small.ends, compressions, self._merged_bytes)
+            together = merge_batches(small.headers, contents)
+        except (Unusual, BadCompressionError):
+            position = small.base_offset
+            for batch in split(small.raw, self._place, at_offset=position):
+                self.add(batch, position, passage_of(batch, position))
+            yield from self.blocks()
+            return
+        if together is not None:
+            yield self._finished(together, max(compressions), small.leader_epoch)
+
+    def _unopened(self, gathered: _Gathered) -> BatchBlock:
+        """A batch of which too much comes out."""
+        if gathered.may_pass_whole:
+            return whole_block(gathered.batch, self._place)
+        raise self._place.corrupt(gathered.batch.base_offset, str(TooManyBytesError(LARGEST_RECORDS_BYTES)))
+
+    def _content(self, gathered: _Gathered, limit: int) -> bytes | memoryview | None:
+        """The batch's records, decompressed; None: they are more than ``limit`` bytes."""
+        batch = gathered.batch
+        try:
+            content = decompress(batch.records, batch.compression, max(0, limit))
+        except TooManyBytesError:
+            return None
+        except BadCompressionError as error:
+            raise self._place.corrupt(batch.base_offset, str(error)) from error
+        return content if len(content) <= limit else None
+
+    def _merged(self, opened: Sequence[_Opened]) -> Iterator[BatchBlock]:
+        """One batch of these, none if nothing of them is wanted."""
+        if not opened:
+            return
+        batches = [(gathered.batch, gathered.position) for gathered, _ in opened]
+        if len(opened) == 1 and opened[0][0].may_pass_whole:
             yield whole_block(batches[0][0], self._place)
             return
-        contents = self._contents(batches)
+        contents = [content for _, content in opened]
         try:
             few = sum(batch.count for batch, _ in batches) < FEW_RECORDS
             together = (
@@ -234,25 +316,6 @@ class Repacker:
             together = self._one_by_one(batches, contents)
         if together is not None:
             yield self._finished(together, self._compression, self._epoch)
-
-    def side_by_side(self, small: SmallBatches) -> Iterator[BatchBlock]:
-        """One batch of small ones; nothing else may be gathered here.
-
-        Raises:
-            CorruptBatchError: a batch does not hold what its header says.
-        """
-        compressions = small.compressions
-        try:
-            contents = decompress_each(small.raw, small.begins, small.ends, compressions)
-            together = merge_batches(small.headers, contents)
-        except (Unusual, BadCompressionError):
-            position = small.base_offset
-            for batch in split(small.raw, self._place, at_offset=position):
-                self.add(batch, position, passage_of(batch, position))
-            yield from self.blocks()
-            return
-        if together is not None:
-            yield self._finished(together, max(compressions), small.leader_epoch)
 
     def _finished(self, together: Merged, compression: Compression, epoch: int) -> BatchBlock:
         raw = finish_batch(
@@ -272,15 +335,6 @@ class Repacker:
             together.newest_timestamp,
             self._place,
         )
-
-    def _contents(self, batches: Sequence[tuple[Batch, int]]) -> list[bytes | memoryview]:
-        result = []
-        for batch, _ in batches:
-            try:
-                result.append(decompress(batch.records, batch.compression))
-            except BadCompressionError as error:
-                raise self._place.corrupt(batch.base_offset, str(error)) from error
-        return result
 
     def _one_by_one(
         self, batches: Sequence[tuple[Batch, int]], contents: Sequence[bytes | memoryview]
@@ -302,4 +356,4 @@ class Repacker:
                     offsets.extend(range(record.offset, record.offset + 1))
             except (ValueError, IndexError) as error:
                 raise self._place.corrupt(batch.base_offset, str(error)) from error
-        return None if base is None else Merged(bytes(out), offsets, base, largest, newest)
+        return None if base is None else Merged(memoryview(out), offsets, base, largest, newest)

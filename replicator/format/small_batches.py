@@ -33,6 +33,7 @@ from replicator.format.compression import (
     COMPRESSIONS,
     BadCompressionError,
     Compression,
+    TooManyBytesError,
     decompress,
     lz4_has_size,
 )
@@ -46,6 +47,9 @@ WHOLE_FROM_BYTES = 64 * 1024
 (docs/decisions/0007-copy-paths.md)."""
 FULL_BYTES = 256 * 1024
 """So much becomes one batch, as read; a larger one gains nothing."""
+MERGED_BYTES = 32 * 1024 * 1024
+"""So many bytes may come out of what becomes one batch, whatever it says: the memory that each merge takes is a small
+multiple of it. Compressed a hundredfold it is still more than `FULL_BYTES`."""
 LEAST_BATCHES = 16
 """Fewer are faster one by one."""
 
@@ -229,7 +233,11 @@ def _ordinary(headers: Headers, expected: int, below_records: int) -> npt.NDArra
 
 
 def decompress_each(
-    buffer: memoryview, begins: Numbers, ends: Numbers, compressions: Sequence[Compression]
+    buffer: memoryview,
+    begins: Numbers,
+    ends: Numbers,
+    compressions: Sequence[Compression],
+    limit: int = MERGED_BYTES,
 ) -> list[bytes | memoryview]:
     """What `decompress` makes of the records of each of some small batches.
 
@@ -238,16 +246,22 @@ def decompress_each(
         begins: where the records of each begin in it.
         ends: where they end.
         compressions: of each.
+        limit: more bytes than this are refused, all together.
 
     Raises:
+        TooManyBytesError: they are more than ``limit`` bytes.
         BadCompressionError: those of some batch are out of the ordinary, or damaged: `decompress` decides.
     """
     places = zip(begins.tolist(), ends.tolist(), strict=True)
-    if not min(compressions) is Compression.LZ4 is max(compressions):
-        return [
-            decompress(buffer[begin:end], how) for (begin, end), how in zip(places, compressions, strict=True)
-        ]
     result: list[bytes | memoryview] = []
+    left = limit
+    if not min(compressions) is Compression.LZ4 is max(compressions):
+        for (begin, end), how in zip(places, compressions, strict=True):
+            result.append(decompress(buffer[begin:end], how, left))
+            left -= len(result[-1])
+            if left < 0:
+                raise TooManyBytesError(limit)
+        return result
     context, unpack = lz4.frame.create_decompression_context(), lz4.frame.decompress_chunk
     for (begin, end), is_stored in zip(places, _stored_lz4(buffer, begins, ends).tolist(), strict=True):
         if is_stored:
@@ -260,6 +274,9 @@ def decompress_each(
             raise BadCompressionError(f"it is not lz4: {error}") from error
         if not is_whole or read_bytes != end - begin:
             raise BadCompressionError("an unusual lz4 frame")
+        left -= len(content)
+        if left < 0:
+            raise TooManyBytesError(limit)
         result.append(content)
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replicator.format import repack
 from replicator.format.batch import Batch, CorruptBatchError, read_records, split
 from replicator.format.block import BatchBlock, detach_from_answer
 from replicator.format.compression import Compression, decompress
@@ -19,6 +21,7 @@ from replicator.format.repack import AbortedRanges, Passage, blocks_of, passage_
 from replicator.format.small_batches import (
     FULL_BYTES,
     LEAST_BATCHES,
+    MERGED_BYTES,
     WHOLE_FROM_BYTES,
     SmallBatches,
     batches_of,
@@ -150,7 +153,14 @@ def test_every_record_passes_as_if_its_batch_were_alone(log: Log, data: st.DataO
             raws[one], raws[other] = raws[other], raws[one]
             whole = bytearray(b"".join(raws))
     blocks, damage = collected(
-        blocks_of(whole, At(position), PLACE, AbortedRanges(aborted), whole_from_records=BELOW_RECORDS)
+        blocks_of(
+            whole,
+            At(position),
+            PLACE,
+            AbortedRanges(aborted),
+            whole_from_records=BELOW_RECORDS,
+            merged_bytes=data.draw(st.sampled_from([0, 1, 100, 500, 3_000, MERGED_BYTES])),
+        )
     )
     seen = [(record.offset, record.timestamp) for record in outcome(blocks)]
     assert (seen, damage) == collected(plainly(bytes(whole), position, aborted))
@@ -243,6 +253,73 @@ def test_a_frame_that_claims_a_size_is_not_believed(claimed_bytes: int) -> None:
         assert "the batch at offset 7 is damaged" in damage
     else:
         assert [record.offset for record in outcome(blocks)] == list(range(50))
+
+
+def bombs(codec: str, *, count: int, size: int, log_append_time: bool = False) -> bytes:
+    """Small batches of one record each, of which much comes out."""
+    (one,) = [made([Made(0, 1_000, b"k", bytes(size), ())], codec=codec)]
+    fields = {"h21": 0x08 | one[22]} if log_append_time else {}
+    return b"".join(altered(one, q0=offset, **fields) for offset in range(count))
+
+
+def passed(raw: bytes, merged_bytes: int = MERGED_BYTES) -> list[BatchBlock]:
+    return list(
+        blocks_of(raw, At(), PLACE, AbortedRanges(), whole_from_records=64, merged_bytes=merged_bytes)
+    )
+
+
+def peak_bytes(raw: bytes) -> int:
+    """The most memory that it takes to pass these batches on."""
+    tracemalloc.start()
+    try:
+        passed(raw)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("count", [6, 2 * LEAST_BATCHES])
+@pytest.mark.parametrize("codec", ["zstd", "gzip"])
+def test_small_batches_of_which_much_comes_out_take_bounded_memory(codec: str, count: int) -> None:
+    raw = bombs(codec, count=count, size=20 * 1024 * 1024)
+    assert len(raw) < count * WHOLE_FROM_BYTES
+    assert peak_bytes(raw) < 3 * MERGED_BYTES
+
+
+def test_without_the_bound_they_would_take_all_memory() -> None:
+    raw = bombs("zstd", count=6, size=20 * 1024 * 1024)
+    tracemalloc.start()
+    try:
+        passed(raw, 2**40)
+        assert tracemalloc.get_traced_memory()[1] > 6 * 20 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("log_append_time", [False, True])
+@pytest.mark.parametrize("count", [5, 2 * LEAST_BATCHES])
+def test_batches_that_would_be_too_much_together_are_divided_and_pass_whole_if_they_may(
+    codec: str,
+    log_append_time: bool,  # noqa: FBT001 - a case
+    count: int,
+) -> None:
+    raw = bombs(codec, count=count, size=10_000, log_append_time=log_append_time)
+    divided = passed(raw, 3 * 10_100)
+    assert [len(block.offsets) for block in divided[:-1]] == [3] * (len(divided) - 1)
+    assert len(passed(raw, 5_000)) == count
+    assert outcome(passed(raw, 5_000)) == outcome(divided) == outcome(passed(raw))
+
+
+def test_a_batch_that_has_to_be_opened_and_has_far_too_much_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(repack, "LARGEST_RECORDS_BYTES", 50_000)
+    raw = bombs("zstd", count=1, size=60_000, log_append_time=True)
+    with pytest.raises(
+        CorruptBatchError, match="the batch at offset 0 is damaged: more than 50000 bytes come out"
+    ):
+        passed(raw)
 
 
 def test_a_stretch_keeps_its_compression() -> None:
