@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 
@@ -177,12 +177,12 @@ class Player:
     def _kill_worker(self) -> None:
         """SIGKILL one of Spark's Python processes that work: they have no children themselves."""
         spark = next(item for item in self._stack.status()["processes"] if item["name"] == SPARK)
-        workers = [
-            process
-            for process in psutil.Process(spark["pid"]).children(recursive=True)
-            if "pyspark.worker" in process.cmdline() and not process.children()
-        ]
-        worker = max(workers, key=lambda process: process.cpu_times().user)
+        workers: list[tuple[float, psutil.Process]] = []
+        for process in psutil.Process(spark["pid"]).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # which a zombie is as well
+                if "pyspark.worker" in process.cmdline() and not process.children():
+                    workers.append((process.cpu_times().user, process))
+        _, worker = max(workers, key=lambda item: item[0])
         worker.kill()
         self._note(f"process {worker.pid} of spark is killed, one of {len(workers)}")
 
