@@ -188,8 +188,10 @@ class Syncer:
             snapshot = snapshots[name]
             if snapshot is None or not commits:
                 continue
-            # A report that can't be read is replaced: positions are seen anew every second.
-            stored, _ = self._seen(group, name)
+            stored, not_seen = self._seen(group, name)
+            if not_seen:
+                stands = False
+                continue
             told = to_remember(group, name, commits, commits, snapshot.topic_ids, stored, snapshot.read_at_ms)
             self._store.save_observed(told)
             stands = stands and len(told) == len(commits)
@@ -218,7 +220,11 @@ class Syncer:
                 else:
                     progress[TopicPartition(topic, partition)] = stored
         facts = GroupFacts(group, sides, progress, sight.assignment)
-        return (facts.without(unreadable) if unreadable else facts), told
+        if not unreadable:
+            return facts, told
+        facts = facts.without(unreadable)
+        # What was seen shows what a commit makes void: it has to be there for whoever can read all of it.
+        return facts, [item for item in told if item.topic_partition not in facts.unreadable]
 
     def _side(
         self,
@@ -232,8 +238,8 @@ class Syncer:
     ) -> GroupSide:
         """The group on a cluster; on one that is away, as it was last seen there. What is to be remembered goes to ``told``."""
         stored, not_seen = self._seen(group, cluster)
+        unreadable += not_seen
         if snapshot is None:
-            unreadable += not_seen
             commits, topic_ids = last_seen(stored)
             before = commits
             reported_ahead = any(item.counts_at(self._now_ms()) for item in stored)

@@ -109,9 +109,14 @@ class Commits:
         """Whether the group's commit has vanished, or gone back, since the move to the origin that left ``progress``.
 
         A cluster that does not answer shows neither.
+
+        Raises:
+            UnreadableRowError: what was last seen there can't be read, so that nothing tells.
         """
         committed = self.read()
         seen = self._last_seen().get(partition)
+        if self._origin.reachable and seen is None and partition in self._unreadable:
+            raise UnreadableRowError(self._unreadable[partition].problem)
         if not self._origin.reachable or not went_back(_next(committed, partition), seen, progress):
             return False
         # What was seen may be newer than what this call has read.

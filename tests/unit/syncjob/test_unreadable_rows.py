@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from offsetsvc.resume.request import FailoverRequest
 from parallax.adapters.cassandra import groups as groups_module
 from parallax.domain.formats import UnreadableRow
 from parallax.domain.ids import TargetOffset, TopicId, TopicPartition
 from parallax.domain.progress import Progress
 from parallax.errors import UnreadableRowError
+from parallax.runtime.deadline import Deadline
 from syncjob.decide import Reason
+from syncjob.idle import HOLDS_ALONE_MS
 from tests.memory.cql import MemoryKeyspace
+from tests.support import poll_until
 from tests.worlds.newer_release import newer, worlds_on
 from tests.worlds.offset_world import GROUP, TOPIC
 from tests.worlds.sync_bench import OTHER, P0, Bench, only
@@ -162,21 +166,47 @@ class TestProgress:
         assert only(report, "b", partition=1).reason is Reason.NO_ANSWER
 
 
-def test_what_was_seen_at_a_cluster_that_is_gone_concerns_its_partition(
-    bench: Callable[..., Bench], keyspace: MemoryKeyspace
+@pytest.mark.parametrize("away", [True, False])
+def test_what_was_seen_concerns_its_partition_whether_the_cluster_is_gone_or_not(
+    bench: Callable[..., Bench], keyspace: MemoryKeyspace, *, away: bool
 ) -> None:
     it = two_groups(bench)
     key = (GROUP, "aggregate-a", TOPIC, 0)
-    keyspace.rewrite("group_observed", key, newer(keyspace.bodies("group_observed")[key], format=2))
-    it.writer("a").away = True
-    report = it.cycle()
-    assert only(report, "b").reason is Reason.UNREADABLE_ROW
-    assert only(report, "b", group=OTHER).reason is not Reason.UNREADABLE_ROW
+    ours = keyspace.bodies("group_observed")[key]
+    keyspace.rewrite("group_observed", key, newer(ours, format=2))
+    both_go_on(it, 20)
+    it.writer("a").away = away
+    for _ in range(10):
+        report = it.cycle()
+        assert only(report, "b").reason is Reason.UNREADABLE_ROW
+        assert only(report, "b", group=OTHER).reason is not Reason.UNREADABLE_ROW
+    assert keyspace.bodies("group_observed")[key] == newer(ours, format=2)
 
     it.writer("a").away = False
-    it.cycle()
-    assert only(it.cycle(), "b").reason is not Reason.UNREADABLE_ROW
-    assert json.loads(keyspace.bodies("group_observed")[key])["format"] == 1  # seen anew
+    keyspace.rewrite("group_observed", key, ours)
+    poll_until(lambda: only(it.cycle(), "b").reason is Reason.PUBLISHED, 10, "published anew")
+    assert json.loads(keyspace.bodies("group_observed")[key])["next_offset"] == 20
+
+
+def test_without_what_was_seen_the_service_does_not_go_by_progress(
+    bench: Callable[..., Bench], keyspace: MemoryKeyspace
+) -> None:
+    """It might be void, and nothing tells."""
+    it = two_groups(bench)
+    left = Progress(it.writer("a").cluster, TopicId("aggregate-a-1"), TargetOffset(10), {})
+    it.world.groups.save_progress(GROUP, TOPIC, {0: left}, moved_at_ms=it.world.now_ms)
+    key = (GROUP, "aggregate-a", TOPIC, 0)
+    keyspace.rewrite("group_observed", key, newer(keyspace.bodies("group_observed")[key], format=2))
+
+    def asking(partition: int) -> Any:
+        request = FailoverRequest(
+            GROUP, it.writer("a").cluster, it.writer("b").cluster, only=TopicPartition(TOPIC, partition)
+        )
+        return it.service.failover.answers(request, Deadline.after_ms(10_000))
+
+    with pytest.raises(UnreadableRowError, match="group_observed of group 'billing', trips-0 on aggregate-a"):
+        asking(0)
+    assert asking(1)[0].resume_offset == 5
 
 
 def test_what_was_seen_is_named_by_its_key(keyspace: MemoryKeyspace, bench: Callable[..., Bench]) -> None:
@@ -188,3 +218,18 @@ def test_what_was_seen_is_named_by_its_key(keyspace: MemoryKeyspace, bench: Call
     )
     assert row.topic_partition == P0
     assert "group_observed of group 'billing', trips-0 on aggregate-a, can't be read" in row.problem
+
+
+def test_a_row_that_becomes_unreadable_while_the_group_stands_still_is_not_overwritten(
+    bench: Callable[..., Bench], keyspace: MemoryKeyspace
+) -> None:
+    it = two_groups(bench)
+    for _ in range(3):
+        it.cycle()
+    key = (GROUP, "aggregate-a", TOPIC, 0)
+    theirs = newer(keyspace.bodies("group_observed")[key], format=2)
+    keyspace.rewrite("group_observed", key, theirs)
+    for _ in range(HOLDS_ALONE_MS // 1_000 + 1):
+        report = it.cycle()
+    assert only(report, "b").reason is Reason.UNREADABLE_ROW
+    assert keyspace.bodies("group_observed")[key] == theirs
