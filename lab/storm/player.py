@@ -16,6 +16,7 @@ from lab.storm.facts import Happening
 from lab.storm.members import StormGroup
 from lab.storm.operating import Ended, GroupOffsets, Operator
 from lab.storm.options import StormOptions
+from lab.storm.recreation import RecreatedTopic
 from lab.storm.schedule import CLUSTERS, PASSING, REGIONS, Act, ActKind, parts_of
 from lab.workload.distance import NarrowLink, reader_of
 from lab.workload.journal import Journal
@@ -63,6 +64,9 @@ class Player:
     ) -> None:
         self._options, self._stack, self._groups = options, stack, groups
         self._offsets, self._operator = offsets, Operator(run, self._note)
+        self._recreated = RecreatedTopic(
+            stack.bootstrap, REGIONS, f"{options.topic}-recreated", options.partitions
+        )
         self._journal, self._until = journal, until
         self._down: set[str] = set()
         self._narrowed: dict[str, NarrowLink] = {}
@@ -142,6 +146,8 @@ class Player:
                 self._rewind(act)
             case ActKind.GROUP_DELETED:
                 self._delete_group(act)
+            case ActKind.TOPIC_RECREATED:
+                self._note(self._recreated.recreate(act.region))
             case ActKind.RIVAL_SYNC:
                 self._operator.sync_beside(act.down_s)
             case ActKind.WORKER_KILLED:

@@ -72,6 +72,8 @@ class ActKind(StrEnum):
     """Every name takes the same processes eight seconds."""
     RIVAL_SYNC = "rival-sync"
     """A second sync job runs beside the first."""
+    TOPIC_RECREATED = "topic-recreated"
+    """A topic is deleted in a region, and created again under its name."""
     GROUP_DELETED = "group-deleted"
     """A group is deleted wherever it is known, and begins anew."""
     RESTART = "restart"
@@ -153,6 +155,7 @@ class Act:
             ActKind.CLOCK_STEP: f"the clock of {self.part} is {self.clock_ahead_ms / _HOUR_MS:+.0f} h off for {self.down_s} s",
             ActKind.RESOLVER_HANGS: f"each name takes {self.part} 8 s for {self.down_s} s",
             ActKind.RIVAL_SYNC: f"a second sync job runs for {self.down_s} s",
+            ActKind.TOPIC_RECREATED: f"a topic of region {self.region} is deleted, and created again",
             ActKind.GROUP_DELETED: f"{self.group} is deleted, and begins anew",
             ActKind.RESTART: f"{self.part or f'a member of {self.group}'} is stopped and started",
             ActKind.REWIND: f"{self.group} is set back by {self.records} offsets",
@@ -248,6 +251,7 @@ def needs(act: Act) -> tuple[str, ...]:
         ActKind.FAILBACK: (*CLUSTERS, SPARK),
         ActKind.REWIND: (*CLUSTERS, SPARK),
         ActKind.GROUP_DELETED: (*CLUSTERS, SPARK, *SERVICES),
+        ActKind.TOPIC_RECREATED: (*CLUSTERS, SPARK),
         ActKind.ALARM: disaster,
         ActKind.CLUSTER_LOST: disaster,
         ActKind.CLUSTER_FROZEN: disaster,
@@ -341,14 +345,10 @@ class _Drawing:
                 part = f"{'region' if kind is ActKind.REGION_LOST else 'aggregate'}-{here}"
                 moved = tuple(sorted(name for name, place in self._places.items() if place == here))
                 act = self._behind(replace(act, part=part, region=here, to=_OTHER[here], groups=moved))
-            case ActKind.REWIND:
+            case ActKind.REWIND | ActKind.GROUP_DELETED:
                 act = replace(act, group=group, region=here, records=draw.randrange(200, 2_001, 100))
-            case ActKind.GROUP_DELETED:
-                act = replace(act, group=group, region=here)
-            case ActKind.WORKER_KILLED:
-                pass
-            case ActKind.RIVAL_SYNC:
-                act = replace(act, down_s=round(draw.uniform(8.0, 15.0), 1))
+            case ActKind.RIVAL_SYNC | ActKind.TOPIC_RECREATED | ActKind.WORKER_KILLED:
+                act = replace(act, region=draw.choice(REGIONS), down_s=round(draw.uniform(8.0, 15.0), 1))
             case ActKind.RESTART:
                 part = draw.choice([*CLUSTERS, *SERVICES, SPARK, "", "", ""])
                 act = replace(act, part=part) if part else replace(act, group=group)

@@ -1,0 +1,112 @@
+"""A recreated topic over clusters that answer at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.oracle.logs import OracleReadError, Placed, TopicLog
+from lab.storm import recreation as module
+from lab.storm.recreation import RecreatedTopic
+from lab.workload.events import RecordId, record_id
+from lab.workload.worker import WorkerError
+from tests.worlds.topic_logs import topic_log
+
+
+class Clusters:
+    """Regional topics by cluster; whatever is written there lies in every aggregate cluster at once, unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.regional: dict[str, list[RecordId]] = {}
+        self.copied: list[RecordId] = []
+        self.copies = 1
+        self.done: list[str] = []
+
+    def create(self, servers: str, _topic: str, _partitions: int) -> None:
+        self.done.append(f"create at {servers}")
+        self.regional.setdefault(servers, [])
+
+    def read(self, cluster: str, _servers: str, topic: str) -> TopicLog:
+        if not self.copied:
+            raise OracleReadError(f"{cluster}: no {topic}")
+        return topic_log(
+            cluster, [(0, Placed(offset, record, 0)) for offset, record in enumerate(self.copied)]
+        )
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
+    made = Clusters()
+
+    class FakeProducer:
+        def __init__(self, settings: dict[str, Any]) -> None:
+            self._servers = settings["bootstrap.servers"]
+
+        def produce(self, _topic: str, value: bytes, _key: bytes, *, on_delivery: Any) -> None:
+            made.regional[self._servers].append(record_id(value))
+            made.copied.extend([record_id(value)] * made.copies)
+            on_delivery(None, None)
+
+        def flush(self, _timeout_s: float) -> int:
+            return 0
+
+    class Done:
+        def result(self, timeout: float) -> None:
+            assert timeout > 0
+
+    class Admin:
+        def __init__(self, settings: dict[str, Any]) -> None:
+            self._servers = settings["bootstrap.servers"]
+            self.topics = made.regional
+
+        def delete_topics(self, topics: list[str]) -> dict[str, Done]:
+            made.done.append(f"delete at {self._servers}")
+            del made.regional[self._servers]
+            return {topics[0]: Done()}
+
+        def list_topics(self, timeout: float) -> Admin:
+            assert timeout > 0
+            return self
+
+    monkeypatch.setattr(module, "Producer", FakeProducer)
+    monkeypatch.setattr(module, "AdminClient", Admin)
+    monkeypatch.setattr(module, "create_topic", made.create)
+    monkeypatch.setattr(module, "read_topic", made.read)
+    monkeypatch.setattr(module, "_COPIED_S", 0.0)
+    monkeypatch.setattr(module, "_ASK_EVERY_S", 0.0)
+    return made
+
+
+def topic() -> RecreatedTopic:
+    return RecreatedTopic(lambda cluster: cluster, "ab", "brief", 4)
+
+
+def test_records_of_both_lie_once_in_each_aggregate_cluster(clusters: Clusters) -> None:
+    seen = topic().recreate("a")
+    assert clusters.done == ["create at regional-a", "delete at regional-a", "create at regional-a"]
+    assert sorted(clusters.copied) == [RecordId("a", seq) for seq in range(600)]
+    assert seen.startswith("600 records of brief lie once in each aggregate cluster")
+
+
+def test_no_number_is_used_twice_when_it_happens_again(clusters: Clusters) -> None:
+    made = topic()
+    made.recreate("a")
+    made.recreate("b")
+    assert made.recreate("a").startswith("1,800 records")
+    assert len(set(clusters.copied)) == 1_800
+
+
+def test_a_record_that_lies_twice_is_told_at_once(clusters: Clusters) -> None:
+    clusters.copies = 2
+    with pytest.raises(WorkerError, match="aggregate-a: 300 records of brief lie there twice"):
+        topic().recreate("a")
+
+
+def test_a_record_that_does_not_come_is_told(clusters: Clusters) -> None:
+    clusters.copies = 0
+    with pytest.raises(WorkerError, match="no brief"):
+        topic().recreate("a")
+    clusters.copied.append(RecordId("a", 0))
+    with pytest.raises(WorkerError, match="aggregate-a: 299 records of brief are missing"):
+        topic().recreate("a")
