@@ -39,6 +39,7 @@ class Problem(Enum):
     TRANSACTIONS_REFUSED = "TRANSACTIONS_REFUSED"
     CLUSTER_REFUSED = "CLUSTER_REFUSED"
     CLUSTER_UNREACHABLE = "CLUSTER_UNREACHABLE"
+    SAME_CLUSTER = "SAME_CLUSTER"
     PARTITION_MISMATCH = "PARTITION_MISMATCH"
     MESSAGES_TOO_LARGE = "MESSAGES_TOO_LARGE"
     TIMESTAMPS_OUT_OF_BOUNDS = "TIMESTAMPS_OUT_OF_BOUNDS"
@@ -86,6 +87,9 @@ class Finding:
 class PreflightCluster(Protocol):
     """What preflight asks of a cluster. Every call may raise `UnavailableError` or `ConfigError`."""
 
+    def cluster_id(self) -> str:
+        """The id that the cluster has given itself."""
+
     def topics(self) -> Mapping[TopicName, TopicInfo]:
         """Every topic but internal ones."""
 
@@ -101,6 +105,7 @@ class _Side:
     """One cluster as it answered."""
 
     cluster: ClusterName
+    cluster_id: str
     topics: Mapping[TopicName, TopicInfo]
     configs: Mapping[TopicName, TopicConfig]
 
@@ -113,7 +118,7 @@ def run_preflight(
     Args:
         config: everything.
         routes: the routes that shall be replicated.
-        open_cluster: gives the door to a cluster; called once for each.
+        open_cluster: gives the door to a cluster; called once for each, also for those that are of no route.
     """
     findings: list[Finding] = []
     sides: dict[ClusterName, _Side | None] = {}
@@ -121,6 +126,7 @@ def run_preflight(
     targets = dict.fromkeys(aggregate_cluster(route.target) for route in routes)
     for cluster in (*sources, *targets):
         sides[cluster] = _look(config, cluster, open_cluster(cluster), findings, is_target=cluster in targets)
+    findings.extend(_one_cluster_twice(config, sides, open_cluster))
     for route in routes:
         source = sides[regional_cluster(route.source)]
         target = sides[aggregate_cluster(route.target)]
@@ -248,7 +254,7 @@ def _look(
     try:
         topics = door.topics()
         wanted = [name for name in topics if config.topics.chosen(name) or name.startswith(prefix)]
-        side = _Side(cluster, topics, door.configs(wanted))
+        side = _Side(cluster, door.cluster_id(), topics, door.configs(wanted))
         if is_target:
             door.check_transactions()
     except UnavailableError as error:
@@ -263,6 +269,36 @@ def _look(
         findings.append(Finding(Severity.ERROR, problem, cluster, str(error), advice))
         return None
     return side
+
+
+def _one_cluster_twice(
+    config: Config,
+    sides: Mapping[ClusterName, _Side | None],
+    open_cluster: Callable[[ClusterName], PreflightCluster],
+) -> Iterator[Finding]:
+    """Clusters of the configuration that are one Kafka under several names, as far as they answer."""
+    by_id: dict[str, list[ClusterName]] = {}
+    for cluster in config.clusters():
+        if cluster in sides:
+            side = sides[cluster]
+            cluster_id = "" if side is None else side.cluster_id
+        else:
+            try:
+                cluster_id = open_cluster(cluster).cluster_id()
+            except ParallaxError:  # the routes don't need it
+                continue
+        if cluster_id:
+            by_id.setdefault(cluster_id, []).append(cluster)
+    for cluster_id, clusters in by_id.items():
+        if len(clusters) > 1:
+            yield Finding(
+                Severity.ERROR,
+                Problem.SAME_CLUSTER,
+                ", ".join(clusters),
+                f"they are one Kafka cluster, of the id {cluster_id}: what lies there would be copied to where it lies, "
+                "again and again, or twice",
+                "give each of them bootstrap_servers of its own, or leave out what does not exist",
+            )
 
 
 def _compare_route(config: Config, route: Route, source: _Side, target: _Side) -> Iterator[Finding]:

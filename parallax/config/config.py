@@ -33,6 +33,7 @@ from parallax.domain.ids import (
     aggregate_cluster,
     is_aggregate,
     region_of,
+    regional_cluster,
 )
 from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
 
@@ -328,6 +329,11 @@ class Config(_Section):
         if found is None:
             raise UnknownRegionError(f"region {region_of(name)!r} has no cluster {name!r}")
         return found
+
+    def clusters(self) -> list[ClusterName]:
+        """Every cluster, regional ones first."""
+        regional = [regional_cluster(RegionName(name)) for name, of in self.regions.items() if of.regional]
+        return [*regional, *self.aggregate_clusters()]
 
     def aggregate_clusters(self) -> dict[ClusterName, Cluster]:
         """The clusters between which groups move, by name."""

@@ -155,6 +155,7 @@ class Survey:
         source_logs: the shard's partitions; those that did not answer are missing.
         target: topics of the same choice of names; None while the target does not answer.
         refused: topics that can't be replicated, with what is wrong and what to do.
+        same_cluster: why nothing may be copied, if both sides are one Kafka cluster; else empty.
     """
 
     ticket: int
@@ -162,6 +163,7 @@ class Survey:
     source_logs: Mapping[TopicPartition, LogEnd]
     target: Mapping[TopicName, TopicInfo] | None
     refused: Mapping[TopicName, str] = field(default_factory=dict)
+    same_cluster: str = ""
 
 
 class Surveyor(Protocol):

@@ -304,6 +304,8 @@ class ShardSession:
         )
 
     def _reconcile(self, survey: Survey) -> None:
+        if survey.same_cluster:
+            raise SessionError(survey.same_cluster)
         # Everything settled first: what is decided now holds for the states as committed.
         if self._ledger.open is not None:
             self.commit()

@@ -109,6 +109,11 @@ class KafkaSurveyor:
         target = self._topics(self._target)
         refused: dict[TopicName, str] = {}
         if source is not None and target is not None:
+            same_cluster = self._same_cluster()
+            if same_cluster is None:
+                return Survey(ticket, None, {}, None)
+            if same_cluster:
+                return Survey(ticket, source, {}, target, same_cluster=same_cluster)
             made = [self._fit(info, target.get(name), refused) for name, info in source.items()]
             if any(made):
                 target = self._topics(self._target)
@@ -119,6 +124,24 @@ class KafkaSurveyor:
             except ParallaxError as error:
                 log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
         return Survey(ticket, source, logs, target, refused)
+
+    def _same_cluster(self) -> str | None:
+        """Why nothing may be copied between the two; empty if they are two, None if one of them does not say.
+
+        Asked each time: an address may lead elsewhere from one moment to the next.
+        """
+        try:
+            cluster_id = self._source.cluster_id()
+            if not cluster_id or cluster_id != self._target.cluster_id():
+                return ""
+        except ParallaxError as error:
+            log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
+            return None
+        return (
+            f"SAME_CLUSTER: {self._source_cluster} and {aggregate_cluster(self._lease.route.target)} are one Kafka "
+            f"cluster, of the id {cluster_id}: the route would copy its own copies for ever. Nothing is copied until "
+            "each has an address of its own"
+        )
 
     def _topics(self, cluster: KafkaCluster) -> dict[TopicName, TopicInfo] | None:
         try:

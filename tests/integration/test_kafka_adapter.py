@@ -67,6 +67,19 @@ def test_a_group_tells_its_members_topics_also_without_commits(
     assert [(state.members, state.assigned) for state in left] in ([], [(0, frozenset())])
 
 
+def test_clusters_tell_their_ids_whatever_address_they_are_asked_at(infrastructure: Stack) -> None:
+    def asked(name: str, servers: str) -> str:
+        return KafkaCluster(
+            ClusterName(name), Cluster(bootstrap_servers=servers), timeout_ms=TIMEOUT_MS
+        ).cluster_id()
+
+    port = infrastructure.bootstrap("aggregate-a").rpartition(":")[2]
+    ids = [asked(name, infrastructure.bootstrap(name)) for name in ("aggregate-a", "aggregate-b")]
+    assert all(ids)
+    assert ids[0] != ids[1]
+    assert asked("regional-a", f"localhost:{port}") == ids[0]
+
+
 def test_a_live_group_whose_partitions_brokers_assign_shows_its_members_and_topics(
     bootstrap_servers: str, topic_name: str
 ) -> None:

@@ -18,7 +18,13 @@ from parallax.adapters.kafka.groups import (
     write_commits,
 )
 from parallax.adapters.kafka.links import Link, Links
-from parallax.adapters.kafka.logs import read_log_ranges, read_offset_at, read_time_at, read_topics
+from parallax.adapters.kafka.logs import (
+    read_cluster_id,
+    read_log_ranges,
+    read_offset_at,
+    read_time_at,
+    read_topics,
+)
 from parallax.config.config import Cluster
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
@@ -84,6 +90,15 @@ class KafkaCluster:
     def cluster(self) -> ClusterName:
         """The cluster's name."""
         return self._cluster
+
+    def cluster_id(self) -> str:
+        """The id that the cluster has given itself; it tells whether two addresses lead to one Kafka.
+
+        Raises:
+            ConfigError: the brokers refuse this client.
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        return self._links.do(read_cluster_id)
 
     def topics(self) -> Mapping[TopicName, TopicInfo]:
         """Every topic but internal ones, with its id and partition count."""

@@ -53,6 +53,15 @@ def read_topics(link: Link) -> dict[TopicName, TopicInfo]:
     return found
 
 
+def read_cluster_id(link: Link) -> str:
+    """The cluster's id; empty if it does not say.
+
+    Raises:
+        ClusterUnavailableError: no answer in time.
+    """
+    return str(link.metadata((), "asking for the cluster's id").cluster_id or "")
+
+
 def read_log_ranges(
     link: Link, items: Collection[TopicPartition], *, patient: bool = True
 ) -> Mapping[TopicPartition, LogRange]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -48,6 +50,10 @@ class FakeCluster:
     settings: dict[TopicName, Mapping[str, str]] = field(default_factory=dict)
     listing_fails: ParallaxError | None = None
     transactions_fail: ParallaxError | None = None
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def cluster_id(self) -> str:
+        return self.id
 
     def topics(self) -> Mapping[TopicName, TopicInfo]:
         if self.listing_fails is not None:
@@ -82,6 +88,16 @@ def config(**replicator: object) -> Config:
             "replicator": replicator,
         }
     )
+
+
+EVERY = ("regional-a", "regional-b", "aggregate-a", "aggregate-b")
+
+
+def wide_config() -> Config:
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    region = {"regional": cluster, "aggregate": cluster}
+    cassandra = {"contact_points": ["127.0.0.1:2"]}
+    return Config.model_validate({"regions": {"a": region, "b": region}, "cassandra": cassandra})
 
 
 def preflight(clusters: Mapping[str, FakeCluster], **replicator: object) -> list[Finding]:
@@ -126,6 +142,45 @@ def test_refused_transactions_block() -> None:
     assert problems(findings) == [Problem.TRANSACTIONS_REFUSED]
     with pytest.raises(PreflightError, match=r"TRANSACTIONS_REFUSED: aggregate-b: .*not authorised"):
         refuse_if_blocked(findings)
+
+
+def test_a_source_that_is_its_own_target_blocks() -> None:
+    clusters = fitting()
+    clusters["regional-a"].id = clusters["aggregate-b"].id = "one"
+    findings = preflight(clusters)
+    (finding,) = [item for item in findings if item.problem is Problem.SAME_CLUSTER]
+    assert (finding.where, finding.severity) == ("regional-a, aggregate-b", Severity.ERROR)
+    with pytest.raises(
+        PreflightError, match=r"SAME_CLUSTER: regional-a, aggregate-b: .*one Kafka.*of the id one"
+    ):
+        refuse_if_blocked(findings)
+
+
+@pytest.mark.parametrize("same", [*itertools.combinations(EVERY, 2)])
+def test_any_two_clusters_of_the_configuration_that_are_one_block(same: tuple[str, str]) -> None:
+    clusters = fitting() | {
+        name: FakeCluster() for name in EVERY if name not in ("regional-a", "aggregate-b")
+    }
+    for name in same:
+        clusters[name].id = "one"
+    found = run_preflight(wide_config(), [ROUTE], lambda name: clusters[name])
+    assert [item.where for item in found if item.problem is Problem.SAME_CLUSTER] == [", ".join(same)]
+
+
+def test_a_cluster_of_no_route_that_does_not_answer_is_no_matter_of_these_routes() -> None:
+    def open_cluster(name: ClusterName) -> FakeCluster:
+        if name in clusters:
+            return clusters[name]
+        raise ClusterUnavailableError(f"{name}: no answer")
+
+    clusters = fitting()
+    assert run_preflight(wide_config(), [ROUTE], open_cluster) == []
+
+
+def test_clusters_that_do_not_say_who_they_are_are_not_taken_for_one() -> None:
+    clusters = fitting()
+    clusters["regional-a"].id = clusters["aggregate-b"].id = ""
+    assert preflight(clusters) == []
 
 
 def test_a_refused_source_blocks() -> None:

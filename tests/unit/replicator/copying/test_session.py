@@ -22,7 +22,7 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import Damaged, LogEnd, ReadFrom, SourceEvent, Survey
 from replicator.copying.session import ShardSession
-from replicator.copying.session_end import Counts
+from replicator.copying.session_end import Counts, SessionError
 from replicator.copying.state import PartitionState
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 from tests.worlds.clocks import StandingClock
@@ -41,6 +41,7 @@ class Doors:
         self.source_partitions = self.target_partitions = 2
         self.logs = {P0: LogEnd(SourceOffset(0), SourceOffset(700), SourceOffset(700))}
         self.refused: dict[TopicName, str] = {}
+        self.same_cluster = ""
         self.events: list[SourceEvent] = []
         self.topic_there = True
         self._asked = False
@@ -55,7 +56,8 @@ class Doors:
         self._asked = False
         source = {TRIPS: TopicInfo(TRIPS, TopicId("s"), self.source_partitions)} if self.topic_there else {}
         target = {TRIPS: TopicInfo(TRIPS, TopicId("t"), self.target_partitions)}
-        return Survey(1, source, self.logs if self.topic_there else {}, target, self.refused)
+        logs = self.logs if self.topic_there else {}
+        return Survey(1, source, logs, target, self.refused, self.same_cluster)
 
     def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None: ...
 
@@ -141,6 +143,21 @@ def test_a_stopped_partition_lags_by_what_its_source_holds(
     session.commit()
     doors.request()
     assert told(session)[P1].lag_records == 900 - low
+
+
+@pytest.mark.parametrize("copies_already", [False, True])
+def test_a_source_that_is_its_own_target_ends_the_session_before_anything_is_copied(
+    copies_already: bool,  # noqa: FBT001 - a case
+) -> None:
+    doors = Doors()
+    doors.source_partitions = 1
+    session = session_of(doors, {P0: copied_to(P0, 600)})
+    if copies_already:
+        assert told(session)[P0].status is PartitionStatus.COPYING
+    doors.same_cluster = "SAME_CLUSTER: they are one"
+    doors.request()
+    with pytest.raises(SessionError, match="SAME_CLUSTER: they are one"):
+        session.step()
 
 
 def test_a_partition_whose_source_is_damaged_lags_from_the_damage_on() -> None:

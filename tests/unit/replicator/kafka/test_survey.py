@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition
+from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.ports import Survey
 from replicator.kafka import survey as discovery
@@ -28,7 +29,15 @@ LEADERLESS = TopicPartition(TopicName("trips"), 0)
 
 
 @pytest.fixture
-def surveyor(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor]:
+def ids() -> dict[str, str]:
+    """Ids of clusters; one that is not here has its name for an id."""
+    return {}
+
+
+@pytest.fixture
+def surveyor(
+    monkeypatch: pytest.MonkeyPatch, ids: dict[str, str]
+) -> Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor]:
     """A surveyor of a source whose partitions have no leader where the test says so."""
 
     def made(leaderless: Callable[[TopicPartition], bool]) -> KafkaSurveyor:
@@ -42,9 +51,11 @@ def surveyor(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[TopicPartit
                     future.set_result(SimpleNamespace(offset=7, leader_epoch=1))
             return answers
 
-        cluster = SimpleNamespace(topics=lambda: TOPICS)
+        def cluster(name: str, *_: object, **__: object) -> object:
+            return SimpleNamespace(topics=lambda: TOPICS, cluster_id=lambda: ids.get(name, name))
+
         monkeypatch.setattr(discovery, "list_offsets", list_offsets)
-        monkeypatch.setattr(discovery, "KafkaCluster", lambda *_args, **_settings: cluster)
+        monkeypatch.setattr(discovery, "KafkaCluster", cluster)
         config = Config.model_validate(
             {
                 "regions": {
@@ -84,3 +95,32 @@ def test_a_source_of_which_nothing_answers_is_told_of_as_one(
         assert surveyed(made).source_logs == {}
     made.close()
     assert len(logs) == 1
+
+
+def test_a_source_that_has_become_its_own_target_is_found_at_the_next_look(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor], ids: dict[str, str]
+) -> None:
+    made = surveyor(lambda _item: False)
+    assert not surveyed(made).same_cluster
+    ids["regional-a"] = "aggregate-b"
+    found = surveyed(made)
+    assert found.same_cluster.startswith(
+        "SAME_CLUSTER: regional-a and aggregate-b are one Kafka cluster, of the id aggr"
+    )
+    assert found.source_logs == {}
+    ids.clear()
+    assert not surveyed(made).same_cluster
+    made.close()
+
+
+def test_nothing_is_known_of_clusters_while_one_does_not_say_who_it_is(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> str:
+        raise ClusterUnavailableError("aggregate-b: no answer")
+
+    made = surveyor(lambda _item: False)
+    monkeypatch.setattr(made._target, "cluster_id", away)
+    found = surveyed(made)
+    made.close()
+    assert (found.source, found.target, found.same_cluster) == (None, None, "")
