@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Self
+from typing import Self, TypeGuard
 
 import structlog
 from confluent_kafka import KafkaException, Producer
@@ -26,7 +26,7 @@ from parallax.adapters.kafka.librdkafka import Settings, client_settings, transl
 from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition, aggregate_cluster
 from parallax.domain.place import LogRange
-from parallax.errors import ConfigError, NotFoundError
+from parallax.errors import ConfigError, NotFoundError, RefusedError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from replicator.copying.recovery import RunLogError, RunLogProblem, Shard
@@ -45,6 +45,8 @@ FORMAT = 1
 PATHS = ("record", "batch")
 """Every copy path has a transactional id of its own in each shard."""
 _TIMEOUT_MS = 30_000
+_WATCHED_INTERVALS = 4
+"""So many times the interval of watermarks a run log is watched to see whether anybody writes it."""
 
 Record = tuple[str, int, bytes | None, bytes]
 """Topic, partition, key and value."""
@@ -61,6 +63,7 @@ class LayoutRecord:
         run_log: the topic that holds the shards' states; under another one they would all begin anew.
         run_log_id: that topic's id: another topic of the same name holds none of them.
         previous_shards: how many the layout before had; 0 for the first.
+        topics: which topics the route's replicator chose when it last began (`topics_chosen`); empty: not known.
         format: of the record.
     """
 
@@ -70,6 +73,7 @@ class LayoutRecord:
     run_log: str
     run_log_id: TopicId
     previous_shards: int = 0
+    topics: str = ""
     format: int = FORMAT
 
     def encoded(self) -> bytes:
@@ -144,41 +148,97 @@ def ensure_layout(
         ClusterUnavailableError: the target cluster did not answer in time.
         ConfigError: the route's states are in another run log than the configuration names.
         RunLogError: the run log is not what was written, and the layout has to change.
+        RefusedError: another replicator copies the route now, with other topics (OTHER_TOPICS).
         FencedError: another process is changing the layout of the same route.
     """
     cluster = aggregate_cluster(route.target)
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=10_000)
     admin.create(compacted_plan(LAYOUTS_TOPIC), Deadline.after_ms(_TIMEOUT_MS))
-    current = read_layout(config, route)
-    if current is not None and current.settled and current.shards == shards:
-        return (
-            current  # whether its run log is still the same is for each lease to see: the other routes go on
-        )
+    current, topics = read_layout(config, route), topics_chosen(config)
+    if current is not None and current.topics not in ("", topics):
+        _refuse_rival(config, route, admin, current, topics)
+    if _is_as(current, shards) and current.topics == topics:
+        return current
     with change_of_layout(config, route) as writer:
         current = read_layout(config, route)  # again: this process is now the only one that writes it
-        run_log = _run_log(config, route, admin, current, shards)
-        if current is None:
-            first = LayoutRecord(
-                FIRST_LAYOUT, shards, settled=True, run_log=run_log.topic, run_log_id=run_log.topic_id
-            )
-            writer.commit([*snapshots(first, {}), writer.layout_record(first)])
-            current = first
-        if not current.settled:
-            current = _move(config, route, writer, current, reached)
-        if current.shards != shards:
-            following = LayoutRecord(
-                current.layout + 1,
-                shards,
-                settled=False,
-                run_log=run_log.topic,
-                run_log_id=run_log.topic_id,
-                previous_shards=current.shards,
-            )
-            writer.commit([writer.layout_record(following)])
-            reached("announced")
-            current = _move(config, route, writer, following, reached)
+        if not _is_as(current, shards):
+            current = _changed(config, route, admin, writer, current, shards, reached)
+        if current.topics != topics:
+            current = replace(current, topics=topics)
+            writer.commit([writer.layout_record(current)])
     log.info("layout_settled", route=str(route), layout=current.layout, shards=current.shards)
     return current
+
+
+def _is_as(current: LayoutRecord | None, shards: int) -> TypeGuard[LayoutRecord]:
+    """Whether nothing has to change. If the run log is still the same is for each lease to see: the other routes go on."""
+    return current is not None and current.settled and current.shards == shards
+
+
+def _changed(
+    config: Config,
+    route: Route,
+    admin: TopicAdmin,
+    writer: Writer,
+    current: LayoutRecord | None,
+    shards: int,
+    reached: Callable[[str], None],
+) -> LayoutRecord:
+    run_log = _run_log(config, route, admin, current, shards)
+    if current is None:
+        first = LayoutRecord(
+            FIRST_LAYOUT,
+            shards,
+            settled=True,
+            run_log=run_log.topic,
+            run_log_id=run_log.topic_id,
+            topics=topics_chosen(config),
+        )
+        writer.commit([*snapshots(first, {}), writer.layout_record(first)])
+        current = first
+    if not current.settled:
+        current = _move(config, route, writer, current, reached)
+    if current.shards != shards:
+        following = LayoutRecord(
+            current.layout + 1,
+            shards,
+            settled=False,
+            run_log=run_log.topic,
+            run_log_id=run_log.topic_id,
+            previous_shards=current.shards,
+            topics=topics_chosen(config),
+        )
+        writer.commit([writer.layout_record(following)])
+        reached("announced")
+        current = _move(config, route, writer, following, reached)
+    return current
+
+
+def topics_chosen(config: Config) -> str:
+    """Which topics are replicated, as text that is the same for the same choice."""
+    return json.dumps({"include": sorted(config.topics.include), "exclude": sorted(config.topics.exclude)})
+
+
+def _refuse_rival(
+    config: Config, route: Route, admin: TopicAdmin, current: LayoutRecord, topics: str
+) -> None:
+    """Refuse to take the route from a replicator that copies other topics, as it would take it back for ever.
+
+    One that copies writes watermarks all the time. After one that has ended the topics may have changed.
+
+    Raises:
+        RefusedError: the run log grows.
+    """
+    places = [TopicPartition(TopicName(current.run_log), shard) for shard in range(current.shards)]
+    before = admin.log_ranges(places)
+    SystemClock().sleep_ms(_WATCHED_INTERVALS * config.replicator.watermark_interval_ms)
+    after = admin.log_ranges(places)
+    if any(place in before and after[place].high_watermark > before[place].high_watermark for place in after):
+        raise RefusedError(
+            f"OTHER_TOPICS: {aggregate_cluster(route.target)}: another replicator is copying {route}, with other topics: {current.topics}; "
+            f"here they are {topics}. The two would take the route from each other for ever. Stop that one, or give "
+            "both the same topics (topics.include, topics.exclude)"
+        )
 
 
 def change_of_layout(config: Config, route: Route) -> Writer:

@@ -48,7 +48,8 @@ def replication_query(config: Config, region: RegionName, *, available_now: bool
 
     Each start creates the routes' run logs and layouts on the region's aggregate cluster where they are missing, and
     changes the layout where ``replicator.shards_per_route`` has changed. A cluster that does not answer is waited for;
-    another process that is changing a layout ends the application (`FencedError`).
+    another process that is changing a layout ends the application (`FencedError`), and so does another replicator that copies
+    a route with other topics (`RefusedError`).
 
     Args:
         config: everything.

@@ -38,6 +38,9 @@ class LayoutKafka:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cluster = Cluster("target")
         self.config = sim_config()
+        self.while_watched: Callable[[], object] = lambda: None
+        """Done while somebody looks whether the run log grows."""
+        monkeypatch.setattr(layouts.SystemClock, "sleep_ms", lambda *_: self.while_watched())
         monkeypatch.setattr(layouts, "TopicAdmin", lambda *_, **__: self)
         monkeypatch.setattr(layouts, "KafkaRunLog", lambda _config, _route, shard: self.run_log(shard))
         monkeypatch.setattr(layouts, "settle", lambda *_: None)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
-from parallax.domain.ids import (
-    TopicId,
-)
-from parallax.errors import ConfigError, FencedError
+from parallax.config.config import Config, Names
+from parallax.domain.ids import TopicId
+from parallax.errors import ConfigError, FencedError, RefusedError
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.kafka import layout as layouts
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
@@ -132,3 +132,64 @@ def test_a_first_layout_that_was_not_finished_is_begun_again(kafka: LayoutKafka)
     made = ensure_layout(kafka.config, ROUTE, 1)
     assert (made.layout, made.shards) == (1, 1)
     assert kafka.states(made) == {}
+
+
+def with_topics(kafka: LayoutKafka, *include: str) -> Config:
+    return kafka.config.model_copy(update={"topics": Names(include=include)})
+
+
+def two_replicators(kafka: LayoutKafka) -> str:
+    """One copies trips; another one, of orders, begins while it does: what that one hears."""
+    trips, orders = with_topics(kafka, "trips"), with_topics(kafka, "orders")
+    layout = ensure_layout(trips, ROUTE, 1)
+    kafka.while_watched = lambda: kafka.copy(layout, 0, 100)
+    try:
+        ensure_layout(orders, ROUTE, 1)
+    except RefusedError as error:
+        return str(error)
+    finally:
+        kafka.while_watched = lambda: None
+    return ""
+
+
+def test_a_second_replicator_with_other_topics_is_refused_by_name(kafka: LayoutKafka) -> None:
+    told = two_replicators(kafka)
+    assert told.startswith(
+        "OTHER_TOPICS: aggregate-b: another replicator is copying a->b, with other topics: "
+    )
+    assert '"include": ["trips"]' in told
+    assert '"include": ["orders"]' in told
+
+
+def test_without_a_look_at_the_run_log_it_would_take_the_route(
+    kafka: LayoutKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layouts, "_refuse_rival", lambda *_: None)
+    assert not two_replicators(kafka)
+
+
+def test_topics_may_change_once_nobody_copies(kafka: LayoutKafka) -> None:
+    first = ensure_layout(with_topics(kafka, "trips"), ROUTE, 1)
+    kafka.copy(first, 0, 100)
+    changed = ensure_layout(with_topics(kafka, "trips", "orders"), ROUTE, 1)
+    assert changed == replace(first, topics=changed.topics)
+    assert '["orders", "trips"]' in changed.topics
+    assert kafka.states(changed) == {ITEM: state(100)}
+    kafka.while_watched = lambda: pytest.fail("the topics are the same: nobody is watched")
+    assert ensure_layout(with_topics(kafka, "orders", "trips"), ROUTE, 1) == changed
+
+
+def test_shards_and_topics_may_change_together(kafka: LayoutKafka) -> None:
+    kafka.copy(ensure_layout(with_topics(kafka, "trips"), ROUTE, 1), 0, 100)
+    moved = ensure_layout(with_topics(kafka, "orders"), ROUTE, 2)
+    assert (moved.shards, moved.settled, "orders" in moved.topics) == (2, True, True)
+    assert kafka.states(moved) == {ITEM: state(100)}
+
+
+def test_a_route_of_which_no_topics_are_noted_gets_them(kafka: LayoutKafka) -> None:
+    made = ensure_layout(kafka.config, ROUTE, 1)
+    before = replace(made, topics="")
+    with layouts.change_of_layout(kafka.config, ROUTE) as writer:
+        writer.commit([writer.layout_record(before)])
+    kafka.while_watched = lambda: pytest.fail("there is nothing to compare")
+    assert ensure_layout(kafka.config, ROUTE, 1) == made
