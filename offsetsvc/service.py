@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
@@ -95,10 +95,16 @@ class UseCases:
         self._clusters.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def describe_regions(self, deadline: Deadline) -> DescribeRegionsResponse:
-        """Every region with its clusters and whether they answer; see `regions.describe_regions`."""
-        regions = describe_regions(self.config, self._clusters, self._executor, deadline)
-        return DescribeRegionsResponse(regions=regions, answered_in=self.region)
+    def describe_regions(
+        self, groups: Iterable[str], topics: Iterable[str], deadline: Deadline
+    ) -> DescribeRegionsResponse:
+        """Every region with its clusters and whether they answer (`regions.describe_regions`); which names are left out."""
+        return DescribeRegionsResponse(
+            regions=describe_regions(self.config, self._clusters, self._executor, deadline),
+            answered_in=self.region,
+            groups_left_out=[name for name in groups if not self.config.groups.chosen(name)],
+            topics_left_out=[name for name in topics if not self.config.topics.chosen(name)],
+        )
 
     def dependencies(self) -> list[str]:
         """What readiness looks at: the store, and the region's aggregate cluster if it has one."""

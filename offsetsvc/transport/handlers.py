@@ -169,10 +169,10 @@ class Handlers:
         return primaries_to_pb(self._service.primaries.all().items())
 
     def DescribeRegions(
-        self, _: primaries_pb2.DescribeRegionsRequest, deadline: Deadline
+        self, request: primaries_pb2.DescribeRegionsRequest, deadline: Deadline
     ) -> primaries_pb2.DescribeRegionsResponse:
         """Every region."""
-        return self._service.describe_regions(deadline)
+        return self._service.describe_regions(request.groups, request.topics, deadline)
 
     def _move(
         self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest

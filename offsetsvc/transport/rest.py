@@ -311,9 +311,17 @@ def _primaries(shell: _Shell) -> APIRouter:
         return shell.answer(shell.handlers.ListPrimaries, primaries_pb2.ListPrimariesRequest())
 
     @router.get("/regions", **_described(primaries_pb2.DescribeRegionsResponse, 504))
-    def regions() -> Response:
+    def regions(
+        group: Annotated[
+            list[str] | None, Query(description="Is this group left out? May be repeated.")
+        ] = None,
+        topic: Annotated[
+            list[str] | None, Query(description="Is this topic left out? May be repeated.")
+        ] = None,
+    ) -> Response:
         """The regions with their clusters and services, without secrets."""
-        return shell.answer(shell.handlers.DescribeRegions, primaries_pb2.DescribeRegionsRequest())
+        request = primaries_pb2.DescribeRegionsRequest(groups=group, topics=topic)
+        return shell.answer(shell.handlers.DescribeRegions, request)
 
     return router
 

@@ -337,11 +337,23 @@ class OffsetClient:
             timeout_ms,
         )
 
-    def describe_regions(self, *, timeout_ms: float | None = None) -> primaries_pb2.DescribeRegionsResponse:
-        """The regions with their clusters and services, without secrets."""
+    def describe_regions(
+        self,
+        *,
+        groups: Iterable[str] = (),
+        topics: Iterable[str] = (),
+        timeout_ms: float | None = None,
+    ) -> primaries_pb2.DescribeRegionsResponse:
+        """The regions with their clusters and services, without secrets; and who of the named is left out.
+
+        Args:
+            groups: consumer groups; those that the services' configuration leaves out are named in the answer.
+            topics: likewise.
+            timeout_ms: budget of the call; None: the client's.
+        """
         return self._call(
             "DescribeRegions",
-            primaries_pb2.DescribeRegionsRequest(),
+            primaries_pb2.DescribeRegionsRequest(groups=groups, topics=topics),
             primaries_pb2.DescribeRegionsResponse,
             timeout_ms,
         )

@@ -29,6 +29,7 @@ from parallax.consumer.moves import (
     Wanted,
     moving_positions,
 )
+from parallax.consumer.names import NameCheck
 from parallax.consumer.ports import ConsumerFactory, Key, OffsetService
 from parallax.consumer.reporting import Reporter, ServiceState, report_of
 from parallax.consumer.settings import Policies, Settings, Subscription
@@ -88,6 +89,15 @@ class Engine:
         self._own_place = OwnPlace(own=settings.own_instance, handles=self._inner, leaving=self._leaving)
         self._follower = Follower(service, settings.group) if follow_primary else None
         self._against = AgainstPrimary(service, settings.group, self._events, policies.service_timeout_ms)
+        self._names = NameCheck(
+            service,
+            settings.group,
+            settings.clusters,
+            self._events,
+            timeout_ms=policies.service_timeout_ms,
+            closed=self._closed,
+        )
+        self._names_checked = False
         self._first_word = FirstWord(policies, self._service_state) if follow_primary else None
         self._wish: Wish | None = None
         # What was delivered before the group's move began.
@@ -129,6 +139,7 @@ class Engine:
         if not joins_later and self._moved_from is None:
             self.site.join(subscription)  # what is refused leaves the subscription before as it is
         self._subscription = subscription
+        self._names_checked = False
         if joins_later or self._moved_from is None:
             return
         origin, self._moved_from = self._moved_from, None
@@ -147,6 +158,9 @@ class Engine:
         """Messages of the first step that gives some, within ``timeout_s`` (negative: without end)."""
         self.check_open()
         self._reporter.start()
+        if not self._names_checked:
+            self._names_checked = True
+            self._names.look(self.site.region, self._subscription.plain_topics if self._subscription else ())
         if self._follower is not None:
             self._follower.start()
         deadline = Deadline.of_timeout(timeout_s)

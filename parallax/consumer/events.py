@@ -53,6 +53,8 @@ class EventKind(Enum):
     """The newest records delivered at the origin were not indexed in time: a few may be read twice."""
     METADATA_UNREADABLE = "metadata_unreadable"
     """A commit's metadata is damaged or newer than this release: records may be read twice, none is lost."""
+    UNKNOWN_NAMES = "unknown_names"
+    """Regions, the group or topics that the offset services do not know, or leave out; ``message`` says which."""
     NO_OFFSET = "no_offset"
     """A partition without any commit started where ``on_no_offset`` says."""
 
@@ -65,6 +67,7 @@ _WARNINGS = frozenset(
         EventKind.MOVE_FAILED,
         EventKind.SERVICE_AWAY,
         EventKind.SKIPPING_ABANDONED,
+        EventKind.UNKNOWN_NAMES,
     }
 )
 """A move failed, records may be read twice, or somebody has to do something; all else is logged as information."""

@@ -152,6 +152,15 @@ class OffsetService(Protocol):
     def get_primary(self, group: str, *, timeout_ms: float | None = None) -> primaries_pb2.Primary:
         """Where the group is primary; without ``decision`` if nothing was ever decided."""
 
+    def describe_regions(
+        self,
+        *,
+        groups: Iterable[str] = (),
+        topics: Iterable[str] = (),
+        timeout_ms: float | None = None,
+    ) -> primaries_pb2.DescribeRegionsResponse:
+        """The regions, and which of these groups and topics the configuration leaves out."""
+
     def watch_primary(self, group: str) -> PrimaryChanges:
         """Where the group is primary, and every change."""
 

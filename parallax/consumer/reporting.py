@@ -86,6 +86,8 @@ class Reporter:
         self._wake = threading.Event()
         self._stopped = False
         self._away_since_s: float | None = None
+        self._failure: tuple[str, str] | None = None
+        """Where the last report failed, and why: as long as that is the same, it is told once."""
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._moves: dict[str, dict[Key, pb.PartitionMove]] = {}
@@ -139,14 +141,16 @@ class Reporter:
                 )
                 self._taken(region, moves.get(region, {}))
         except ParallaxError as error:
-            if self._away_since_s is None:
+            failure = (found.region, error.code)
+            if failure != self._failure and self._away_since_s is None:
                 _log.warning(
                     "report_positions_failed", region=found.region, code=error.code, error=str(error)
                 )
-                if is_away(error):
-                    self._away_since_s = self._clock()
+            self._failure = failure
+            if is_away(error) and self._away_since_s is None:
+                self._away_since_s = self._clock()
         else:
-            self._away_since_s = None
+            self._away_since_s, self._failure = None, None
 
     def _taken(self, region: str, moves: Mapping[Key, pb.PartitionMove]) -> None:
         with self._lock:

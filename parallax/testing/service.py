@@ -237,6 +237,25 @@ class MemoryService:
         self._check()
         return self._decided.get(group, primaries_pb2.Primary(group=group))
 
+    def describe_regions(
+        self,
+        *,
+        groups: Iterable[str] = (),  # noqa: ARG002 - as above
+        topics: Iterable[str] = (),  # noqa: ARG002 - as above
+        timeout_ms: float | None = None,  # noqa: ARG002 - as above
+    ) -> primaries_pb2.DescribeRegionsResponse:
+        """The regions; every group and topic is chosen."""
+        self._check()
+        return primaries_pb2.DescribeRegionsResponse(
+            regions=[
+                primaries_pb2.RegionDescription(
+                    region=region,
+                    aggregate=primaries_pb2.ClusterDescription(cluster=f"aggregate-{region}"),
+                )
+                for region in self.clusters
+            ]
+        )
+
     def watch_primary(self, group: str) -> MemoryDecisions:
         """Where the group is primary, and every later decision."""
         watch = MemoryDecisions()

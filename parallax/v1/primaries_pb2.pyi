@@ -125,8 +125,12 @@ class ListPrimariesResponse(_message.Message):
     def __init__(self, primaries: _Optional[_Iterable[_Union[Primary, _Mapping]]] = ...) -> None: ...
 
 class DescribeRegionsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("groups", "topics")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, groups: _Optional[_Iterable[str]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClusterDescription(_message.Message):
     __slots__ = ("cluster", "bootstrap_servers", "security_protocol", "sasl_mechanism", "health", "problem")
@@ -159,9 +163,13 @@ class RegionDescription(_message.Message):
     def __init__(self, region: _Optional[str] = ..., aggregate: _Optional[_Union[ClusterDescription, _Mapping]] = ..., regional: _Optional[_Union[ClusterDescription, _Mapping]] = ..., service_grpc: _Optional[str] = ..., service_rest: _Optional[str] = ...) -> None: ...
 
 class DescribeRegionsResponse(_message.Message):
-    __slots__ = ("regions", "answered_in")
+    __slots__ = ("regions", "answered_in", "groups_left_out", "topics_left_out")
     REGIONS_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_IN_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     regions: _containers.RepeatedCompositeFieldContainer[RegionDescription]
     answered_in: str
-    def __init__(self, regions: _Optional[_Iterable[_Union[RegionDescription, _Mapping]]] = ..., answered_in: _Optional[str] = ...) -> None: ...
+    groups_left_out: _containers.RepeatedScalarFieldContainer[str]
+    topics_left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, regions: _Optional[_Iterable[_Union[RegionDescription, _Mapping]]] = ..., answered_in: _Optional[str] = ..., groups_left_out: _Optional[_Iterable[str]] = ..., topics_left_out: _Optional[_Iterable[str]] = ...) -> None: ...

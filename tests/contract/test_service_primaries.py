@@ -274,6 +274,19 @@ def test_regions_are_described_without_secrets(client: OffsetClient, served: Ser
     assert not {name for name in fields if "password" in name or "key" in name or "username" in name}
 
 
+def test_who_is_left_out_by_the_configuration_is_named(served: Served) -> None:
+    names = {"include": ["t.*"], "exclude": ["tmp"]}
+    served.world.config = served.world.config.model_copy(
+        update={key: type(served.world.config.topics).model_validate(names) for key in ("topics", "groups")}
+    )
+    asked = ["trips", "tmp", "orders"]
+    with serving(served.world) as narrow, narrow.client() as client, narrow.http() as http:
+        found = client.describe_regions(groups=asked, topics=["trips"])
+        shown = http.get("/v1/regions", params={"topic": asked}).json()
+    assert (list(found.groups_left_out), list(found.topics_left_out)) == (["tmp", "orders"], [])
+    assert (shown["groups_left_out"], shown["topics_left_out"]) == ([], ["tmp", "orders"])
+
+
 def test_rest_sets_and_shows_primaries(served: Served) -> None:
     with served.http() as http:
         assert http.get(f"/v1/groups/{GROUP}/primary").json()["decision"] is None
