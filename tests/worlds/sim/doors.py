@@ -25,6 +25,7 @@ from replicator.copying.ports import (
     RecordBlock,
     SourceEvent,
     Survey,
+    TargetEnd,
     TopicChanged,
 )
 from replicator.copying.recovery import Shard
@@ -150,9 +151,13 @@ class SimTarget:
         self._send()
         return self._acknowledged
 
-    def commit(self, entry: Entry) -> int:
+    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
         self._schedule.step()
         log = _run_log(self._cluster, self._run_log, self._shard)
+        for item, epoch in leader_epochs.items():
+            topic = self._cluster.topics.get(item.topic)
+            if topic is None or topic.logs[item.partition].epoch != epoch:
+                raise ClusterUnavailableError(f"{item} has another leader than it had")
         self._may_fail()
         transaction = self._mine()
         offset = log.append(entry, transaction)
@@ -166,17 +171,18 @@ class SimTarget:
 
     def ends(
         self,
-        partitions: Collection[TopicPartition],
+        partitions: Mapping[TopicPartition, int],
         *,
         patient: bool = False,  # noqa: ARG002 - every leader is known here
-    ) -> Mapping[TopicPartition, TargetOffset]:
+    ) -> Mapping[TopicPartition, TargetEnd]:
         self._may_fail()
         found = {}
-        for item in partitions:
+        for item, epoch in partitions.items():
             topic = self._cluster.topics.get(item.topic)
             if topic is not None:
                 log = topic.logs[item.partition]
-                found[item] = TargetOffset(log.end)
+                kept_to = TargetOffset(log.end_of_epoch(epoch)) if 0 <= epoch < log.epoch else None
+                found[item] = TargetEnd(TargetOffset(log.end), log.epoch, kept_to)
         self._schedule.step()
         return found
 
