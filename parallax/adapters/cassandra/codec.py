@@ -19,7 +19,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from parallax.adapters.cassandra.coarse import Order
-from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.index_rows import LineageRecord, StampedRow
 from parallax.domain.runs import Run
 from parallax.errors import InvariantError
@@ -209,6 +209,7 @@ def lineage_body(record: LineageRecord) -> str:
             "target_first": record.target_first,
             "closed_at": record.closed_at,
             "version": record.version,
+            "lost_epoch": record.lost_epoch,
         }
     )
 
@@ -226,4 +227,5 @@ def lineage_record(partition: RoutePartition, lineage: str, body: str) -> Lineag
         target_first=TargetOffset(values["target_first"]),
         closed_at=None if closed_at is None else SourceOffset(closed_at),
         version=values["version"],
+        lost_epoch=values.get("lost_epoch", UNKNOWN_EPOCH),
     )

@@ -525,6 +525,35 @@ def test_a_target_that_lost_its_tail_counts_up_to_the_cut(world: World) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("next_offset", "leader_epoch", "consumed"),
+    [
+        (
+            13,
+            4,
+            {"a": 5, "b": 3},
+        ),  # made before the loss, of a record that is gone: nobody can say by its offset
+        (13, 5, {"a": 5, "b": 8}),  # made after it
+        (10, 5, {"a": 5, "b": 5}),
+        (13, -1, {"a": 5, "b": 8}),  # above all that there was before: made after it
+        (10, -1, {"a": 5, "b": 3}),  # in doubt
+    ],
+)
+def test_a_commits_leader_epoch_says_on_which_side_of_a_loss_it_was_made(
+    world: World, next_offset: int, leader_epoch: int, consumed: dict[str, int]
+) -> None:
+    world.lose_tail("a", 8, lost_epoch=5)
+    world.copy("b", "a", 6)
+    world.commit("a", next_offset, leader_epoch=leader_epoch)
+
+    answer = ask(world)
+
+    assert (Outcome.LINEAGE_CHANGED in answer.notes) == (consumed["b"] == 3)
+    assert {
+        view.answer.source.region: view.answer.consumed.source_next for view in answer.sources
+    } == consumed
+
+
 def test_every_outcome_has_a_meaning() -> None:
     assert set(MEANINGS) == set(Outcome)
 
