@@ -372,6 +372,16 @@ class ShardSession:
             self._skipped_to.pop(item, None)
         if changes:
             self._ledger.write(changes)
+        moved = [
+            item
+            for change in changes
+            if (before := states.get(item := change.state.topic_partition)) is not None
+            and before.target_leader_epoch not in {UNKNOWN_EPOCH, change.state.target_leader_epoch}
+        ]
+        if moved:
+            # A marker may be among what is lost: what hangs without it has to be ended before this producer's next one
+            # would end it, however that may be.
+            raise SessionError(f"{moved[0]}: the target has another leader, which is known now")
         self._kept |= {
             item
             for item, state in self._ledger.states.items()

@@ -86,6 +86,13 @@ def load_states(
         reach *= 4
 
 
+def own_entries(reader: RunLogReader, shard: Shard) -> Iterator[Entry]:
+    """Every entry of the shard that the run log still holds, in order."""
+    for _, entry in reader.read(reader.start(), reader.end()):
+        if entry is not None and shard.owns(entry):
+            yield entry
+
+
 def rows_of_lineages(
     reader: RunLogReader, item: TopicPartition, lineage: Lineage
 ) -> Iterator[tuple[PartitionState, Run]]:

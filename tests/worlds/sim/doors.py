@@ -30,8 +30,8 @@ from replicator.copying.ports import (
 )
 from replicator.copying.recovery import Shard
 from replicator.kafka.layout import LayoutRecord, read_layout
-from replicator.kafka.run_log import load_states, run_log_topic
-from replicator.kafka.transactions.hanging import fates_by_state, fates_with_entry
+from replicator.kafka.run_log import own_entries, run_log_topic
+from replicator.kafka.transactions.hanging import fates_by_entries, fates_with_entry
 from replicator.lease import Lease, shard_of, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.schedule import Schedule
@@ -415,7 +415,7 @@ def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -
         shard = Shard(
             aggregate_cluster(lease.route.target), run_log, reader.topic_id() or TopicId(""), lease.layout
         )
-        fates = fates_by_state(starts, load_states(reader, shard)[0])
+        fates = fates_by_entries(starts, own_entries(reader, shard))
     else:
         entry = entry_of(_run_log(cluster, name, lease.shard).slot(starts[run_log]).value)
         assert entry is not None
