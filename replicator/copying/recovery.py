@@ -16,7 +16,7 @@ from parallax.domain.ids import ClusterName, TopicId, TopicPartition
 from parallax.errors import FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.session_end import SessionError
-from replicator.copying.state import PartitionState, fold, state_of, topic_partition_of
+from replicator.copying.state import ENTRY_FORMAT, PartitionState, fold, state_of, topic_partition_of
 
 LoggedRecord = tuple[int, Entry | None]
 """A record of a run log: its offset, and the entry; None if it can't be read as one."""
@@ -39,6 +39,12 @@ class RunLogProblem(Enum):
     """It ends below what is known to have been written."""
     RUN_LOG_FOREIGN = "RUN_LOG_FOREIGN"
     """It holds a record that no owner of the shard wrote."""
+    RUN_LOG_NEWER = "RUN_LOG_NEWER"
+    """A newer release has written an entry that this one would misunderstand; there is nothing to mend."""
+
+
+_MEND = "nothing of it is copied until it is mended: see `parallax runlog check`, then `parallax runlog rebuild` (docs/run-log.md)"
+_RUN_THE_NEWER = "nothing of it is copied until a release that reads it runs again (docs/formats.md)"
 
 
 class RunLogError(SessionError):
@@ -51,10 +57,8 @@ class RunLogError(SessionError):
     code = "RUN_LOG"
 
     def __init__(self, problem: RunLogProblem, where: str, what: str) -> None:
-        super().__init__(
-            f"{problem.value}: {where}: {what}; nothing of it is copied until it is mended: see `parallax runlog check`, "
-            "then `parallax runlog rebuild` (docs/run-log.md)"
-        )
+        advice = _RUN_THE_NEWER if problem is RunLogProblem.RUN_LOG_NEWER else _MEND
+        super().__init__(f"{problem.value}: {where}: {what}; {advice}")
         self.problem = problem
 
 
@@ -98,8 +102,10 @@ def states_of(records: Sequence[LoggedRecord], shard: Shard) -> States | None:
 
     Raises:
         FencedError: a newer layout has taken over.
-        RunLogError: after the first such snapshot a record is not the shard's own, takes a partition back, or forgets one.
+        RunLogError: after the first such snapshot a record is not the shard's own, takes a partition back, or forgets one;
+            or an entry is of a newer format.
     """
+    _refuse_newer(records, shard)
     first = next(_snapshots(records, shard), None)
     if first is None:
         return None
@@ -125,6 +131,14 @@ def states_of(records: Sequence[LoggedRecord], shard: Shard) -> States | None:
                 raise shard.refused(RunLogProblem.RUN_LOG_FOREIGN, what, offset)
         states = after
     return states
+
+
+def _refuse_newer(records: Sequence[LoggedRecord], shard: Shard) -> None:
+    """Refuse what only a newer release understands, before anything is taken for lost or foreign."""
+    for offset, entry in records:
+        if entry is not None and shard.owns(entry) and entry.format > ENTRY_FORMAT:
+            what = f"the entry has format {entry.format}, and this release reads formats up to {ENTRY_FORMAT}"
+            raise shard.refused(RunLogProblem.RUN_LOG_NEWER, what, offset)
 
 
 def _snapshots(records: Sequence[LoggedRecord], shard: Shard) -> Iterator[int]:

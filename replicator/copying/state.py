@@ -22,6 +22,9 @@ from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 from parallax.v1.runlog_pb2 import Entry, Lost, PartitionEntry
 
+ENTRY_FORMAT = 1
+"""What is written, and the newest that is read (docs/formats.md)."""
+
 NO_TOPIC = TopicId("")
 """The source's topic id as long as nothing of a partition was copied: the source has no such topic or partition yet, never
 answered, or has more partitions than the target."""
@@ -117,7 +120,7 @@ class PartitionChange:
             ],
             closed=self.closed,
             target_leader_epoch=_told(state.target_leader_epoch),
-            lost_epoch=_told(state.lost_epoch),
+            lineage_target_leader_epoch=_told(state.lost_epoch),
         )
 
 
@@ -150,7 +153,9 @@ def state_of(entry: PartitionEntry) -> PartitionState:
         target_leader_epoch=entry.target_leader_epoch
         if entry.HasField("target_leader_epoch")
         else UNKNOWN_EPOCH,
-        lost_epoch=entry.lost_epoch if entry.HasField("lost_epoch") else UNKNOWN_EPOCH,
+        lost_epoch=entry.lineage_target_leader_epoch
+        if entry.HasField("lineage_target_leader_epoch")
+        else UNKNOWN_EPOCH,
     )
 
 
@@ -230,4 +235,5 @@ def encode(
         snapshot=everything is not None,
         partitions=parts,
         committed_at_ms=committed_at_ms,
+        format=ENTRY_FORMAT,
     )

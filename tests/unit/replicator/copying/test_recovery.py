@@ -126,6 +126,31 @@ def test_the_entry_of_a_newer_layout_means_that_this_one_is_over() -> None:
         states_of(logged(FIRST, entry(state(5)), entry(state(5), layout=3, snapshot=True)), SHARD)
 
 
+@pytest.mark.parametrize("snapshot", [True, False])
+@pytest.mark.parametrize("begins", [True, False])
+def test_what_a_newer_release_wrote_is_refused_and_not_to_be_mended(*, snapshot: bool, begins: bool) -> None:
+    """Whether or not a snapshot of this release lies before it."""
+    newer = entry(state(5), snapshot=snapshot)
+    newer.format = 2
+    with pytest.raises(RunLogError, match=r"^RUN_LOG_NEWER: .*format 2") as raised:
+        states_of(logged(*[FIRST] * begins, newer, entry(state(6))), SHARD)
+    assert "until a release that reads it runs again" in str(raised.value)
+    assert "rebuild" not in str(raised.value)
+
+
+def test_a_newer_layout_of_a_newer_release_still_means_that_this_one_is_over() -> None:
+    newer = entry(state(5), layout=3, snapshot=True)
+    newer.format = 2
+    with pytest.raises(FencedError):
+        states_of(logged(FIRST, newer), SHARD)
+
+
+def test_an_entry_without_a_number_is_of_the_first_format() -> None:
+    older = entry(state(5))
+    older.ClearField("format")
+    assert states_of(logged(FIRST, older), SHARD) == {ITEM: state(5)}
+
+
 def test_a_lineage_that_ends_and_the_next_one_are_no_step_back() -> None:
     ended = PartitionChange(state(5), closed=True)
     after = entry(ended, PartitionChange(state(2, sequence=1)))
