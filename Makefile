@@ -9,7 +9,7 @@ CODE := parallax replicator offsetsvc syncjob lab
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate bench bench-full test test-fast test-one lint types format proto check lock clean
+.PHONY: help setup demo prove storm soak simulate bench bench-full test test-fast test-one lint types format formats proto check lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ types: setup ## Strict mypy
 format: setup ## Apply ruff's fixes and formatting
 	@$(BIN)/ruff check --fix $(CODE) tests proto
 	@$(BIN)/ruff format $(CODE) tests proto
+
+formats: setup ## Keep what is stored now under tests/golden/formats, if it has changed
+	@$(BIN)/python -m tests.golden.stored_formats
 
 proto: setup ## Generate the protobuf code under parallax/v1
 	@$(BIN)/python proto/generate.py

@@ -24,15 +24,12 @@ class LineageView:
 
     Attributes:
         cut: the target lost what lay from here on, and gave these offsets again; None: nothing was lost.
-        lost_epoch: of the loss: what was written after it has this leader epoch of the target or a later one;
-            UNKNOWN_EPOCH: not told.
         newest: its newest row; None without rows.
     """
 
     record: LineageRecord
     cut: TargetOffset | None
     newest: StampedRow | None
-    lost_epoch: int = UNKNOWN_EPOCH
 
     @property
     def partition(self) -> RoutePartition:
@@ -71,9 +68,12 @@ class TopicLineages:
         return self.by_partition.get(partition, ())
 
     def truncations(self, partition: int) -> list[TargetTruncation]:
-        """Where the target lost its tail, as far as the index saw it."""
+        """Where the target lost its tail, as far as the index saw it.
+
+        The leader epoch that began with a loss is not recorded, so a commit in doubt counts as made before it.
+        """
         return [
-            TargetTruncation(view.cut, view.newest.row.target_end, view.lost_epoch)
+            TargetTruncation(view.cut, view.newest.row.target_end, UNKNOWN_EPOCH)
             for view in self.of(partition)
             if view.cut is not None and view.newest is not None
         ]
@@ -97,12 +97,10 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
             seen.add(partition)
             valid = [record for record in ours if record.lineage.target_topic_id == chosen]
             for place, record in enumerate(valid):
-                cut_by = _cut_by(record, valid[place + 1 :], newest[route])
                 view = LineageView(
                     record,
-                    None if cut_by is None else cut_by.target_first,
+                    _cut(record, valid[place + 1 :], newest[route]),
                     newest[route].get((partition, record.lineage)),
-                    UNKNOWN_EPOCH if cut_by is None else cut_by.lost_epoch,
                 )
                 by_partition.setdefault(partition, []).append(view)
     return TopicLineages(
@@ -120,15 +118,13 @@ def _by_partition(records: Sequence[LineageRecord]) -> dict[int, list[LineageRec
     return result
 
 
-def _cut_by(
+def _cut(
     record: LineageRecord, later: Sequence[LineageRecord], newest: Mapping[tuple[int, Lineage], StampedRow]
-) -> LineageRecord | None:
-    """The later lineage that began lowest, if the record's rows reach beyond that; of several the last."""
-    lowest = min(later, key=lambda item: (item.target_first, -item.sequence), default=None)
+) -> TargetOffset | None:
+    """The lowest place at which a later lineage began, if the record's rows reach beyond it."""
+    bound = min((item.target_first for item in later), default=None)
     mine = newest.get((record.partition.topic_partition.partition, record.lineage))
-    if lowest is None or mine is None or mine.row.target_end <= lowest.target_first:
-        return None
-    return lowest
+    return None if bound is None or mine is None or mine.row.target_end <= bound else bound
 
 
 def _latest_id(

@@ -12,14 +12,15 @@ before. Distances that can be negative are zigzag-coded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
+from typing import Any
 
 from parallax.adapters.cassandra.coarse import Order
-from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.formats import read_text, stored_text
+from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.index_rows import LineageRecord, StampedRow
 from parallax.domain.runs import Run
 from parallax.errors import InvariantError
@@ -199,33 +200,37 @@ def stamped(blob: bytes) -> StampedRow:
 
 # --- lineages --------------------------------------------------------------------------------------------------
 
+LINEAGE_FORMAT = 1
+
 
 def lineage_body(record: LineageRecord) -> str:
     """What the key of a lineage does not say."""
-    return json.dumps(
+    return stored_text(
         {
             "sequence": record.sequence,
             "source_first": record.source_first,
             "target_first": record.target_first,
             "closed_at": record.closed_at,
             "version": record.version,
-            "lost_epoch": record.lost_epoch,
-        }
+        },
+        LINEAGE_FORMAT,
     )
 
 
 @lru_cache(maxsize=_READ_AGAIN)
 def lineage_record(partition: RoutePartition, lineage: str, body: str) -> LineageRecord:
-    """The lineage of that key, written by `lineage_body`."""
-    values = json.loads(body)
-    closed_at = values["closed_at"]
-    return LineageRecord(
-        partition=partition,
-        lineage=Lineage.parse(lineage),
-        sequence=values["sequence"],
-        source_first=SourceOffset(values["source_first"]),
-        target_first=TargetOffset(values["target_first"]),
-        closed_at=None if closed_at is None else SourceOffset(closed_at),
-        version=values["version"],
-        lost_epoch=values.get("lost_epoch", UNKNOWN_EPOCH),
-    )
+    """The lineage of that key, written by `lineage_body`; raises as `parallax.domain.formats.read_text` does."""
+
+    def record(values: Mapping[str, Any]) -> LineageRecord:
+        closed_at = values["closed_at"]
+        return LineageRecord(
+            partition=partition,
+            lineage=Lineage.parse(lineage),
+            sequence=values["sequence"],
+            source_first=SourceOffset(values["source_first"]),
+            target_first=TargetOffset(values["target_first"]),
+            closed_at=None if closed_at is None else SourceOffset(closed_at),
+            version=values["version"],
+        )
+
+    return read_text(body, LINEAGE_FORMAT, record, f"lineages of {partition}, {lineage},")
