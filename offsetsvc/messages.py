@@ -24,7 +24,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.outcome import gravest
+from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.progress import Progress
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange
@@ -118,12 +118,20 @@ def failover_to_pb(answer: FailoverAnswer) -> pb.FailoverOffset:
     )
 
 
-def group_to_pb(answers: Iterable[FailoverAnswer]) -> pb.GetGroupFailoverOffsetsResponse:
-    """A group's answer."""
+def group_to_pb(
+    answers: Iterable[FailoverAnswer], *, origin_away: bool = False
+) -> pb.GetGroupFailoverOffsetsResponse:
+    """A group's answer; one without offsets says why there are none.
+
+    Args:
+        answers: of its partitions.
+        origin_away: the origin could not be asked.
+    """
     items = list(answers)
+    nothing = Outcome.UNREACHABLE if origin_away else Outcome.NO_COMMIT
     return pb.GetGroupFailoverOffsetsResponse(
         offsets=[failover_to_pb(item) for item in items],
-        outcome=outcome_to_pb(gravest(item.outcome for item in items)),
+        outcome=outcome_to_pb(gravest(item.outcome for item in items) if items else nothing),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
@@ -14,6 +14,7 @@ from parallax.domain.formats import apart
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
+    TargetOffset,
     TopicId,
     TopicName,
     TopicPartition,
@@ -21,7 +22,13 @@ from parallax.domain.ids import (
 )
 from parallax.domain.place import LogRange
 from parallax.domain.progress import holds_for_topic
-from parallax.errors import UnknownGroupError, UnknownPartitionError, UnknownTopicError, UnreadableRowError
+from parallax.errors import (
+    InvalidOffsetError,
+    UnknownGroupError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnreadableRowError,
+)
 from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
 from parallax.v1 import offsets_pb2 as pb
@@ -57,6 +64,7 @@ class GroupPositions:
             UnknownTopicError: the cluster lacks the topic (a move may come before it does), or has created it anew
                 since the move.
             UnknownPartitionError: the topic has no such partition.
+            InvalidOffsetError: a position lies beyond the log's end, where nobody can have been.
             StoreUnavailableError: nothing or not all was remembered; telling it again does no harm.
             UnreadableRowError: what a move of one of the partitions left can't be read and stands; all else was
                 remembered.
@@ -73,6 +81,13 @@ class GroupPositions:
         }
         for partition in partitions:
             _require_partition(view, partition)
+        _require_within(
+            view,
+            [
+                *((item.topic_partition, item.next_offset) for item in positions),
+                *((move.topic_partition, move.progress.resume_offset) for move in moves),
+            ],
+        )
         for move in moves:
             present = ids[move.topic_partition.topic]
             if not holds_for_topic(move.topic_id, move.progress.resume_offset, present):
@@ -187,6 +202,18 @@ def _position(
         position.published_outcome = outcome_to_pb(published.outcome)
         position.published_at_ms = published.published_at_ms
     return position
+
+
+def _require_within(view: ClusterView, positions: Collection[tuple[TopicPartition, TargetOffset]]) -> None:
+    """Refuse positions beyond the end of a log that can be asked for it."""
+    logs = view.log_ranges([item for item, _ in positions])
+    for item, next_offset in positions:
+        log = logs.get(item)
+        if log is not None and next_offset > log.high_watermark:
+            raise InvalidOffsetError(
+                f"next offset {next_offset} of {item} lies beyond the end of its log in {view.cluster}, "
+                f"{log.high_watermark}: nobody can have come so far"
+            )
 
 
 def _require_partition(view: ClusterView, partition: TopicPartition) -> None:

@@ -153,7 +153,7 @@ def _has_vanished(facts: GroupFacts, side: GroupSide, item: TopicPartition) -> b
 def _stood(facts: GroupFacts, side: GroupSide, item: TopicPartition, *, since_ms: int) -> bool:
     """Whether a commit was seen there since a moment: by this job, or by a service that answered from it."""
     seen = _seen(side, item)
-    if seen is not None and not seen.reported and seen.observed_at_ms > since_ms:
+    if seen is not None and not seen.reported and seen.observed_at_ms >= since_ms:
         return True
     return any(
         told.origin_cluster == side.cluster

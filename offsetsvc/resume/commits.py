@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offsetsvc.answers import Basis, Commit
 from offsetsvc.clusters import ClusterView
-from parallax.domain.commits import GroupCommit, ObservedCommit, went_back
+from parallax.domain.commits import GroupCommit, ObservedCommit, next_offset_of, went_back
 from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
 from parallax.domain.progress import Progress
@@ -117,12 +117,12 @@ class Commits:
         seen = self._last_seen().get(partition)
         if self._origin.reachable and seen is None and partition in self._unreadable:
             raise UnreadableRowError(self._unreadable[partition].problem)
-        if not self._origin.reachable or not went_back(_next(committed, partition), seen, progress):
+        if not self._origin.reachable or not went_back(next_offset_of(committed, partition), seen, progress):
             return False
         # What was seen may be newer than what this call has read.
         if self._again is None:
             self._again = self._origin.committed(self._group)
-        return self._origin.reachable and went_back(_next(self._again, partition), seen, progress)
+        return self._origin.reachable and went_back(next_offset_of(self._again, partition), seen, progress)
 
     def _last_seen(self) -> Mapping[TopicPartition, ObservedCommit]:
         if self._observed is None:
@@ -168,8 +168,3 @@ class Commits:
             f"group {self._group!r} has no committed offset in {self._origin.cluster}, and no table knows it; "
             "name next_offset to ask for a position of your own"
         )
-
-
-def _next(commits: Mapping[TopicPartition, GroupCommit], partition: TopicPartition) -> TargetOffset | None:
-    committed = commits.get(partition)
-    return None if committed is None else committed.next_offset

@@ -144,6 +144,12 @@ class Failover:
             self._record(request.group, answers)
         return answers
 
+    def is_away(self, cluster: ClusterName) -> bool:
+        """Whether a cluster can't be asked now."""
+        view = self._clusters.view(cluster)
+        view.topics()
+        return not view.reachable
+
     def _record(self, group: GroupName, answers: Sequence[FailoverAnswer]) -> None:
         moved_at_ms = self._now_ms()
         by_topic: dict[TopicName, dict[int, Progress]] = {}

@@ -72,7 +72,8 @@ class Handlers:
             record_move=request.record_move,
         )
         self._metrics.answered(answers)
-        return messages.group_to_pb(answers)
+        away = not answers and self._service.failover.is_away(origin)
+        return messages.group_to_pb(answers, origin_away=away)
 
     def WatchSkips(
         self, request: pb.WatchSkipsRequest, deadline: Deadline, wait: Callable[[float], bool]

@@ -46,7 +46,7 @@ def went_back(commit: TargetOffset | None, seen: ObservedCommit | None, progress
         seen: what was last seen there, before.
         progress: what the move left.
     """
-    if seen is None or seen.reported or seen.observed_at_ms <= progress.moved_at_ms:
+    if seen is None or seen.reported or seen.observed_at_ms < progress.moved_at_ms:
         return False  # a member is done with records before it commits them
     if progress.topic_id and seen.topic_id != progress.topic_id:
         return False  # of another incarnation of the topic
@@ -87,6 +87,12 @@ class GroupCommit:
 
 Commits = Mapping[TopicPartition, GroupCommit]
 """Of a group on a cluster."""
+
+
+def next_offset_of(commits: Commits, item: TopicPartition) -> TargetOffset | None:
+    """Where the group stands on a partition; None: it has no commit there."""
+    commit = commits.get(item)
+    return None if commit is None else commit.next_offset
 
 
 def last_seen(observed: Iterable[ObservedCommit]) -> tuple[Commits, Mapping[TopicName, TopicId]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from parallax.client.answer import ResumeAnswer
+from parallax.domain.commits import Commits, next_offset_of, went_back
 from parallax.domain.formats import apart, readable
-from parallax.domain.ids import TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.primary import Assignment
+from parallax.domain.progress import Progress
 from parallax.errors import InvariantError, ParallaxError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.facts import Move, MoveFacts, MoveKind
@@ -106,13 +108,32 @@ class Outside:
             for topic in sorted(topics)
             for partition, left in self.groups.progress(move.group, topic).items()
         }
-        progress = dict(zip(stored, readable(stored.values()), strict=True))
+        moved = dict(zip(stored, readable(stored.values()), strict=True))
+        void = set[TopicPartition]().union(
+            *(self._went_back(move.group, cluster, present, moved) for cluster, present in commits.items())
+        )
+        progress = {item: left for item, left in moved.items() if item not in void}
         return Snapshot(
             commits,
             progress,
             0 if assignment is None else assignment.decision.fencing_number,
             None if assignment is None else assignment.decision.primary,
         )
+
+    def _went_back(
+        self,
+        group: GroupName,
+        cluster: ClusterName,
+        present: Commits,
+        moved: Mapping[TopicPartition, Progress],
+    ) -> set[TopicPartition]:
+        """Where the group's commit has gone back since the move to the cluster, and nobody has noted it yet."""
+        seen = {item.topic_partition: item for item in apart(self.groups.observed(group, cluster))[0]}
+        return {
+            item
+            for item, left in moved.items()
+            if left.cluster == cluster and went_back(next_offset_of(present, item), seen.get(item), left)
+        }
 
     def reported_since(self, move: Move, at_ms: int) -> Positions:
         """How far consumers have reported to be since a moment, where that is beyond what they have committed.
@@ -127,6 +148,6 @@ class Outside:
         for item in apart(self.groups.observed(move.group, move.origin))[0]:
             commit = commits.get(item.topic_partition)
             beyond = commit is None or item.next_offset > commit.next_offset
-            if item.observed_at_ms >= at_ms and beyond:
+            if item.reported and item.observed_at_ms >= at_ms and beyond:
                 positions[item.topic_partition] = item.next_offset
         return positions

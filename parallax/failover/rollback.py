@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from parallax.domain.commits import Commits, GroupCommit
+from parallax.domain.commits import Commits, GroupCommit, next_offset_of
 from parallax.domain.formats import readable
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.primary import Assignment, Mode
 from parallax.errors import (
     ClusterUnavailableError,
+    InvalidOffsetError,
     MetadataError,
     NotFoundError,
     RefusedError,
@@ -197,15 +198,20 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
         raise RefusedError(
             f"group {move.group} has just committed in {move.target}: it stays there; use `parallax failback`"
         )
-    for cluster, commits in _to_restore(outside, record, now).items():
+    restore = _to_restore(outside, record, now)
+    for cluster, commits in restore.items():
         outside.clusters.writer(cluster).commit_for(move.group, commits)
-    _restore_progress(outside, record)
+    _restore_progress(outside, record, now, restore)
     number = outside.services.settle(back, reason, fence)
     return outside.journal.keep(replace(record, step=Step.ROLLED_BACK, fencing_number=number))
 
 
-def _restore_progress(outside: Outside, record: MoveRecord) -> None:
+def _restore_progress(
+    outside: Outside, record: MoveRecord, now: CommitsNow, restore: Mapping[ClusterName, Commits]
+) -> None:
     """Remember what the group's moves had left before the snapshot, and nothing that came after.
+
+    Not where the group itself has gone back since: by its own commit, that it has consumed all that is not known any more.
 
     Raises:
         ParallaxError: as `OffsetServices.report_progress` says; what was left is void then, which is safe.
@@ -213,11 +219,31 @@ def _restore_progress(outside: Outside, record: MoveRecord) -> None:
     group, progress = record.move.group, record.snapshot.progress
     for topic in _topics(record):
         outside.groups.void_progress(group, topic, list(outside.groups.progress(group, topic)))
-        before = {item: left for item, left in progress.items() if item.topic == topic}
+        before = {
+            item: left
+            for item, left in progress.items()
+            if item.topic == topic and not _has_gone_back(record, now, restore, item, left.cluster)
+        }
         try:
             outside.services.report_progress(group, before)
-        except UnknownTopicError as error:  # created anew since, so that what was left there means nothing
+        except (InvalidOffsetError, UnknownTopicError) as error:
+            # Created anew since, or cut short: what was left there means nothing.
             _log.info("progress_void", group=group, topic=topic, problem=str(error))
+
+
+def _has_gone_back(
+    record: MoveRecord,
+    now: CommitsNow,
+    restore: Mapping[ClusterName, Commits],
+    item: TopicPartition,
+    cluster: ClusterName,
+) -> bool:
+    before = next_offset_of(record.snapshot.commits.get(cluster, {}), item)
+    present = now.get(cluster)
+    if before is None or present is None or item in restore.get(cluster, {}):
+        return False
+    at = next_offset_of(present, item)
+    return at is None or at < before
 
 
 def _topics(record: MoveRecord) -> list[TopicName]:

@@ -16,8 +16,9 @@ from dataclasses import replace
 import structlog
 
 from parallax.client.answer import ResumeAnswer
-from parallax.domain.commits import Commits
+from parallax.domain.commits import Commits, ObservedCommit
 from parallax.domain.formats import apart
+from parallax.domain.ids import UNKNOWN_EPOCH
 from parallax.domain.primary import Assignment
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError, RefusedError
 from parallax.failover.facts import MoveKind, origin_positions
@@ -180,6 +181,7 @@ class Moving:
                 continue
             left_behind = {item.topic_partition: item.progress for item in final}
             self._outside.services.report_progress(self._move.group, left_behind)
+            self._note_seen(final)
             marks = {item: mark_of(commit) for item, commit in wanted.items()}
             left_at, snapshot = origin_positions(final), self._snapshot(before)
             self._keep(step=Step.WRITTEN, written=marks, left_at=left_at, snapshot=snapshot)
@@ -187,6 +189,24 @@ class Moving:
         raise RefusedError(
             f"group {self._move.group}: its offsets did not stand in {self._move.target} after {_WRITE_ATTEMPTS} "
             f"attempts: {why}; then run the command again"
+        )
+
+    def _note_seen(self, final: Collection[ResumeAnswer]) -> None:
+        """Remember that these offsets stand at the target: if they are gone later, the group has been deleted since."""
+        at_ms = self._outside.time.now_ms()
+        self._outside.groups.save_observed(
+            [
+                ObservedCommit(
+                    self._move.group,
+                    self._move.target,
+                    item.topic_partition,
+                    item.target_topic_id,
+                    item.resume_offset,
+                    UNKNOWN_EPOCH,
+                    at_ms,
+                )
+                for item in final
+            ]
         )
 
     def _snapshot(self, last: Commits) -> Snapshot:

@@ -88,6 +88,7 @@ class MemoryService:
         self.away = False
         self.reports: list[pb.ReportPositionsRequest] = []
         self.progress: dict[tuple[str, str, Key], tuple[int, ConsumedVector]] = {}
+        self._seen: dict[tuple[str, str, Key], int] = {}
         self.most_ranges = 1_000
         self._decided: dict[str, primaries_pb2.Primary] = {}
         self._watches: dict[str, list[MemoryDecisions]] = defaultdict(list)
@@ -111,13 +112,14 @@ class MemoryService:
         if not wanted <= {topic for cluster in self.clusters.values() for topic, _ in cluster.logs}:
             raise UnknownTopicError(f"one of {sorted(wanted)} is known to no cluster")
         region = to.region if origin is None else origin.region
+        self._look(group, region)
         given = {(item.topic, item.partition): item.next_offset for item in positions}
         committed = {key: offset for key, (offset, _) in self.clusters[region].groups[group].items()}
         keys = sorted(set(given) | {key for key in committed if not wanted or key[0] in wanted})
         offsets = [
             self.answer(group, region, to.region, key, given.get(key, committed.get(key, 0))) for key in keys
         ]
-        return pb.GetGroupFailoverOffsetsResponse(offsets=offsets, outcome=pb.OK)
+        return pb.GetGroupFailoverOffsetsResponse(offsets=offsets, outcome=pb.OK if offsets else pb.NO_COMMIT)
 
     def answer(self, group: str, origin: str, to: str, key: Key, next_offset: int) -> pb.FailoverOffset:
         """Where one partition resumes that was consumed below ``next_offset`` of ``origin``."""
@@ -219,10 +221,27 @@ class MemoryService:
         self._check()
         request = pb.ReportPositionsRequest(group=group, at=at, positions=positions, moves=moves)
         self.reports.append(request)
+        self._look(group, at.region)
         for move in request.moves:
             vector = {item.region: item.source_next_offset for item in move.progress}
-            self.progress[group, at.region, (move.topic, move.partition)] = (move.resume_offset, vector)
+            key = group, at.region, (move.topic, move.partition)
+            self.progress[key] = (move.resume_offset, vector)
+            self._seen.pop(key, None)
         return pb.ReportPositionsResponse()
+
+    def _look(self, group: str, region: str) -> None:
+        """A group whose commit vanishes, or goes back, since its last move inherits nothing of that."""
+        cluster = self.clusters[region]
+        if cluster.dead:
+            return
+        committed = cluster.groups.get(group, {})
+        for place in [item for item in self.progress if item[:2] == (group, region)]:
+            offset = committed[place[2]][0] if place[2] in committed else None
+            seen = self._seen.get(place)
+            if seen is not None and (offset is None or offset < seen):
+                del self.progress[place], self._seen[place]
+            elif offset is not None:
+                self._seen[place] = offset
 
     # --- primaries ----------------------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class TestDisaster:
             at_ms = bench.world.now_ms - age_ms
             bench.world.groups.save_observed(
                 [
-                    replace(item, next_offset=TargetOffset(18), observed_at_ms=at_ms)
+                    replace(item, next_offset=TargetOffset(18), observed_at_ms=at_ms, reported=True)
                     for item in bench.observed()
                 ]
             )

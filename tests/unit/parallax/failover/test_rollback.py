@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from parallax.domain.commits import GroupCommit
@@ -222,3 +224,49 @@ class TestRollback:
     def test_a_group_that_was_never_moved_has_nothing_to_roll_back(self, bench: Bench) -> None:
         with pytest.raises(NotFoundError, match="never moved"):
             plan_rollback(bench.outside, GROUP)
+
+
+class TestAGroupThatBeganAnew:
+    """Group id, commits and journal are those of its former life: the progress is not."""
+
+    def _came_from_b(self, bench: Bench) -> None:
+        """b0..9 were consumed in b; the group moved to a, and consumed all there."""
+        bench.writer("a").commits.clear()
+        bench.world.commit("b", 10)
+        assert bench.move("b", "a", drain_ms=1_000).ending is Ending.MOVED
+        bench.world.commit("a", 20)
+        bench.world.now_ms += 1_000
+        bench.world.groups.save_observed(
+            [replace(item, observed_at_ms=bench.world.now_ms) for item in bench.observed()]
+        )
+        bench.world.now_ms += 1_000
+
+    def test_since_the_move_that_is_rolled_back(self, bench: Bench) -> None:
+        self._came_from_b(bench)
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        bench.world.commit("a", 0)
+        bench.world.now_ms += 1_000
+
+        roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+
+        assert bench.commit("a") == 0
+        assert bench.world.groups.progress(GROUP, TOPIC) == {}
+
+    def test_before_the_move_that_is_rolled_back_and_nobody_noted_it(self, bench: Bench) -> None:
+        self._came_from_b(bench)
+        bench.world.commit("a", 10)
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        bench.world.now_ms += 1_000
+
+        roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+
+        assert bench.commit("a") == 10
+        assert bench.world.groups.progress(GROUP, TOPIC) == {}
+
+    def test_a_planned_move_passes_nothing(self, bench: Bench) -> None:
+        self._came_from_b(bench)
+        bench.world.commit("a", 10)
+
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+
+        assert bench.commit("b") == 0  # b0..9 were read by the former life alone

@@ -20,6 +20,7 @@ from parallax import (
     UnknownTopicError,
 )
 from parallax.testing import MemoryRegions, read
+from parallax.v1 import offsets_pb2 as pb
 
 PAGE = (Path(__file__).parents[4] / "docs/testing.md").read_text(encoding="utf-8")
 TOPIC = "trips"
@@ -197,3 +198,35 @@ def test_with_asyncio() -> None:
             return values(messages)
 
     assert asyncio.run(consume()) == ["a0", "a1", "b0", "b1"]
+
+
+@pytest.mark.parametrize("ending", ["deleted", "reset"])
+def test_a_group_id_that_is_used_again_inherits_nothing(ending: str) -> None:
+    """The first life read b0, moved to a, where b0 is skipped, and read all; the second one has read a0 a1 alone."""
+    regions = two_regions()
+    service, home = regions.service, regions.clusters["a"]
+    key, here, there = (TOPIC, 0), pb.Place(region="a"), pb.Place(region="b")
+    moved = pb.PartitionMove(
+        topic=TOPIC,
+        partition=0,
+        target_topic_id="a-id",
+        progress=[pb.SourceProgress(region="b", source_next_offset=2)],
+    )
+    service.report_positions("g", at=here, positions=[], moves=[moved])
+    home.groups["g"][key] = (4, "")
+    service.report_positions("g", at=here, positions=[])
+
+    home.groups["g"] = {} if ending == "deleted" else {key: (0, "")}
+    if ending == "deleted":
+        service.report_positions("g", at=here, positions=[])
+    home.groups["g"][key] = (2, "")
+
+    (answer,) = service.get_group_failover_offsets("g", to=there, origin=here).offsets
+    assert (answer.resume_offset, [(item.start, item.end) for item in answer.skip_ranges]) == (0, [(3, 5)])
+
+
+def test_a_group_without_a_position_is_told_so() -> None:
+    answer = two_regions().service.get_group_failover_offsets(
+        "nobody", to=pb.Place(region="b"), origin=pb.Place(region="a")
+    )
+    assert (list(answer.offsets), answer.outcome) == ([], pb.NO_COMMIT)
