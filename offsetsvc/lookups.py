@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 
 from offsetsvc.clusters import Clusters
@@ -61,13 +61,18 @@ class MappingLookups:
         self._now_ms = now_ms
 
     def routes(self, deadline: Deadline) -> pb.ListRoutesResponse:
-        """Every configured route with the topics that it has copied."""
+        """Every configured route with the topics that it has copied, or can't copy."""
         together = Concurrently(self._executor, deadline)
         routes = self._config.all_routes()
         topics = together.map(self._index.topics, routes, "listing topics")
-        pairs = [(route, topic) for route, names in zip(routes, topics, strict=True) for topic in names]
+        stops = together.map(self._index.stops, routes, "listing stopped partitions")
+        triples = [
+            (route, topic, stopped)
+            for route, names, stopped in zip(routes, topics, stops, strict=True)
+            for topic in sorted({*names, *(item.topic for item in stopped)})
+        ]
         topics_of = together.map(
-            lambda pair: (pair[0], self._route_topic(*pair)), pairs, "reading newest rows"
+            lambda triple: (triple[0], self._route_topic(*triple)), triples, "reading newest rows"
         )
         return pb.ListRoutesResponse(
             routes=[
@@ -216,7 +221,9 @@ class MappingLookups:
             )
         return ours
 
-    def _route_topic(self, route: Route, topic: TopicName) -> pb.RouteTopic:
+    def _route_topic(
+        self, route: Route, topic: TopicName, stops: Mapping[TopicPartition, str]
+    ) -> pb.RouteTopic:
         records = self._index.lineages(route, topic)
         newest: dict[int, StampedRow] = {}
         for (partition, _), row in self._index.newest(route, topic).items():
@@ -230,6 +237,11 @@ class MappingLookups:
             topic=topic,
             partitions=max(partitions, default=-1) + 1,
             freshness_ms=max(0, self._now_ms() - (oldest_ms or 0)) if known else None,
+            stopped=[
+                pb.StoppedPartition(partition=item.partition, reason=reason)
+                for item, reason in sorted(stops.items())
+                if item.topic == topic
+            ],
         )
 
     def _lineages(

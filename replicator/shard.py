@@ -8,7 +8,7 @@ from dataclasses import replace
 import structlog
 
 from parallax.config.config import Config
-from parallax.domain.ids import SourceOffset, TopicPartition, aggregate_cluster
+from parallax.domain.ids import SourceOffset, TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.ports.index import MappingIndexWriter
 from parallax.runtime.retry import RetryPolicy
@@ -28,7 +28,7 @@ from replicator.copying.session_end import (
 from replicator.kafka.connector import Connector, connector_for
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, other_run_log, shard_in
 from replicator.kafka.run_log import load_states, rows_of_lineage
-from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress
+from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress, PartitionStatus
 from replicator.mapping.feed import IndexFeed, IndexThread
 
 log = structlog.get_logger(__name__)
@@ -150,6 +150,7 @@ class _Holder:
         self._attempted: Entry | None = None
         self._waiting_for = ""
         self._partitions: tuple[PartitionProgress, ...] = ()
+        self._told_stops: Mapping[TopicPartition, str] = {}
 
     def run(self) -> None:
         """Hold the lease.
@@ -207,6 +208,7 @@ class _Holder:
         """Report now; without a session, with the partitions as last reported."""
         if session is not None:
             self._partitions = session.progress()
+            self._note_stops()
         self._reported_at = self._clock.monotonic_ms()
         counts, feed = self._counts, self._feed
         self._report(
@@ -220,6 +222,20 @@ class _Holder:
                 waiting_for=self._waiting_for,
             )
         )
+
+    def _note_stops(self) -> None:
+        """Tell the index why partitions are stopped; a session that has just begun does not know yet of all."""
+        if self._feed is None:
+            return
+        before, stops = self._told_stops, {}
+        for part in self._partitions:
+            item = TopicPartition(TopicName(part.topic), part.partition)
+            if part.status is PartitionStatus.STOPPED:
+                stops[item] = part.reason
+            elif part.status is PartitionStatus.WAITING and item in before:
+                stops[item] = before[item]
+        self._told_stops = stops
+        self._feed.note_stops(stops)
 
     def _left_ms(self) -> float:
         return self._lease.deadline_unix_ms - self._clock.now_ms()

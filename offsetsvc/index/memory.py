@@ -186,6 +186,10 @@ class IndexMemory:
         """Topics with at least one lineage on the route."""
         return self._index.topics(route)
 
+    def stops(self, route: Route) -> Mapping[TopicPartition, str]:
+        """The partitions of the route that can't be copied, each with its reason."""
+        return self._index.stops(route)
+
     def lineages(self, route: Route, topic: TopicName) -> Sequence[LineageRecord]:
         """The lineages of every partition of the topic."""
         return self._fresh(("lineages", route, topic), lambda: self._index.lineages(route, topic))

@@ -58,6 +58,29 @@ def show_offsets(group: str, answers: Sequence[ResumeAnswer], out: Console) -> N
         out.print(f"{gravest.topic_partition}: {gravest.explanation}", highlight=False)
 
 
+def show_routes(routes: Iterable[pb.RouteInfo], out: Console) -> None:
+    """Every route, a line for each of its topics; below, why partitions are stopped."""
+    topics = table(
+        "route | from | to | topic | >partitions | >freshness ms | >stopped partitions", title="routes"
+    )
+    stops: dict[str, list[str]] = {}
+    for route in routes:
+        ends = (route.route, route.source_cluster, route.target_cluster)
+        for item in route.topics:
+            stopped = ", ".join(str(stop.partition) for stop in item.stopped)
+            style = "bold red" if stopped else None
+            freshness = number(item, "freshness_ms")
+            topics.add_row(*ends, item.topic, str(item.partitions), freshness, stopped, style=style)
+            for stop in item.stopped:
+                place = f"{route.route} {item.topic}-{stop.partition}"
+                stops.setdefault(stop.reason, []).append(place)
+        if not route.topics:
+            topics.add_row(*ends, "(none yet)", "", "", "")
+    out.print(topics)
+    for reason, places in stops.items():
+        out.print(f"stopped: {', '.join(places)}: {reason}", style="red", markup=False, highlight=False)
+
+
 def tell(answer: pb.FailoverOffset, out: Console) -> None:
     """One partition's answer: what was consumed, where it lies in the other cluster, and why."""
     origin = getattr(answer, "from")

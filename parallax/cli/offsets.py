@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from parallax.cli.offset_tables import show_offsets, tell
+from parallax.cli.offset_tables import show_offsets, show_routes, tell
 from parallax.cli.options import (
     TIMEOUT_MS,
     AuthorityOption,
@@ -25,7 +25,7 @@ from parallax.cli.options import (
     place,
     timestamp_policy,
 )
-from parallax.cli.output import console, number, print_json, table
+from parallax.cli.output import console, print_json, table
 from parallax.client.answer import answers_from_pb
 from parallax.client.client import OffsetClient, at_cluster
 from parallax.client.json import to_json
@@ -150,20 +150,13 @@ def routes(
     timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
-    """List the routes, the topics that they have copied, and how fresh each is."""
+    """List the routes, the topics that they have copied, how fresh each is, and what is stopped, with the reason."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.list_routes()
     if as_json:
         print_json(to_json(answer))
         return
-    topics = table("route | from | to | topic | >partitions | >freshness ms", title="routes")
-    for route in answer.routes:
-        ends = (route.route, route.source_cluster, route.target_cluster)
-        for item in route.topics:
-            topics.add_row(*ends, item.topic, str(item.partitions), number(item, "freshness_ms"))
-        if not route.topics:
-            topics.add_row(*ends, "(none yet)", "", "")
-    console().print(topics)
+    show_routes(answer.routes, console())
 
 
 def runs(

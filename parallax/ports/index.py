@@ -16,6 +16,7 @@ from parallax.domain.ids import (
     TargetOffset,
     TopicId,
     TopicName,
+    TopicPartition,
 )
 from parallax.domain.index_rows import (
     LineageRecord,
@@ -28,6 +29,9 @@ from parallax.domain.index_rows import (
 )
 from parallax.domain.lineages import TopicLineages, lineages_that_count
 from parallax.domain.runs import LostRange, Run
+
+STOPS_KEPT_S = 180
+"""A lease that is gone says nothing more of its stops."""
 
 
 class MappingIndexWriter(Protocol):
@@ -48,12 +52,26 @@ class MappingIndexWriter(Protocol):
     def save_indexed_up_to(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
         """Remember it; a smaller value than the one stored is ignored."""
 
+    def write_stops(
+        self, route: Route, stops: Mapping[TopicPartition, str], gone: Collection[TopicPartition]
+    ) -> None:
+        """Say why partitions can't be copied; it is forgotten after `STOPS_KEPT_S` unless it is said again.
+
+        Args:
+            route: the route.
+            stops: the reasons.
+            gone: partitions that are stopped no more.
+        """
+
 
 class MappingIndexReader(Protocol):
     """The index as answers read it. Rows missing from an answer make a resume offset earlier, never wrong."""
 
     def topics(self, route: Route) -> Sequence[TopicName]:
         """Topics with at least one lineage on the route."""
+
+    def stops(self, route: Route) -> Mapping[TopicPartition, str]:
+        """The partitions of the route that can't be copied, each with the reason that was said last."""
 
     def lineages(self, route: Route, topic: TopicName) -> Sequence[LineageRecord]:
         """The lineages of every partition of the topic, by partition and sequence."""

@@ -356,15 +356,25 @@ class ListRoutesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class StoppedPartition(_message.Message):
+    __slots__ = ("partition", "reason")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    reason: str
+    def __init__(self, partition: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class RouteTopic(_message.Message):
-    __slots__ = ("topic", "partitions", "freshness_ms")
+    __slots__ = ("topic", "partitions", "freshness_ms", "stopped")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     FRESHNESS_MS_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: int
     freshness_ms: int
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., freshness_ms: _Optional[int] = ...) -> None: ...
+    stopped: _containers.RepeatedCompositeFieldContainer[StoppedPartition]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., stopped: _Optional[_Iterable[_Union[StoppedPartition, _Mapping]]] = ...) -> None: ...
 
 class RouteInfo(_message.Message):
     __slots__ = ("route", "source_cluster", "target_cluster", "topics")

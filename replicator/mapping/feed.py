@@ -9,16 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
-from parallax.domain.ids import Lineage, Route, RoutePartition
+from parallax.domain.ids import Lineage, Route, RoutePartition, TopicPartition
 from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
 from parallax.domain.runs import LostRange, Run
 from parallax.errors import ParallaxError, UnavailableError
-from parallax.ports.index import MappingIndexWriter
+from parallax.ports.index import STOPS_KEPT_S, MappingIndexWriter
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
 from replicator.copying.ports import Clock, RunLogReader
 from replicator.copying.session_end import SessionError
@@ -36,6 +36,7 @@ _ENTRIES_PER_TURN = 2_000
 _BYTES_PER_TURN = 4 * 1024 * 1024
 _LONGEST_BATCH_MS = 60_000
 """Rows committed within this minute may share a batch, which lies in one hour."""
+_STOPS_AGAIN_MS = STOPS_KEPT_S * 1_000 / 3
 _LONGEST_PAUSE_MS = 5_000
 _LONGEST_STRETCH_MS = 1_500
 """The budget makes a pause no longer: however many partitions there are, the index stays seconds behind, not minutes."""
@@ -118,7 +119,7 @@ class IndexRows:
 class IndexFeed:
     """The state behind the thread: what is queued, and what has to be read again from the run log.
 
-    Not safe to use from several threads but for `offer`, `note_end` and the two figures.
+    Not safe to use from several threads but for `offer`, `note_end`, `note_stops` and the two figures.
 
     Args:
         index: where rows go.
@@ -156,6 +157,14 @@ class IndexFeed:
         self._last_taken = -1
         self._oldest_ms: int | None = None
         self._lag_entries = 0
+        self._stops: Mapping[TopicPartition, str] = {}
+        self._stops_told: Mapping[TopicPartition, str] = {}
+        self._stops_again_ms = 0.0
+
+    def note_stops(self, stops: Mapping[TopicPartition, str]) -> None:
+        """These of the shard's partitions can't be copied; told by the next turn, and again now and then."""
+        with self._lock:
+            self._stops = dict(stops)
 
     def note_end(self, run_log_end: int) -> None:
         """The run log reaches to here: what lies below may never be offered."""
@@ -211,6 +220,7 @@ class IndexFeed:
                 is lost, and the next turn begins anew.
         """
         try:
+            self._tell_stops()
             if self._next is None:
                 self._next = self._begin()
             with self._lock:
@@ -228,6 +238,15 @@ class IndexFeed:
             self._next = None
             self._rows.forget()
             raise
+
+    def _tell_stops(self) -> None:
+        with self._lock:
+            stops = self._stops
+        now_ms = self._clock.monotonic_ms()
+        if stops == self._stops_told and (not stops or now_ms < self._stops_again_ms):
+            return
+        self._index.write_stops(self._key[0], stops, self._stops_told.keys() - stops.keys())
+        self._stops_told, self._stops_again_ms = stops, now_ms + _STOPS_AGAIN_MS
 
     def _begin(self) -> int:
         """Where the index ends.

@@ -443,3 +443,15 @@ def _says_as_much(found: Run | None, expected: Run | None) -> bool:
 def test_versions_grow_with_the_run_log_and_with_the_layout() -> None:
     assert index_version(layout=0, run_log_offset=8) > index_version(layout=0, run_log_offset=7)
     assert index_version(layout=1, run_log_offset=0) > index_version(layout=0, run_log_offset=2**40)
+
+
+def test_stops_are_told_by_route_until_they_are_gone(index: MappingIndex) -> None:
+    route, other = (Route(RegionName(unique_name("r")), RegionName("b")) for _ in range(2))
+    first, second = (TopicPartition(TopicName("trips"), number) for number in (0, 3))
+    assert index.stops(route) == {}
+    index.write_stops(route, {first: "too large", second: "damaged"}, ())
+    index.write_stops(other, {first: "elsewhere"}, ())
+    assert index.stops(route) == {first: "too large", second: "damaged"}
+    index.write_stops(route, {second: "still damaged"}, {first})
+    assert index.stops(route) == {second: "still damaged"}
+    assert index.stops(other) == {first: "elsewhere"}

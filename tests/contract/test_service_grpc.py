@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from parallax.client import messages
 from parallax.client.client import OffsetClient, at_cluster, at_region
 from parallax.client.targets import SERVICE
-from parallax.domain.ids import TopicPartition
+from parallax.domain.ids import Route, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.errors import (
     DeadlineError,
@@ -257,6 +257,21 @@ def test_routes_and_runs_are_listed(client: OffsetClient) -> None:
     assert {route.route for route in routes} == {"a->a", "a->b", "b->a", "b->b"}
     assert [(item.topic, item.partitions) for item in routes[0].topics] == [(TOPIC, 1)]
     assert [run.source_start for run in runs if run.count_records] == [0, 2, 4]
+
+
+def test_stopped_partitions_stand_among_the_routes_even_of_topics_that_were_never_copied() -> None:
+    world = World()
+    route, never = Route.parse("a->b"), TopicName("never-copied")
+    stops = {TopicPartition(TOPIC, 0): "too large", TopicPartition(never, 2): "PARTITION_MISMATCH: why"}
+    world.index.write_stops(route, stops, ())
+    with serving(world) as served, served.client() as client:
+        shown = {item.route: item for item in client.list_routes().routes}
+    told = {
+        (item.topic, item.partitions): [(stop.partition, stop.reason) for stop in item.stopped]
+        for item in shown["a->b"].topics
+    }
+    assert told == {(TOPIC, 1): [(0, "too large")], (never, 0): [(2, "PARTITION_MISMATCH: why")]}
+    assert all(not item.stopped for item in shown["b->b"].topics)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.cimpl import NewPartitions
 
+from parallax.domain.ids import TopicName, TopicPartition
 from parallax.domain.runs import LostRange
 from parallax.errors import ConfigError, FencedError
 from replicator.kafka.foreign_records import ForeignRecordWatch
 from replicator.kafka.layout import LAYOUTS_TOPIC, ensure_layout, read_layout
 from replicator.kafka.run_log import KafkaRunLog
 from replicator.lease import shard_of
+from tests.memory.index import MemoryMappingIndex
 from tests.support import Stack
 from tests.worlds.shard_harness import Harness, create, until
 
@@ -157,8 +159,14 @@ def test_a_record_that_the_target_refuses_stops_its_partition_alone(harness: Har
     noise = random.Random(1).randbytes(60_000).hex()
     harness.produce(["a", "b", noise, "c"])
     harness.produce(values("v", 100), partition=1)
-    owner = harness.own()
+    index = MemoryMappingIndex()
+    owner = harness.own(index=index)
     harness.wait_for({0: ["a", "b"], 1: values("v", 100)})
+    place = TopicPartition(TopicName(harness.topic), 0)
+    until(
+        lambda: "source offset 2" in index.stops(harness.route).get(place, ""), "the reason is in the store"
+    )
+    until(lambda: [part.lag_records for part in owner.progress[-1].partitions] == [2, 0], "the true lag")
     harness.produce(values("w", 10), partition=1)
     harness.wait_for({0: ["a", "b"], 1: values("v", 100) + values("w", 10)})
     result = owner.finish()

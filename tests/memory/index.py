@@ -9,7 +9,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from parallax.domain.ids import Lineage, Route, RoutePartition, SourceOffset, TargetOffset, TopicName
+from parallax.domain.ids import (
+    Lineage,
+    Route,
+    RoutePartition,
+    SourceOffset,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
 from parallax.domain.index_rows import (
     LineageRecord,
     LineageTail,
@@ -67,6 +75,7 @@ class MemoryMappingIndex:
         self._rows: dict[_Key, _Rows] = defaultdict(_Rows)
         self._lineages: dict[_Key, LineageRecord] = {}
         self._indexed: dict[tuple[Route, int, int], int] = {}
+        self._stops: dict[tuple[Route, TopicPartition], str] = {}
 
     # --- writing -------------------------------------------------------------------------------------------
 
@@ -100,6 +109,20 @@ class MemoryMappingIndex:
         with self._lock:
             key = (route, layout, shard)
             self._indexed[key] = max(run_log_next, self._indexed.get(key, 0))
+
+    def write_stops(
+        self, route: Route, stops: Mapping[TopicPartition, str], gone: Collection[TopicPartition]
+    ) -> None:
+        """Say why partitions can't be copied; those that are gone are stopped no more."""
+        with self._lock:
+            self._stops.update({(route, item): reason for item, reason in stops.items()})
+            for item in gone:
+                self._stops.pop((route, item), None)
+
+    def stops(self, route: Route) -> Mapping[TopicPartition, str]:
+        """The partitions of the route that can't be copied, each with its reason."""
+        with self._lock:
+            return {item: reason for (of, item), reason in self._stops.items() if of == route}
 
     # --- reading -------------------------------------------------------------------------------------------
 

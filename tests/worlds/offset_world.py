@@ -163,6 +163,7 @@ class SparseIndex:
     def __init__(self, index: MemoryMappingIndex) -> None:
         self._index = index
         self.topics = index.topics
+        self.stops = index.stops
         self.lineages = index.lineages
         self.newest = index.newest
         self.route_topics = index.route_topics

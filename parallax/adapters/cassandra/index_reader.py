@@ -122,6 +122,9 @@ class IndexReader:
         self._connection = connection
         self._coarse_rows = CoarseReader(connection, keyspace, ways)
         self._topics_cql = f"SELECT topic FROM {keyspace}.route_topics WHERE route = ?"
+        self._stops_cql = (
+            f"SELECT topic, partition, reason FROM {keyspace}.stopped_partitions WHERE route = ?"
+        )
         self._lineages_cql = (
             f"SELECT partition, lineage, body FROM {keyspace}.lineages WHERE route = ? AND topic = ?"
         )
@@ -149,6 +152,11 @@ class IndexReader:
     def topics(self, route: Route) -> Sequence[TopicName]:
         """Topics with at least one lineage on the route."""
         return sorted(TopicName(row[0]) for row in self._connection.run(self._topics_cql, str(route)))
+
+    def stops(self, route: Route) -> Mapping[TopicPartition, str]:
+        """The partitions of the route that can't be copied, each with the reason that was said last."""
+        rows = self._connection.run(self._stops_cql, str(route))
+        return {TopicPartition(TopicName(topic), partition): reason for topic, partition, reason in rows}
 
     def lineages(self, route: Route, topic: TopicName) -> Sequence[LineageRecord]:
         """The lineages of every partition of the topic, by partition and sequence."""

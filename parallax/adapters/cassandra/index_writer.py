@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from parallax.adapters.cassandra.coarse import DAY_MS, HOUR_MS, CoarseChooser, CoarseRow
 from parallax.adapters.cassandra.codec import LineageKey, lineage_body, lineage_key, pack
 from parallax.adapters.cassandra.connection import CassandraConnection, Request, together
 from parallax.config.config import Index
-from parallax.domain.ids import Route
+from parallax.domain.ids import Route, TopicPartition
 from parallax.domain.index_rows import LineageRecord, RowBatch
+from parallax.ports.index import STOPS_KEPT_S
 
 _ROWS_PER_BLOB = 256
 _ROWS_PER_STATEMENT = 16
@@ -48,6 +49,13 @@ class IndexWriter:
             f"INSERT INTO {keyspace}.lineages ({key}, body) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
         )
         self._insert_topic_cql = f"INSERT INTO {keyspace}.route_topics (route, topic) VALUES (?, ?)"
+        self._insert_stop_cql = (
+            f"INSERT INTO {keyspace}.stopped_partitions (route, topic, partition, reason) VALUES (?, ?, ?, ?) "
+            f"USING TTL {STOPS_KEPT_S}"
+        )
+        self._delete_stop_cql = (
+            f"DELETE FROM {keyspace}.stopped_partitions WHERE route = ? AND topic = ? AND partition = ?"
+        )
         self._save_indexed_cql = (
             f"INSERT INTO {keyspace}.indexed_up_to (route, layout, shard, run_log_next) VALUES (?, ?, ?, ?) "
             "USING TIMESTAMP ?"
@@ -81,6 +89,15 @@ class IndexWriter:
         # Readers take the newest row for the end of what is indexed: what it tells of must be there first.
         self._connection.run_all(self._newest(batches))
         self._coarse.done(plan)
+
+    def write_stops(
+        self, route: Route, stops: Mapping[TopicPartition, str], gone: Collection[TopicPartition]
+    ) -> None:
+        """Say why partitions can't be copied, for `STOPS_KEPT_S`; those that are gone are stopped no more."""
+        insert, delete = map(self._connection.prepare, (self._insert_stop_cql, self._delete_stop_cql))
+        requests: list[Request] = [(insert, (str(route), *item, reason)) for item, reason in stops.items()]
+        requests += [(delete, (str(route), *item)) for item in gone]
+        self._connection.run_all(requests)
 
     def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:
         """The run-log next offset below which everything of the shard is indexed; 0 if nothing is."""

@@ -137,6 +137,18 @@ MIGRATIONS: tuple[Migration, ...] = (
             ),
         ),
     ),
+    Migration(
+        4,
+        "stopped partitions",
+        (
+            _table(
+                "stopped_partitions",
+                "route text, topic text, partition int, reason text",
+                "route, topic, partition",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+        ),
+    ),
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from parallax.cli.offset_tables import outcome_text, show_offsets, tell
+from parallax.cli.offset_tables import outcome_text, show_offsets, show_routes, tell
 from parallax.cli.options import connect, place, targets_of, timestamp_policy
 from parallax.cli.output import number, table
 from parallax.client.answer import answer_from_pb
@@ -158,6 +158,24 @@ def test_one_mark_says_how_the_resume_offset_came_about(
     assert [line for line in lines if "<-" in line] == [
         f"{region} <- {mark}" for region, mark in marked.items()
     ]
+
+
+def test_a_stopped_partition_keeps_its_line_among_the_routes_and_the_reason_stands_below() -> None:
+    stops = [pb.StoppedPartition(partition=number, reason="PARTITION_MISMATCH: [why]") for number in (2, 3)]
+    topics = [
+        pb.RouteTopic(topic="trips", partitions=2, freshness_ms=300, stopped=stops),
+        pb.RouteTopic(topic="orders", partitions=1, freshness_ms=200),
+    ]
+    routes = [
+        pb.RouteInfo(route="a->b", source_cluster="regional-a", target_cluster="aggregate-b", topics=topics)
+    ]
+    text = io.StringIO()
+
+    show_routes([*routes, pb.RouteInfo(route="b->b")], Console(file=text, width=160))
+
+    rows = {cells[4]: cells for line in text.getvalue().splitlines() if len(cells := line.split("│")) > 5}
+    assert [cells[7].strip() for cells in rows.values()] == ["2, 3", "", ""]
+    assert "stopped: a->b trips-2, a->b trips-3: PARTITION_MISMATCH: [why]" in text.getvalue()
 
 
 def test_the_story_names_every_source_and_marks_the_one_that_decides() -> None:

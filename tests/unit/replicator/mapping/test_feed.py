@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import RowBatch
 from parallax.domain.runs import Run
 from parallax.errors import ConfigError, StoreUnavailableError, UnknownTopicError
+from parallax.ports.index import STOPS_KEPT_S
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import PartitionChange, PartitionState, encode
@@ -23,6 +25,7 @@ from replicator.mapping import feed as index_writer
 from replicator.mapping.feed import IndexFeed, IndexRows, IndexThread, index_pause_ms
 from tests.memory.index import MemoryMappingIndex
 from tests.support import poll_until
+from tests.worlds.clocks import StandingClock
 
 ROUTE = Route.parse("a->b")
 ITEM = TopicPartition(TopicName("t"), 0)
@@ -314,3 +317,40 @@ def test_the_index_keeps_its_budget_and_never_falls_minutes_behind(
     written_rows: int, spent_ms: float, pause_ms: float
 ) -> None:
     assert index_pause_ms(written_rows, spent_ms, interval_ms=200, max_rows_per_s=600) == pause_ms
+
+
+class StopIndex(MemoryMappingIndex):
+    """Counts what is said of stops; it may be away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = 0
+        self.away = False
+
+    def write_stops(self, *told: Any) -> None:
+        if self.away:
+            raise StoreUnavailableError("away")
+        self.told += 1
+        super().write_stops(*told)
+
+
+def test_stops_are_told_at_each_change_and_again_before_they_are_forgotten() -> None:
+    index, clock = StopIndex(), StandingClock()
+    feed = IndexFeed(index, RunLog(), route=ROUTE, layout=1, shard=0, clock=clock)
+    feed.turn()
+    assert index.told == 0
+    feed.note_stops({ITEM: "too large"})
+    for _ in range(3):
+        feed.turn()
+    assert (index.told, index.stops(ROUTE)) == (1, {ITEM: "too large"})
+    clock.sleep_ms(STOPS_KEPT_S * 1_000 / 2)
+    feed.turn()
+    assert index.told == 2
+    index.away = True
+    feed.note_stops({})
+    with pytest.raises(StoreUnavailableError):
+        feed.turn()
+    index.away = False
+    feed.turn()
+    feed.turn()
+    assert (index.told, index.stops(ROUTE)) == (3, {})
