@@ -388,6 +388,7 @@ def feed_of(lease: Lease, connector: Connector, index: MappingIndexWriter) -> In
         layout=lease.layout,
         shard=lease.shard,
         clock=connector.clock,
+        patience_ms=_INDEX_PATIENCE_MS,
     )
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import structlog
@@ -17,7 +18,7 @@ import structlog
 from parallax.domain.ids import Lineage, Route, RoutePartition, TopicPartition
 from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
 from parallax.domain.runs import LostRange, Run
-from parallax.errors import ParallaxError, UnavailableError
+from parallax.errors import ParallaxError, StoreUnavailableError, UnavailableError
 from parallax.ports.index import STOPS_KEPT_S, MappingIndexWriter
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
 from replicator.copying.ports import Clock, RunLogReader
@@ -126,6 +127,7 @@ class IndexFeed:
         reader: the run log of this shard.
         route, layout, shard: whose entries these are; entries of other layouts are left alone.
         bound_entries, bound_bytes: of the queue.
+        patience_ms: how long `indexed_up_to` waits for an index that is slow rather than away; None: any time.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class IndexFeed:
         clock: Clock,
         bound_entries: int = _QUEUE_BOUND_ENTRIES,
         bound_bytes: int = _QUEUE_BOUND_BYTES,
+        patience_ms: float | None = None,
     ) -> None:
         self._index = index
         self._reader = reader
@@ -146,6 +149,7 @@ class IndexFeed:
         self._rows = IndexRows(route)
         self._clock = clock
         self._bounds = (bound_entries, bound_bytes)
+        self._patience_ms = patience_ms
         self._lock = threading.Lock()
         self._queue: deque[LoggedEntry] = deque()
         self._queued_bytes = 0
@@ -174,7 +178,9 @@ class IndexFeed:
     def indexed_up_to(self) -> int:
         """Up to where the run log is indexed, asked now: it must reach there. 0 if nothing is, or the index is away."""
         try:
-            return self._index.indexed_up_to(*self._key)
+            if self._patience_ms is None:
+                return self._index.indexed_up_to(*self._key)
+            return _within(self._patience_ms, lambda: self._index.indexed_up_to(*self._key))
         except UnavailableError as error:
             log.warning(
                 "run_log_end_unproven", route=str(self._key[0]), shard=self._key[2], problem=str(error)
@@ -388,6 +394,27 @@ class IndexThread:
                 return
             spent_ms = (time.monotonic() - began_s) * 1_000
             pause_ms = index_pause_ms(written, spent_ms, self._interval_ms, self._max_rows_per_s)
+
+
+def _within(patience_ms: float, ask: Callable[[], int]) -> int:
+    """What is asked for, if it comes in time: the copy loop waits for it.
+
+    Raises:
+        StoreUnavailableError: it does not.
+    """
+    answer: Future[int] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:  # noqa: BLE001 - raised by who waits, if somebody still does
+            answer.set_exception(error)
+
+    threading.Thread(target=work, name="index asked", daemon=True).start()
+    try:
+        return answer.result(patience_ms / 1_000)
+    except TimeoutError as error:
+        raise StoreUnavailableError(f"store: no answer within {patience_ms:.0f} ms") from error
 
 
 def index_pause_ms(written_rows: int, spent_ms: float, interval_ms: int, max_rows_per_s: int) -> float:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from parallax.domain.ids import (
     Lineage,
@@ -354,3 +357,30 @@ def test_stops_are_told_at_each_change_and_again_before_they_are_forgotten() -> 
     feed.turn()
     feed.turn()
     assert (index.told, index.stops(ROUTE)) == (3, {})
+
+
+def test_a_slow_index_does_not_hold_up_the_start_of_copying() -> None:
+    class Slow(MemoryMappingIndex):
+        def indexed_up_to(self, *_: object) -> int:
+            answers.wait(20)
+            return 7
+
+    answers = threading.Event()
+    feed = IndexFeed(Slow(), RunLog(), route=ROUTE, layout=1, shard=0, clock=Now(), patience_ms=50)
+    begun = time.monotonic()
+    with capture_logs() as logs:
+        assert feed.indexed_up_to() == 0
+    assert time.monotonic() - begun < 5
+    assert [line["event"] for line in logs] == ["run_log_end_unproven"]
+    answers.set()
+    assert feed.indexed_up_to() == 7
+
+
+def test_an_index_that_fails_for_another_reason_says_so() -> None:
+    class Broken(MemoryMappingIndex):
+        def indexed_up_to(self, *_: object) -> int:
+            raise ConfigError("store: no schema")
+
+    feed = IndexFeed(Broken(), RunLog(), route=ROUTE, layout=1, shard=0, clock=Now(), patience_ms=9_000)
+    with pytest.raises(ConfigError):
+        feed.indexed_up_to()
