@@ -11,7 +11,8 @@ remembered may be used; its age bounds only how much earlier an answer can be. T
   replicator writes several at a time, so that of younger ones a later row may be there before an earlier one. A window
   is read only once rows near to it were asked for again and again, for it costs as much as many look-ups.
 - Which lineages of a topic count: as long as the reads that it follows from are the same.
-- One caller reads a thing at a time. Meanwhile the others go on with what is at most `OVERDUE` times too old.
+- One caller reads a thing at a time. Meanwhile the others go on with what is at most `OVERDUE` times too old, or share the
+  failure of that one: a slow store fails all of them together, not one after the other.
 - Each memory is bounded; one that is full is emptied (of windows: the one that was used longest ago goes). How far a
   lineage had come is kept for each that was ever read.
 """
@@ -40,6 +41,7 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import LineageRecord, LineageTail, RouteTopic, RowPage, RowPlace, StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages, lineages_that_count
 from parallax.domain.runs import LostRange, Run
+from parallax.errors import StoreUnavailableError, UnavailableError
 from parallax.ports.index import MappingIndexReader
 
 T = TypeVar("T")
@@ -75,6 +77,9 @@ _MOST_WINDOWS = 500
 _LOCKS = 64
 """Things read at one time: more than the index is asked side by side."""
 
+_LONGEST_WAIT_S = 5.0
+"""For a read of another caller; so long a request to the store may take."""
+
 _Key = tuple[RoutePartition, Lineage]
 
 
@@ -84,8 +89,11 @@ class Flights:
     Two things may share a lock by chance; that costs time, nothing else.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest_wait_s: float = _LONGEST_WAIT_S) -> None:
+        self._longest_wait_s = longest_wait_s
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
+        self._failures: list[tuple[Hashable, float, UnavailableError] | None] = [None] * _LOCKS
+        """By lock: the last failure, of which thing, and when (monotonic seconds)."""
 
     def fresh(
         self, key: Hashable, known: Callable[[float], T | None], read: Callable[[], T], *, max_age_s: float
@@ -97,21 +105,39 @@ class Flights:
             known: what is known of it and at most so many seconds old, or None.
             read: reads it and makes it known.
             max_age_s: older than this, it is read again; `OVERDUE` times as old, nobody uses it any more.
+
+        Raises:
+            UnavailableError: it could not be read, by this caller or by the one that it waited for.
         """
         value = known(max_age_s)
         if value is not None:
             return value
-        lock = self._locks[hash(key) % _LOCKS]
+        called_at_s, slot = time.monotonic(), hash(key) % _LOCKS
+        lock = self._locks[slot]
         if not lock.acquire(blocking=False):
             value = known(OVERDUE * max_age_s)
             if value is not None:
                 return value
-            lock.acquire()
+            if not lock.acquire(timeout=self._longest_wait_s):
+                raise StoreUnavailableError(
+                    "store: another caller has been waiting too long for the same read"
+                )
         try:
             value = known(max_age_s)
-            return read() if value is None else value
+            return self._read(key, slot, called_at_s, read) if value is None else value
         finally:
             lock.release()
+
+    def _read(self, key: Hashable, slot: int, called_at_s: float, read: Callable[[], T]) -> T:
+        """Read, or fail as another one has since this call began."""
+        failure = self._failures[slot]
+        if failure is not None and failure[0] == key and failure[1] > called_at_s:
+            raise type(failure[2])(str(failure[2]))
+        try:
+            return read()
+        except UnavailableError as error:
+            self._failures[slot] = key, time.monotonic(), error
+            raise
 
 
 @dataclass(slots=True)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from offsetsvc.index.memory import Flights
+from parallax.errors import StoreUnavailableError
 
 
 class Memory:
@@ -72,3 +76,65 @@ def test_a_failed_read_is_the_callers_own_and_the_next_one_reads_again() -> None
         seen.append(error)
     assert len(seen) == 1
     assert memory.get() == 1
+
+
+SLOW_S = 0.2
+
+
+def all_at_once(flights: Flights, callers: int = 10) -> tuple[list[BaseException | None], int, float]:
+    """What callers hear of a store that takes long to fail, how often it was asked, and how long that took."""
+    asked: list[int] = []
+
+    def read() -> int:
+        asked.append(1)
+        time.sleep(SLOW_S)
+        raise StoreUnavailableError("store: no answer")
+
+    def ask() -> int:
+        return flights.fresh("thing", lambda _age: None, read, max_age_s=1.0)
+
+    begun = time.monotonic()
+    with ThreadPoolExecutor(callers) as pool:
+        calls = [pool.submit(ask) for _ in range(callers)]
+        return [call.exception() for call in calls], len(asked), time.monotonic() - begun
+
+
+def test_callers_of_a_slow_store_fail_together() -> None:
+    errors, asked, took_s = all_at_once(Flights())
+    assert {type(error) for error in errors} == {StoreUnavailableError}
+    assert len({id(error) for error in errors}) == len(errors), "each has a traceback of its own"
+    assert asked <= 2
+    assert took_s < 4 * SLOW_S
+
+
+def test_one_after_the_other_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Flights, "_read", lambda _self, _key, _slot, _at, read: read())
+    assert all_at_once(Flights())[1] == 10
+
+
+def test_nobody_waits_for_ever_for_a_read_of_another_caller() -> None:
+    flights, go = Flights(longest_wait_s=0.05), threading.Event()
+
+    def read() -> int:
+        go.wait(20)
+        return 1
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(flights.fresh, "thing", lambda _age: None, read, max_age_s=1.0)
+        while not any(lock.locked() for lock in flights._locks):
+            time.sleep(0.001)
+        with pytest.raises(StoreUnavailableError, match="waiting too long"):
+            flights.fresh("thing", lambda _age: None, read, max_age_s=1.0)
+        go.set()
+        assert first.result() == 1
+
+
+def test_a_failure_before_the_call_is_not_shared() -> None:
+    flights = Flights()
+
+    def fails() -> int:
+        raise StoreUnavailableError("store: no answer")
+
+    with pytest.raises(StoreUnavailableError):
+        flights.fresh("thing", lambda _age: None, fails, max_age_s=1.0)
+    assert flights.fresh("thing", lambda _age: None, lambda: 7, max_age_s=1.0) == 7
