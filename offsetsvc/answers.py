@@ -85,11 +85,13 @@ class Commit:
     Attributes:
         next_offset: None only with `Basis.POLICY`.
         observed_at_ms: when it was seen, milliseconds since the Unix epoch; None: for this call.
+        leader_epoch: the partition's leader epoch that Kafka keeps with a commit (KIP-320); UNKNOWN_EPOCH: none.
     """
 
     next_offset: TargetOffset | None
     basis: Basis
     observed_at_ms: int | None = None
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

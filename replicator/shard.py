@@ -22,12 +22,10 @@ from replicator.copying.session_end import (
     PartitionRefusedError,
     SessionError,
     Stop,
-    TargetCut,
-    TargetTailLostError,
 )
 from replicator.kafka.connector import Connector, connector_for
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, other_run_log, shard_in
-from replicator.kafka.run_log import load_states, rows_of_lineage
+from replicator.kafka.run_log import load_states, rows_of_lineages
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress, PartitionStatus
 from replicator.mapping.feed import IndexFeed, IndexThread
 
@@ -140,7 +138,6 @@ class _Holder:
         self._stops: dict[TopicPartition, Stop] = {}
         self._stops_until_ms = float("inf")
         """When (monotonic) they are forgotten and the partitions tried again: their cause may have been repaired."""
-        self._cuts: dict[TopicPartition, TargetCut] = {}
         self._goal: Mapping[TopicPartition, SourceOffset] | None = None
         self._known_to: int | None = None
         """Up to here the run log's entries are those that were read or written by this lease."""
@@ -169,9 +166,6 @@ class _Holder:
             except PartitionRefusedError as error:
                 self._note_stop(error.stop)
                 log.warning("partition_refused", lease=str(self._lease), reason=error.stop.reason)
-            except TargetTailLostError as error:
-                self._cuts[error.cut.topic_partition] = error.cut
-                log.warning("target_tail_lost", lease=str(self._lease), problem=str(error))
             except RunLogError as error:
                 self._waiting_for = str(error)
                 log.error("run_log_refused", lease=str(self._lease), problem=str(error))  # noqa: TRY400 - it names its place
@@ -287,9 +281,8 @@ class _Holder:
                 surveyor=surveyor,
                 clock=self._clock,
                 ledger=ledger,
-                history=lambda item, lineage: rows_of_lineage(run_log, item, lineage),
+                history=lambda item, lineage: rows_of_lineages(run_log, item, lineage),
                 stops=self._stops.values(),
-                cuts=self._cuts.values(),
                 goal=self._goal,
                 stopped=self._note_stop,
             )

@@ -9,7 +9,7 @@ from offsetsvc.answers import Basis, Commit
 from offsetsvc.clusters import ClusterView
 from parallax.domain.commits import GroupCommit, ObservedCommit, next_offset_of, went_back
 from parallax.domain.formats import UnreadableRow, apart
-from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, GroupName, TargetOffset, TopicId, TopicPartition
 from parallax.domain.progress import Progress
 from parallax.errors import ClusterUnavailableError, UnknownGroupError, UnreadableRowError
 from parallax.ports.groups import GroupStore
@@ -20,6 +20,7 @@ class _Seen:
     next_offset: TargetOffset
     topic_id: TopicId | None
     at_ms: int
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 class Commits:
@@ -80,11 +81,11 @@ class Commits:
             return Commit(self._own[partition], Basis.CALLER)
         committed = self.read().get(partition)
         if committed is not None:
-            return Commit(committed.next_offset, Basis.COMMITTED)
+            return Commit(committed.next_offset, Basis.COMMITTED, leader_epoch=committed.leader_epoch)
         if not self._origin.reachable:
             seen = self._remembered().get(partition)
             if seen is not None and (seen.topic_id is None or topic_id is None or seen.topic_id == topic_id):
-                return Commit(seen.next_offset, Basis.OBSERVED, seen.at_ms)
+                return Commit(seen.next_offset, Basis.OBSERVED, seen.at_ms, seen.leader_epoch)
             if seen is None and partition in self._unreadable:
                 raise UnreadableRowError(self._unreadable[partition].problem)
         return Commit(None, Basis.POLICY)
@@ -139,7 +140,7 @@ class Commits:
             # An earlier position of the same partition does as well, and no position at all would be a guess.
             self._unreadable = {row.topic_partition: row for row in not_told} | self._unreadable
             self._seen = {
-                partition: _Seen(item.next_offset, item.topic_id, item.observed_at_ms)
+                partition: _Seen(item.next_offset, item.topic_id, item.observed_at_ms, item.leader_epoch)
                 for partition, item in observed.items()
             }
             for published in told:

@@ -178,7 +178,7 @@ class _PartitionAnswer:
             self._notes.add(Outcome.CLAMPED_TO_END)
             commit = log.high_watermark
         lost = question.origin.lineages.truncations(question.topic_partition.partition)
-        settled = settled_commit(commit, lost)
+        settled = settled_commit(commit, lost, question.commit.leader_epoch)
         if settled < commit:
             self._notes.add(Outcome.LINEAGE_CHANGED)
         return settled

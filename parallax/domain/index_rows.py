@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.runs import LostRange, Run
 
 BEFORE = 2
@@ -50,6 +50,8 @@ class LineageRecord:
         source_first: the first source offset that the lineage covers.
         target_first: the target's end when it began; rows of earlier lineages at or above it are void.
         closed_at: the source's next offset when it ended; None while it goes on.
+        lost_epoch: if it began because the target had lost its tail: what was written there afterwards has this leader
+            epoch of the target or a later one, what was lost an earlier one. UNKNOWN_EPOCH: it did not, or nobody told.
     """
 
     partition: RoutePartition
@@ -59,6 +61,7 @@ class LineageRecord:
     target_first: TargetOffset
     closed_at: SourceOffset | None
     version: int
+    lost_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,15 @@ class LineageView:
 
     Attributes:
         cut: the target lost what lay from here on, and gave these offsets again; None: nothing was lost.
+        lost_epoch: of the loss: what was written after it has this leader epoch of the target or a later one;
+            UNKNOWN_EPOCH: not told.
         newest: its newest row; None without rows.
     """
 
     record: LineageRecord
     cut: TargetOffset | None
     newest: StampedRow | None
+    lost_epoch: int = UNKNOWN_EPOCH
 
     @property
     def partition(self) -> RoutePartition:
@@ -68,12 +71,9 @@ class TopicLineages:
         return self.by_partition.get(partition, ())
 
     def truncations(self, partition: int) -> list[TargetTruncation]:
-        """Where the target lost its tail, as far as the index saw it.
-
-        The leader epoch that began with a loss is not recorded, so a commit in doubt counts as made before it.
-        """
+        """Where the target lost its tail, as far as the index saw it."""
         return [
-            TargetTruncation(view.cut, view.newest.row.target_end, UNKNOWN_EPOCH)
+            TargetTruncation(view.cut, view.newest.row.target_end, view.lost_epoch)
             for view in self.of(partition)
             if view.cut is not None and view.newest is not None
         ]
@@ -97,10 +97,12 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
             seen.add(partition)
             valid = [record for record in ours if record.lineage.target_topic_id == chosen]
             for place, record in enumerate(valid):
+                cut_by = _cut_by(record, valid[place + 1 :], newest[route])
                 view = LineageView(
                     record,
-                    _cut(record, valid[place + 1 :], newest[route]),
+                    None if cut_by is None else cut_by.target_first,
                     newest[route].get((partition, record.lineage)),
+                    UNKNOWN_EPOCH if cut_by is None else cut_by.lost_epoch,
                 )
                 by_partition.setdefault(partition, []).append(view)
     return TopicLineages(
@@ -118,13 +120,15 @@ def _by_partition(records: Sequence[LineageRecord]) -> dict[int, list[LineageRec
     return result
 
 
-def _cut(
+def _cut_by(
     record: LineageRecord, later: Sequence[LineageRecord], newest: Mapping[tuple[int, Lineage], StampedRow]
-) -> TargetOffset | None:
-    """The lowest place at which a later lineage began, if the record's rows reach beyond it."""
-    bound = min((item.target_first for item in later), default=None)
+) -> LineageRecord | None:
+    """The later lineage that began lowest, if the record's rows reach beyond that; of several the last."""
+    lowest = min(later, key=lambda item: (item.target_first, -item.sequence), default=None)
     mine = newest.get((record.partition.topic_partition.partition, record.lineage))
-    return None if bound is None or mine is None or mine.row.target_end <= bound else bound
+    if lowest is None or mine is None or mine.row.target_end <= lowest.target_first:
+        return None
+    return lowest
 
 
 def _latest_id(

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from parallax.config.config import Replicator
-from parallax.domain.ids import SourceOffset, TargetOffset, TopicId, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicId, TopicPartition
 from parallax.domain.runs import Run
 from parallax.domain.runs import watermark as watermark_row
 from parallax.errors import InvariantError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.offset_ranges import OffsetRanges, runs_of
 from replicator.copying.ports import Clock, RecordBlock, RecordRefusedError, TargetWriter
-from replicator.copying.session_end import (
-    Counts,
-    PartitionRefusedError,
-    SessionError,
-    Stop,
-    TargetCut,
-    TargetTailLostError,
-)
+from replicator.copying.session_end import Counts, PartitionRefusedError, SessionError, Stop
 from replicator.copying.state import PartitionChange, PartitionState, encode
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 
@@ -226,7 +220,8 @@ class Ledger:
         """Commit what is open together with the watermarks that are due.
 
         Returns:
-            Partitions whose target ends below what was committed: it lost its tail, or was created anew.
+            Partitions whose target ends below what was committed, or has another leader than it had: its tail may be
+            lost, or it was created anew.
         """
         opened = self.open
         changes = [] if opened is None else self._changes_of(opened)
@@ -251,7 +246,8 @@ class Ledger:
         for item in opened.partitions:
             state, acknowledged = self.states[item], targets.get(item)
             if acknowledged and acknowledged[0] < state.target_floor:
-                raise TargetTailLostError(TargetCut(item, state.lineage, TargetOffset(acknowledged[0])))
+                # What it has kept is asked by its leader epoch, once this transaction is aborted.
+                raise SessionError(f"{item}: the target lost its tail: it goes on at {acknowledged[0]}")
         try:
             return [opened.change(self.states[item], targets.get(item, ())) for item in opened.partitions]
         except InvariantError as error:
@@ -271,7 +267,8 @@ class Ledger:
             and not self.holds(item)
             and self._no_end.get(item, (-math.inf, 0))[0] <= now
         }
-        ends = self._target.ends(positions) if positions else {}
+        leader_epochs = {item: self.states[item].target_leader_epoch for item in positions}
+        ends = self._target.ends(leader_epochs) if positions else {}
         changes = []
         for item, position in positions.items():
             state, end = self.states[item], ends.get(item)
@@ -281,12 +278,14 @@ class Ledger:
                 longer_ms = max(2 * pause_ms, self._settings.watermark_interval_ms * _CHECK_SHARE)
                 self._no_end[item] = (now + pause_ms, min(longer_ms, self._settings.discovery_interval_ms))
                 continue
-            if end < state.target_floor:
+            if state.target_leader_epoch == UNKNOWN_EPOCH:
+                state = replace(state, target_leader_epoch=end.leader_epoch)
+            if end.next_offset < state.target_floor or end.leader_epoch != state.target_leader_epoch:
                 behind.append(item)
                 continue
             row = watermark_row(
                 source_next=position,
-                target_end=end,
+                target_end=end.next_offset,
                 last_run_end=state.last_run_end,
                 source_leader_epoch=state.source_leader_epoch,
             )
@@ -321,7 +320,12 @@ class Ledger:
         if opened is None:
             self._begin()
         self.attempted = entry
-        offset = self._target.commit(entry)
+        leader_epochs = {
+            item: epoch
+            for item in (() if opened is None else opened.partitions)
+            if (epoch := self.states[item].target_leader_epoch) != UNKNOWN_EPOCH
+        }
+        offset = self._target.commit(entry, leader_epochs)
         self._begun_at = None
         self.states = after
         self.open = None

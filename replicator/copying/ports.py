@@ -193,6 +193,30 @@ class RecordRefusedError(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True, slots=True)
+class TargetEnd:
+    """Where a partition of the target ends, as its leader tells now.
+
+    Attributes:
+        next_offset: the high watermark (isolation level 0).
+        leader_epoch: the leader's own.
+        kept_to: where its log ends in the leader epoch that was asked for, if that is an older one: from there on it
+            holds nothing of what that epoch's leader held. None: not asked, or not told.
+    """
+
+    next_offset: TargetOffset
+    leader_epoch: int = UNKNOWN_EPOCH
+    kept_to: TargetOffset | None = None
+
+    def has_kept(self, target_floor: TargetOffset, leader_epoch: int) -> TargetOffset | None:
+        """Up to where the log is still what a leader with that epoch held up to ``target_floor``; None: not told."""
+        if UNKNOWN_EPOCH in {self.leader_epoch, leader_epoch} or self.leader_epoch == leader_epoch:
+            return min(self.next_offset, target_floor)
+        if self.leader_epoch < leader_epoch or self.kept_to is None:
+            return None  # a leader that does not know yet that it is none any more says nothing
+        return min(self.next_offset, self.kept_to, target_floor)
+
+
 class TargetWriter(Protocol):
     """The target: one transactional producer, fenced by its id.
 
@@ -220,16 +244,26 @@ class TargetWriter(Protocol):
             RecordRefusedError: the target refused one.
         """
 
-    def commit(self, entry: Entry) -> int:
-        """Append the entry to the run log and commit: its offset there."""
-
-    def ends(
-        self, partitions: Collection[TopicPartition], *, patient: bool = False
-    ) -> Mapping[TopicPartition, TargetOffset]:
-        """High watermarks (isolation level 0), asked now; partitions without an answer are missing.
+    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
+        """Append the entry to the run log and commit: its offset there.
 
         Args:
-            partitions: of topics that may have been deleted meanwhile, or have no leader.
+            entry: what is appended.
+            leader_epochs: of partitions of the transaction. It is committed only if each still has a leader with this
+                epoch when all records are acknowledged: what has another may have lost some of them already.
+
+        Raises:
+            ClusterUnavailableError: also if such a partition has another leader epoch.
+        """
+
+    def ends(
+        self, partitions: Mapping[TopicPartition, int], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetEnd]:
+        """Where partitions end, asked now; those without an answer are missing.
+
+        Args:
+            partitions: of topics that may have been deleted meanwhile, or have no leader; each with the leader epoch
+                of which `TargetEnd.kept_to` tells, or UNKNOWN_EPOCH.
             patient: wait a moment for leaders that are not known yet. Everything else waits meanwhile, so this is
                 for topics that have just been seen.
         """

@@ -15,15 +15,15 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.runs import watermark as watermark_row
 from parallax.ports.clusters import TopicInfo
-from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, Survey
-from replicator.copying.session_end import TargetCut
+from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, Survey, TargetEnd
 from replicator.copying.state import NO_TOPIC, PartitionChange, PartitionState
 from replicator.lease import PartitionStatus, shard_of
 
 log = structlog.get_logger(__name__)
 
-RunHistory = Callable[[TopicPartition, Lineage], Iterable[Run]]
-"""Every row of a partition and lineage that the run log still holds, in order."""
+RunHistory = Callable[[TopicPartition, Lineage], Iterable[tuple[PartitionState, Run]]]
+"""Every row of a partition that the run log still holds under the lineage's topic ids, whatever the generation: in the
+order in which they were committed, each with the state after its entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Beginning:
         why: for the log.
         leader_epoch: of the source's last record below `source_first`, where it is known: reading on from there
             shows at once if the source has lost more meanwhile.
+        lost_epoch: where the target has lost its tail: what was written there afterwards has this leader epoch or a
+            later one.
     """
 
     lineage: Lineage
@@ -45,6 +47,7 @@ class Beginning:
     predecessor_unknown: bool
     why: str
     leader_epoch: int = UNKNOWN_EPOCH
+    lost_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +249,8 @@ def read_from(state: PartitionState, source_start: int, position: SourceOffset) 
 def changes_for(
     decisions: Iterable[PartitionDecision],
     states: Mapping[TopicPartition, PartitionState],
-    ends: Mapping[TopicPartition, TargetOffset],
+    ends: Mapping[TopicPartition, TargetEnd],
     *,
-    cuts: Mapping[TopicPartition, TargetCut],
     history: RunHistory,
 ) -> list[PartitionChange]:
     """What to commit for these decisions.
@@ -256,8 +258,8 @@ def changes_for(
     Args:
         decisions: what was decided.
         states: the partitions as committed.
-        ends: the target's ends, read after everything in ``states`` was; partitions without one wait.
-        cuts: partitions of which the target is known to have lost the end.
+        ends: the target's ends, read after everything in ``states`` was, and asked for the leader epoch that the
+            state names; partitions without one wait.
         history: rows for finding the source of a cut.
     """
     changes: list[PartitionChange] = []
@@ -268,10 +270,11 @@ def changes_for(
             continue
         beginning = decision.begins
         if state is not None and not _other_target(beginning, state):
-            cut = cuts.get(item)
-            valid_to = end if cut is None or cut.lineage != state.lineage else min(end, cut.target_end)
-            if valid_to < state.target_floor:
-                beginning = cut_by_target(state, valid_to, history)
+            kept = end.has_kept(state.target_floor, state.target_leader_epoch)
+            if kept is None:
+                continue
+            if kept < state.target_floor:
+                beginning, end = cut_by_target(state, kept, history), replace(end, next_offset=kept)
         if beginning is not None:
             log.warning("lineage_begun", partition=str(item), why=beginning.why)
             changes += begin(item, beginning, state, end)
@@ -283,31 +286,41 @@ def changes_for(
                 source_end=decision.lost_up_to,
             )
             changes.append(lose(state, decision.lost_up_to, end))
+        elif state is not None and end.leader_epoch != state.target_leader_epoch:
+            # It has kept everything: from now on that is what this leader holds, and what is written next.
+            changes.append(PartitionChange(replace(state, target_leader_epoch=end.leader_epoch)))
     return changes
 
 
-def cut_by_target(state: PartitionState, end: TargetOffset, history: RunHistory) -> Beginning:
-    """The target lost its tail: go back to the source of its new end, under a new generation."""
-    cut, epoch = state.source_first, UNKNOWN_EPOCH
-    for row in history(state.topic_partition, state.lineage):
-        if row.is_watermark and row.source_start > state.source_first:
+def cut_by_target(state: PartitionState, kept_to: TargetOffset, history: RunHistory) -> Beginning:
+    """The target lost its tail: go back to the source of its new end, under a new generation.
+
+    The place is told by the last row of any generation that survived: the present one may have begun above the cut.
+    """
+    lineage, cut, epoch = state.lineage, SourceOffset(0), UNKNOWN_EPOCH
+    if state.target_first <= kept_to or not lineage.generation:
+        cut = state.source_first
+    for at, row in history(state.topic_partition, lineage):
+        if row.is_watermark and row.source_start > at.source_first:
             continue  # between the last record and it may lie what a later epoch wrote, or what was lost
-        if row.target_end <= end:
+        if row.target_end <= kept_to:
             cut, epoch = row.source_end, row.source_leader_epoch
-        elif row.target_start < end:
-            cut, epoch = row.to_source(end), row.source_leader_epoch
+        elif row.target_start < kept_to:
+            cut, epoch = row.to_source(kept_to), row.source_leader_epoch
+    told = state.target_leader_epoch
     return Beginning(
-        replace(state.lineage, generation=state.lineage.generation + 1),
+        replace(lineage, generation=lineage.generation + 1),
         cut,
         cut,
         predecessor_unknown=True,
-        why=f"the target lost its tail: it ends at {end}, records up to {state.target_floor} had been written",
+        why=f"the target lost its tail: {kept_to} is what it kept, records up to {state.target_floor} had been written",
         leader_epoch=epoch,
+        lost_epoch=UNKNOWN_EPOCH if told == UNKNOWN_EPOCH else told + 1,
     )
 
 
 def begin(
-    item: TopicPartition, beginning: Beginning, old: PartitionState | None, target_end: int
+    item: TopicPartition, beginning: Beginning, old: PartitionState | None, target: TargetEnd
 ) -> tuple[PartitionChange, ...]:
     """The changes that close a partition's lineage and open the next, beginning with its activation watermark.
 
@@ -319,11 +332,13 @@ def begin(
         beginning.lineage,
         0 if old is None else old.sequence + 1,
         beginning.source_first,
-        target_first=TargetOffset(target_end),
+        target_first=target.next_offset,
         source_next=beginning.source_first,
         last_run_end=beginning.source_first,
-        target_floor=TargetOffset(target_end),
+        target_floor=target.next_offset,
         source_leader_epoch=beginning.leader_epoch,
+        target_leader_epoch=target.leader_epoch,
+        lost_epoch=beginning.lost_epoch,
     )
     first = beginning.source_first
     opening = watermark_row(
@@ -343,20 +358,26 @@ def begin(
     return (PartitionChange(replace(old, source_next=closes_at), closed=True), opened)
 
 
-def lose(state: PartitionState, up_to: SourceOffset, target_end: int) -> PartitionChange:
+def lose(state: PartitionState, up_to: SourceOffset, target: TargetEnd) -> PartitionChange:
     """The change that records what retention took: a lost range, and a watermark from which copying goes on.
 
     The range begins where the last record ended, not at the position: between the two nothing was to be seen, and no
     row behind the range could say so.
     """
-    end = TargetOffset(target_end)
+    end = target.next_offset
     row: Run = watermark_row(
         source_next=up_to,
         target_end=end,
         last_run_end=up_to,
         source_leader_epoch=state.source_leader_epoch,
     )
-    after = replace(state, source_next=up_to, last_run_end=up_to, target_floor=end)
+    after = replace(
+        state,
+        source_next=up_to,
+        last_run_end=up_to,
+        target_floor=end,
+        target_leader_epoch=target.leader_epoch,
+    )
     return PartitionChange(after, (row,), (LostRange(state.last_run_end, up_to, end),))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import structlog
 
 from parallax.config.config import Replicator
-from parallax.domain.ids import SourceOffset, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicPartition
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import (
     Clock,
@@ -30,7 +30,7 @@ from replicator.copying.ports import (
     TopicChanged,
 )
 from replicator.copying.reconcile import PartitionDecision, RunHistory, changes_for, decide, read_from
-from replicator.copying.session_end import SessionError, Stop, TargetCut
+from replicator.copying.session_end import SessionError, Stop
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 
 log = structlog.get_logger(__name__)
@@ -99,7 +99,6 @@ class ShardSession:
         ledger: what is committed at the target, and what is about to be.
         history: rows for finding the source of a cut, should the target have lost its tail.
         stops: partitions that a record refused by the target holds up.
-        cuts: partitions of which the target lost the end, as an earlier session found.
         goal: what an earlier session of this lease found to be the source's end (``available_now``).
         stopped: called with each partition that can go no further because its source is damaged.
     """
@@ -116,7 +115,6 @@ class ShardSession:
         ledger: Ledger,
         history: RunHistory,
         stops: Collection[Stop],
-        cuts: Collection[TargetCut],
         goal: Mapping[TopicPartition, SourceOffset] | None,
         stopped: Callable[[Stop], None],
     ) -> None:
@@ -129,9 +127,10 @@ class ShardSession:
         self._history = history
         self._stopped = stopped
         self._stops = {stop.topic_partition: stop for stop in stops}
-        self._cuts = {cut.topic_partition: cut for cut in cuts}
-        self._behind: set[TopicPartition] = set(self._cuts)
-        """Partitions whose target ends below what was committed."""
+        self._behind: set[TopicPartition] = set()
+        """Partitions whose target ends below what was committed, or has got another leader."""
+        self._kept: set[TopicPartition] = set()
+        """Partitions whose target is known to hold what was committed before this session: only these are read."""
         self._reading: dict[TopicPartition, SourceOffset] = {}
         """The next offset that the source may hand out, by partition that is being read."""
         self._skipped_to: dict[TopicPartition, SourceOffset] = {}
@@ -358,12 +357,14 @@ class ShardSession:
 
     def _change(self, decisions: Mapping[TopicPartition, PartitionDecision]) -> None:
         """Commit the beginnings and losses that were decided, each with the target's end."""
-        ends = self._target.ends(decisions, patient=True)
+        states = self._ledger.states
+        leader_epochs = {
+            item: states[item].target_leader_epoch if item in states else UNKNOWN_EPOCH for item in decisions
+        }
+        ends = self._target.ends(leader_epochs, patient=True)
         self._requests.note_without_end(len(decisions) - len(ends))
         self._behind -= ends.keys()
-        changes = changes_for(
-            decisions.values(), self._ledger.states, ends, cuts=self._cuts, history=self._history
-        )
+        changes = changes_for(decisions.values(), states, ends, history=self._history)
         for change in changes:
             item = change.state.topic_partition
             if item in self._reading:
@@ -371,6 +372,21 @@ class ShardSession:
             self._skipped_to.pop(item, None)
         if changes:
             self._ledger.write(changes)
+        moved = [
+            item
+            for change in changes
+            if (before := states.get(item := change.state.topic_partition)) is not None
+            and before.target_leader_epoch not in {UNKNOWN_EPOCH, change.state.target_leader_epoch}
+        ]
+        if moved:
+            # A marker may be among what is lost: what hangs without it has to be ended before this producer's next one
+            # would end it, however that may be.
+            raise SessionError(f"{moved[0]}: the target has another leader, which is known now")
+        self._kept |= {
+            item
+            for item, state in self._ledger.states.items()
+            if item in ends and ends[item].has_kept(state.target_floor, state.target_leader_epoch) is not None
+        }
 
     def _read(self, decisions: Iterable[PartitionDecision]) -> None:
         """Begin to read what is to be copied, is not being read, and has no stop at its position."""
@@ -379,6 +395,8 @@ class ShardSession:
             item = decision.topic_partition
             state = self._ledger.states.get(item)
             if item in self._reading or state is None or self._status[item][0] is not PartitionStatus.COPYING:
+                continue
+            if item not in self._kept:
                 continue
             if decision.begins is not None and state.lineage != decision.begins.lineage:
                 continue  # not committed: the target's end was not to be had

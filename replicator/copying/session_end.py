@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicPartition
+from parallax.domain.ids import Lineage, SourceOffset, TopicPartition
 from parallax.errors import ParallaxError
 
 
@@ -46,24 +46,3 @@ class Counts:
     aborts: int = 0
     watermarks: int = 0
     bytes_of: dict[TopicPartition, int] = field(default_factory=dict)
-
-
-class TargetTailLostError(SessionError):
-    """The target took records below what it had acknowledged before: it lost the end of its log.
-
-    Attributes:
-        cut: from where on, for the next session to act on.
-    """
-
-    def __init__(self, cut: TargetCut) -> None:
-        super().__init__(f"{cut.topic_partition}: the target lost its tail: it goes on at {cut.target_end}")
-        self.cut = cut
-
-
-@dataclass(frozen=True, slots=True)
-class TargetCut:
-    """Rows of the lineage above ``target_end`` are void."""
-
-    topic_partition: TopicPartition
-    lineage: Lineage
-    target_end: TargetOffset

@@ -120,7 +120,7 @@ class PartitionChange:
             ],
             closed=self.closed,
             target_leader_epoch=_told(state.target_leader_epoch),
-            lineage_target_leader_epoch=_told(state.lost_epoch),
+            lost_epoch=_told(state.lost_epoch),
         )
 
 
@@ -153,9 +153,7 @@ def state_of(entry: PartitionEntry) -> PartitionState:
         target_leader_epoch=entry.target_leader_epoch
         if entry.HasField("target_leader_epoch")
         else UNKNOWN_EPOCH,
-        lost_epoch=entry.lineage_target_leader_epoch
-        if entry.HasField("lineage_target_leader_epoch")
-        else UNKNOWN_EPOCH,
+        lost_epoch=entry.lost_epoch if entry.HasField("lost_epoch") else UNKNOWN_EPOCH,
     )
 
 

@@ -20,6 +20,7 @@ from replicator.kafka.batch.source import BatchSource
 from replicator.kafka.batch.target import BatchTarget
 from replicator.kafka.foreign_records import ForeignRecordWatch
 from replicator.kafka.layout import PATHS, LayoutRecord, fence, read_layout
+from replicator.kafka.leader_epochs import LeaderEpochs
 from replicator.kafka.record.source import KafkaSource
 from replicator.kafka.record.target import KafkaTarget, batch_limit
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, run_log_topic
@@ -96,16 +97,36 @@ class KafkaConnector:
         admin = KafkaCluster(cluster, self._config.cluster(cluster), timeout_ms=_TOPIC_TIMEOUT_MS)
         topics = [name for name in admin.topics() if self._config.topics.chosen(name)]
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}")
-        return KafkaTarget(
-            settings,
+        with ExitStack() as unfinished:
+            loop = EventLoop()
+            unfinished.callback(loop.close)
+            connections = self._connections(loop, lease)
+            unfinished.callback(connections.close)
+            connections.connect()
+            target = KafkaTarget(
+                settings,
+                cluster,
+                largest_batch_bytes=batch_limit(
+                    AdminClient(settings), topics, timeout_s=_TOPIC_TIMEOUT_MS / 1_000
+                ),
+                run_log_topic=run_log_topic(self._config, lease.route.source),
+                shard=lease.shard,
+                transactional_id=transactional_id(lease.route, lease.layout, lease.shard),
+                transaction_timeout_ms=self._config.replicator.transaction_timeout_ms,
+                leader_epochs=LeaderEpochs(loop, connections, timeout_ms=_TOPIC_TIMEOUT_MS),
+            )
+            unfinished.pop_all()
+        return target
+
+    def _connections(self, loop: EventLoop, lease: Lease) -> Connections:
+        """To the target, not connected yet."""
+        cluster = aggregate_cluster(lease.route.target)
+        return Connections(
+            loop,
             cluster,
-            largest_batch_bytes=batch_limit(
-                AdminClient(settings), topics, timeout_s=_TOPIC_TIMEOUT_MS / 1_000
-            ),
-            run_log_topic=run_log_topic(self._config, lease.route.source),
-            shard=lease.shard,
-            transactional_id=transactional_id(lease.route, lease.layout, lease.shard),
-            transaction_timeout_ms=self._config.replicator.transaction_timeout_ms,
+            self._config.cluster(cluster),
+            client_id=f"parallax-{lease.route.source}",
+            largest_answer_bytes=LARGEST_REQUEST_BYTES,
         )
 
     def source(self, lease: Lease) -> SourceReader:
@@ -142,17 +163,10 @@ class BatchConnector(KafkaConnector):
     def target(self, lease: Lease) -> TargetWriter:
         """A transactional producer; the ids of both paths are initialised, this path's last."""
         loop = self._loop = EventLoop()
-        cluster = aggregate_cluster(lease.route.target)
         timeout_ms = self._config.replicator.transaction_timeout_ms
         with ExitStack() as unfinished:
             unfinished.callback(loop.close)
-            connections = Connections(
-                loop,
-                cluster,
-                self._config.cluster(cluster),
-                client_id=f"parallax-{lease.route.source}",
-                largest_answer_bytes=LARGEST_REQUEST_BYTES,
-            )
+            connections = self._connections(loop, lease)
             unfinished.callback(connections.close)
             connections.connect()
             newest = has_newest_transactions(connections)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -37,7 +38,7 @@ from parallax.runtime.deadline import Deadline
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RunLogReader
 from replicator.copying.recovery import LoggedRecord, RunLogProblem, Shard, states_of
-from replicator.copying.state import PartitionState, lineage_of, rows_of, topic_partition_of
+from replicator.copying.state import PartitionState, lineage_of, rows_of, state_of, topic_partition_of
 
 _TOPIC_TIMEOUT_MS = 10_000
 _FIRST_LOOK_OFFSETS = 3_000
@@ -85,12 +86,26 @@ def load_states(
         reach *= 4
 
 
-def rows_of_lineage(reader: RunLogReader, item: TopicPartition, lineage: Lineage) -> Iterator[Run]:
-    """Every row of a partition's lineage that the run log still holds, in order."""
+def own_entries(reader: RunLogReader, shard: Shard) -> Iterator[Entry]:
+    """Every entry of the shard that the run log still holds, in order."""
+    for _, entry in reader.read(reader.start(), reader.end()):
+        if entry is not None and shard.owns(entry):
+            yield entry
+
+
+def rows_of_lineages(
+    reader: RunLogReader, item: TopicPartition, lineage: Lineage
+) -> Iterator[tuple[PartitionState, Run]]:
+    """Every row of a partition that the run log still holds under the lineage's topic ids, whatever the generation.
+
+    In the order in which they were committed, each with the partition's state after its entry.
+    """
     for _, entry in reader.read(reader.start(), reader.end()):
         for part in () if entry is None else entry.partitions:
-            if topic_partition_of(part) == item and lineage_of(part) == lineage:
-                yield from rows_of(part)
+            same = replace(lineage_of(part), generation=lineage.generation) == lineage
+            if same and topic_partition_of(part) == item:
+                state = state_of(part)
+                yield from ((state, row) for row in rows_of(part))
 
 
 def read_partition(

@@ -114,6 +114,7 @@ class IndexRows:
             target_first=state.target_first,
             closed_at=state.source_next if part.closed else None,
             version=version,
+            lost_epoch=state.lost_epoch,
         )
 
 

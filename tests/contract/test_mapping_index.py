@@ -213,7 +213,9 @@ def test_lineages_come_by_partition_and_sequence_and_the_greater_version_stays(i
     route = Route(RegionName("a"), RegionName(unique_name("b")))
     topic = TopicName("trips")
 
-    def record(partition: int, sequence: int, closed_at: int | None, version: int) -> LineageRecord:
+    def record(
+        partition: int, sequence: int, closed_at: int | None, version: int, lost_epoch: int = -1
+    ) -> LineageRecord:
         return LineageRecord(
             RoutePartition(route, TopicPartition(topic, partition)),
             Lineage(TopicId("s"), TopicId("t"), sequence),
@@ -222,12 +224,17 @@ def test_lineages_come_by_partition_and_sequence_and_the_greater_version_stays(i
             TargetOffset(4),
             None if closed_at is None else SourceOffset(closed_at),
             version,
+            lost_epoch,
         )
 
-    index.write_lineages([record(1, 0, None, 5), record(0, 1, None, 7)])
+    index.write_lineages([record(1, 0, None, 5), record(0, 1, None, 7, 3)])
     index.write_lineages([record(0, 0, 90, 7), record(0, 0, None, 6)])
     index.write_lineages([record(1, 0, 40, 4)])
-    assert index.lineages(route, topic) == [record(0, 0, 90, 7), record(0, 1, None, 7), record(1, 0, None, 5)]
+    assert index.lineages(route, topic) == [
+        record(0, 0, 90, 7),
+        record(0, 1, None, 7, 3),
+        record(1, 0, None, 5),
+    ]
     assert index.topics(route) == [topic]
     assert not index.topics(Route(RegionName("b"), route.target))
 

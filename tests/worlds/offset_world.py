@@ -13,6 +13,7 @@ from offsetsvc.service import UseCases
 from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
     ClusterName,
     GroupName,
     Lineage,
@@ -356,8 +357,11 @@ class World:
             TargetOffset(low), self.clusters[name].ranges[item].high_watermark
         )
 
-    def lose_tail(self, target: str, cut: int, partition: int = 0) -> None:
-        """An unclean leader election on an aggregate cluster: every route copies again from there, in a new lineage."""
+    def lose_tail(self, target: str, cut: int, partition: int = 0, lost_epoch: int = UNKNOWN_EPOCH) -> None:
+        """An unclean leader election on an aggregate cluster: every route copies again from there, in a new lineage.
+
+        What is written afterwards has the leader epoch ``lost_epoch``.
+        """
         name = aggregate_cluster(RegionName(target))
         del self.logs[name, partition][cut:]
         self._end_at(name, partition)
@@ -367,7 +371,8 @@ class World:
             copying.sequence += 1
             kept = [record[1] + 1 for record in self.logs[name, partition] if record and record[0] == source]
             copying.source_next = copying.last_run_end = max(kept, default=0)
-            self._open(self.item(source, target, partition), copying, SourceOffset(copying.source_next))
+            item = self.item(source, target, partition)
+            self._open(item, copying, SourceOffset(copying.source_next), lost_epoch)
 
     def recreate_source(self, source: str, generation: str = "2", partition: int = 0) -> None:
         """A source's topic is deleted and created anew: every route closes its lineage and begins another one."""
@@ -383,10 +388,12 @@ class World:
             self._copying[item] = _Copying(lineage, sequence=copying.sequence + 1)
             self._open(item, self._copying[item], SourceOffset(0))
 
-    def commit(self, target: str, next_offset: int, partition: int = 0) -> None:
+    def commit(
+        self, target: str, next_offset: int, partition: int = 0, leader_epoch: int = UNKNOWN_EPOCH
+    ) -> None:
         """The group commits at an aggregate cluster."""
         commits = self.clusters[aggregate_cluster(RegionName(target))].commits.setdefault(GROUP, {})
-        commits[TopicPartition(TOPIC, partition)] = GroupCommit(TargetOffset(next_offset), -1, "")
+        commits[TopicPartition(TOPIC, partition)] = GroupCommit(TargetOffset(next_offset), leader_epoch, "")
 
     # --- what is asked of it -------------------------------------------------------------------------------
 
@@ -432,7 +439,13 @@ class World:
         """How far a route is."""
         return self._copying[self.item(source, target, partition)]
 
-    def _open(self, item: RoutePartition, copying: _Copying, source_first: SourceOffset) -> None:
+    def _open(
+        self,
+        item: RoutePartition,
+        copying: _Copying,
+        source_first: SourceOffset,
+        lost_epoch: int = UNKNOWN_EPOCH,
+    ) -> None:
         self._version += 1
         target_first = TargetOffset(
             len(self.logs[aggregate_cluster(item.route.target), item.topic_partition.partition])
@@ -440,7 +453,14 @@ class World:
         self.index.write_lineages(
             [
                 LineageRecord(
-                    item, copying.lineage, copying.sequence, source_first, target_first, None, self._version
+                    item,
+                    copying.lineage,
+                    copying.sequence,
+                    source_first,
+                    target_first,
+                    None,
+                    self._version,
+                    lost_epoch,
                 )
             ]
         )

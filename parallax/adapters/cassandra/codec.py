@@ -20,7 +20,7 @@ from typing import Any
 
 from parallax.adapters.cassandra.coarse import Order
 from parallax.domain.formats import read_text, stored_text
-from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
+from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.domain.index_rows import LineageRecord, StampedRow
 from parallax.domain.runs import Run
 from parallax.errors import InvariantError
@@ -212,6 +212,7 @@ def lineage_body(record: LineageRecord) -> str:
             "target_first": record.target_first,
             "closed_at": record.closed_at,
             "version": record.version,
+            "lost_epoch": record.lost_epoch,
         },
         LINEAGE_FORMAT,
     )
@@ -231,6 +232,7 @@ def lineage_record(partition: RoutePartition, lineage: str, body: str) -> Lineag
             target_first=TargetOffset(values["target_first"]),
             closed_at=None if closed_at is None else SourceOffset(closed_at),
             version=values["version"],
+            lost_epoch=values.get("lost_epoch", UNKNOWN_EPOCH),
         )
 
     return read_text(body, LINEAGE_FORMAT, record, f"lineages of {partition}, {lineage},")

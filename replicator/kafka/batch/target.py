@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 from kafka.errors import for_code
@@ -15,11 +15,12 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
-from replicator.copying.ports import RecordBlock, RecordRefusedError
+from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd
 from replicator.format.batch import Record, make_batch, record_body
 from replicator.format.block import BatchBlock
 from replicator.format.compression import Compression
 from replicator.kafka.batch.sender import Sender
+from replicator.kafka.leader_epochs import LeaderEpochs, with_kept
 from replicator.kafka.refusals import TOO_LARGE
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 
@@ -63,6 +64,7 @@ class BatchTarget:
         self._run_log = run_log
         self._timeout_ms = timeout_ms
         self._limits = limits
+        self._leader_epochs = LeaderEpochs(loop, connections, timeout_ms=timeout_ms)
         self._sender = Sender(loop, connections, coordinator, producer, timeout_ms=timeout_ms)
         connections.watch([run_log.topic])
 
@@ -92,8 +94,9 @@ class BatchTarget:
         self._refuse()
         return self._sender.acknowledged
 
-    def commit(self, entry: Entry) -> int:
-        """Append the entry and commit."""
+    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
+        """Append the entry, see that the leaders are still the same, and commit."""
+        confirmation = self._leader_epochs.confirm(leader_epochs)
         record = Record(0, max(0, entry.committed_at_ms), record_body(None, entry.SerializeToString()))
         # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.
         compression = Compression.LZ4 if len(entry.partitions) > 1 else Compression.NONE
@@ -101,6 +104,7 @@ class BatchTarget:
         self.produce(BatchBlock(self._run_log, -1, range(1), (raw,), len(raw)))
         self._sender.flush("appending to the run log")
         self._refuse()
+        confirmation.wait()
         offset = self._sender.acknowledged[self._run_log][0]
         begun = time.monotonic()
         self._coordinator.end(self._producer, committed=True)
@@ -109,11 +113,11 @@ class BatchTarget:
         return offset
 
     def ends(
-        self, partitions: Collection[TopicPartition], *, patient: bool = False
-    ) -> Mapping[TopicPartition, TargetOffset]:
-        """High watermarks, asked now."""
-        self._connections.learn_leaders(partitions, timeout_ms=_LEADERS_WITHIN_MS if patient else 0)
-        ends: dict[TopicPartition, TargetOffset] = {}
+        self, partitions: Mapping[TopicPartition, int], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetEnd]:
+        """Where partitions end, asked now."""
+        self._connections.learn_leaders(partitions.keys(), timeout_ms=_LEADERS_WITHIN_MS if patient else 0)
+        ends: dict[TopicPartition, TargetEnd] = {}
         for leader, items in self._connections.by_leader(partitions).items():
             request = list_offsets_request(items, LATEST, timeout_ms=self._timeout_ms)
             answer = self._connections.ask(leader, request, "reading the ends of partitions")
@@ -121,7 +125,7 @@ class BatchTarget:
                 for part in topic.partitions:
                     place = TopicPartition(TopicName(topic.name), part.partition_index)
                     if part.error_code == 0 and part.offset >= 0:
-                        ends[place] = TargetOffset(part.offset)
+                        ends[place] = TargetEnd(TargetOffset(part.offset), part.leader_epoch)
                     else:
                         log.info(
                             "partition_end_unknown",
@@ -129,7 +133,7 @@ class BatchTarget:
                             problem=for_code(part.error_code).__name__,
                         )
                         self._connections.refresh()
-        return ends
+        return with_kept(ends, partitions, self._leader_epochs)
 
     def close(self) -> None:
         """Leave; the next owner's start aborts what is open."""

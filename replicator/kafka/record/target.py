@@ -20,10 +20,11 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from parallax.adapters.kafka.librdkafka import LATEST, Settings, list_offsets, translated
-from parallax.domain.ids import ClusterName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry
-from replicator.copying.ports import RecordBlock, RecordRefusedError
+from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd
+from replicator.kafka.leader_epochs import LeaderEpochs, with_kept
 from replicator.kafka.refusals import advice, is_for_good
 from replicator.kafka.survey import FORGETFUL
 
@@ -71,6 +72,7 @@ class KafkaTarget:
         transactional_id: fences older owners.
         transaction_timeout_ms: after this the broker aborts a transaction by itself.
         largest_batch_bytes: no batch of several records is larger.
+        leader_epochs: asks the partitions' leaders; closed with this.
 
     Raises:
         ClusterUnavailableError: the cluster did not answer in time.
@@ -89,11 +91,13 @@ class KafkaTarget:
         transactional_id: str,
         transaction_timeout_ms: int,
         largest_batch_bytes: int,
+        leader_epochs: LeaderEpochs,
         timeout_ms: int = 10_000,
     ) -> None:
         self._cluster = cluster
         self._run_log = (str(run_log_topic), shard)
         self._timeout_s = timeout_ms / 1_000
+        self._leader_epochs = leader_epochs
         self._largest_batch_bytes = largest_batch_bytes
         self._commit_timeout_s = transaction_timeout_ms / 1_000
         self._acknowledged: dict[TopicPartition, list[int]] = {}
@@ -181,8 +185,9 @@ class KafkaTarget:
             )
         return self._acknowledged
 
-    def commit(self, entry: Entry) -> int:
-        """Append the entry and commit."""
+    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
+        """See that the leaders are still the same, append the entry and commit."""
+        self._leader_epochs.confirm(leader_epochs).wait()
         topic, shard = self._run_log
         try:
             self._producer.produce(
@@ -197,11 +202,11 @@ class KafkaTarget:
 
     def ends(
         self,
-        partitions: Collection[TopicPartition],
+        partitions: Mapping[TopicPartition, int],
         *,
         patient: bool = False,  # noqa: ARG002 - librdkafka looks for leaders by itself
-    ) -> Mapping[TopicPartition, TargetOffset]:
-        """High watermarks, asked now."""
+    ) -> Mapping[TopicPartition, TargetEnd]:
+        """Where partitions end, asked now."""
         request = {KafkaPartition(item.topic, item.partition): LATEST for item in partitions}
         if not request:
             return {}
@@ -211,11 +216,13 @@ class KafkaTarget:
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self._timeout_s,
         )
-        ends: dict[TopicPartition, TargetOffset] = {}
+        ends: dict[TopicPartition, TargetEnd] = {}
         for item, future in futures.items():
             place = TopicPartition(TopicName(item.topic), item.partition)
             try:
-                ends[place] = TargetOffset(future.result(timeout=self._timeout_s + 1).offset)
+                found = future.result(timeout=self._timeout_s + 1)
+                epoch = UNKNOWN_EPOCH if found.leader_epoch is None else found.leader_epoch
+                ends[place] = TargetEnd(TargetOffset(found.offset), epoch)
             except TimeoutError as error:
                 raise translated(error, self._cluster, f"reading the end of {place}") from error
             except KafkaException as error:
@@ -224,12 +231,13 @@ class KafkaTarget:
                 if error.args[0].code() < 0 and error.args[0].code() != KafkaError._NOENT:  # noqa: SLF001 - librdkafka's own code
                     raise translated(error, self._cluster, f"reading the end of {place}") from error
                 log.info("partition_end_unknown", partition=str(place), problem=error.args[0].str())
-        return ends
+        return with_kept(ends, partitions, self._leader_epochs)
 
     def close(self) -> None:
         """Leave; what is open is aborted if the cluster answers quickly."""
         # Not Producer.close(), which waits for the cluster (20 s were seen): whatever is open is aborted by the
         # next owner's start. Purging frees what would have been acknowledged.
+        self._leader_epochs.close()
         with suppress(KafkaException):
             self._producer.purge(blocking=False)
             self._producer.poll(0)

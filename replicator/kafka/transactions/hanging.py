@@ -13,7 +13,7 @@ had decided: nobody has acted on it. Where one partition has its marker, the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +31,8 @@ from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import Shard
-from replicator.copying.state import PartitionState, topic_partition_of
-from replicator.kafka.run_log import KafkaRunLog, load_states, read_partition, run_log_topic
+from replicator.copying.state import rows_of, topic_partition_of
+from replicator.kafka.run_log import KafkaRunLog, own_entries, read_partition, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions.coordinator import Coordinator, by_topic
 from replicator.lease import Lease, transactional_id
@@ -187,7 +187,7 @@ def _fates(config: Config, lease: Lease, hanging: Mapping[TopicPartition, Target
         reader = KafkaRunLog(config, lease.route, lease.shard)
         # Whether this is the run log that the layout knows is seen before anything is copied: another holds no snapshot.
         shard = Shard(cluster, run_log, reader.topic_id() or TopicId(""), lease.layout)
-        return fates_by_state(hanging, load_states(reader, shard)[0])
+        return fates_by_entries(hanging, own_entries(reader, shard))
     entry = record_at(run_log, start, committed=False)
     if entry is None:
         raise ClusterUnavailableError(f"{cluster}: {run_log}: no entry at {start}")
@@ -245,11 +245,30 @@ def fates_with_entry(
     return Fates(abort=tuple(sorted({*ours, *others})))
 
 
-def fates_by_state(
-    hanging: Mapping[TopicPartition, TargetOffset], states: Mapping[TopicPartition, PartitionState]
-) -> Fates:
-    """The fates where the run log does not hang: what its entries tell of was committed, anything else was not."""
-    committed = [
-        item for item, start in hanging.items() if item in states and start < states[item].target_floor
-    ]
-    return Fates(commit=tuple(sorted(committed)), abort=tuple(sorted(hanging.keys() - set(committed))))
+def fates_by_entries(hanging: Mapping[TopicPartition, TargetOffset], entries: Iterable[Entry]) -> Fates:
+    """The fates where the run log does not hang: what its entries tell of was committed, anything else was not.
+
+    Args:
+        hanging: where the open transaction begins, by partition.
+        entries: the shard's own that the run log still holds, in order.
+    """
+    told: dict[TopicPartition, int] = {}
+    """The number of the lineage whose rows hold the first record."""
+    target_ids: dict[TopicPartition, str] = {}
+    for entry in entries:
+        for part in entry.partitions:
+            item = topic_partition_of(part)
+            start = hanging.get(item)
+            if start is None:
+                continue
+            if target_ids.get(item) != part.target_topic_id:
+                target_ids[item] = part.target_topic_id
+                told.pop(item, None)
+            if (
+                part.lineage_sequence > told.get(item, part.lineage_sequence)
+                and part.lineage_target_first <= start
+            ):
+                told.pop(item)  # the target lost it, and gave the offset again
+            if any(row.target_start <= start < row.target_end for row in rows_of(part)):
+                told[item] = part.lineage_sequence
+    return Fates(commit=tuple(sorted(told)), abort=tuple(sorted(hanging.keys() - told.keys())))

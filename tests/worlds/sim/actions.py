@@ -32,7 +32,6 @@ class Action:
 
 _RUN_LOG = "a refused run log is not rebuilt here yet"
 SWITCHED_OFF: dict[str, str] = {
-    "unclean_target_election": "a target's lost tail is known by its end alone",
     "target_recreation": "a topic made anew between two surveys is written to under the old lineage",
     "resharding": "what a layout left to be indexed is lost to the index once another has come and gone",
     "run_log_deleted": _RUN_LOG,

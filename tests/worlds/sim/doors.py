@@ -25,12 +25,13 @@ from replicator.copying.ports import (
     RecordBlock,
     SourceEvent,
     Survey,
+    TargetEnd,
     TopicChanged,
 )
 from replicator.copying.recovery import Shard
 from replicator.kafka.layout import LayoutRecord, read_layout
-from replicator.kafka.run_log import load_states, run_log_topic
-from replicator.kafka.transactions.hanging import fates_by_state, fates_with_entry
+from replicator.kafka.run_log import own_entries, run_log_topic
+from replicator.kafka.transactions.hanging import fates_by_entries, fates_with_entry
 from replicator.lease import Lease, shard_of, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.schedule import Schedule
@@ -150,9 +151,13 @@ class SimTarget:
         self._send()
         return self._acknowledged
 
-    def commit(self, entry: Entry) -> int:
+    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
         self._schedule.step()
         log = _run_log(self._cluster, self._run_log, self._shard)
+        for item, epoch in leader_epochs.items():
+            topic = self._cluster.topics.get(item.topic)
+            if topic is None or topic.logs[item.partition].epoch != epoch:
+                raise ClusterUnavailableError(f"{item} has another leader than it had")
         self._may_fail()
         transaction = self._mine()
         offset = log.append(entry, transaction)
@@ -166,17 +171,18 @@ class SimTarget:
 
     def ends(
         self,
-        partitions: Collection[TopicPartition],
+        partitions: Mapping[TopicPartition, int],
         *,
         patient: bool = False,  # noqa: ARG002 - every leader is known here
-    ) -> Mapping[TopicPartition, TargetOffset]:
+    ) -> Mapping[TopicPartition, TargetEnd]:
         self._may_fail()
         found = {}
-        for item in partitions:
+        for item, epoch in partitions.items():
             topic = self._cluster.topics.get(item.topic)
             if topic is not None:
                 log = topic.logs[item.partition]
-                found[item] = TargetOffset(log.end)
+                kept_to = TargetOffset(log.end_of_epoch(epoch)) if 0 <= epoch < log.epoch else None
+                found[item] = TargetEnd(TargetOffset(log.end), log.epoch, kept_to)
         self._schedule.step()
         return found
 
@@ -409,7 +415,7 @@ def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -
         shard = Shard(
             aggregate_cluster(lease.route.target), run_log, reader.topic_id() or TopicId(""), lease.layout
         )
-        fates = fates_by_state(starts, load_states(reader, shard)[0])
+        fates = fates_by_entries(starts, own_entries(reader, shard))
     else:
         entry = entry_of(_run_log(cluster, name, lease.shard).slot(starts[run_log]).value)
         assert entry is not None

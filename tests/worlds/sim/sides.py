@@ -13,6 +13,7 @@ TOPIC = "trips"
 PARTITIONS = 2
 _TAIL = 6
 """An unclean election takes no more than so many offsets."""
+_ANOTHER_ROUTE = "another route"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ class Aggregate:
         if self._open and self._random.random() < 0.5:
             self._open.pop(0).decide(self._random.choice((COMMITTED, ABORTED)))
         elif topic is not None:
-            transaction = Transaction(owner="another route")
+            transaction = Transaction(owner=_ANOTHER_ROUTE)
             for _ in range(2):
                 self._other(self._random.choice(topic.logs), transaction)
             self._open.append(transaction)
@@ -231,7 +232,7 @@ class Aggregate:
             f"{self.region}: target {self._named(log)}: unclean election, {end} -> {cut}, epoch {log.epoch}"
         )
         if self._random.random() < 0.5:
-            transaction = Transaction(owner="another route")
+            transaction = Transaction(owner=_ANOTHER_ROUTE)
             for _ in range(self._random.choice((1, 3, 8))):
                 self._other(log, transaction)
             transaction.decide(COMMITTED)
@@ -261,10 +262,15 @@ class Aggregate:
         return told.strip()
 
     def calm_down(self) -> None:
-        """Nothing is undecided."""
+        """Nothing is undecided: the other route, too, has ended what was left hanging."""
         for transaction in self._open:
             if transaction.outcome == OPEN:
                 transaction.decide(COMMITTED)
+        for topic in self.cluster.topics.values():
+            for log in topic.logs:
+                for transaction in log.open_transactions():
+                    if transaction.owner == _ANOTHER_ROUTE:
+                        transaction.decide(COMMITTED)
 
     def _other(self, log: Log, transaction: Transaction) -> None:
         self._written += 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from offsetsvc.answers import Basis, FailoverAnswer
+from offsetsvc.resume import partition as partition_answers
 from offsetsvc.resume.explain import MEANINGS
 from offsetsvc.resume.request import FailoverRequest
 from parallax.domain.commits import ObservedCommit, PublishedOffset
@@ -20,6 +22,8 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
+from parallax.domain.index_rows import StampedRow
+from parallax.domain.lineages import LineageView
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress
 from parallax.errors import (
@@ -154,6 +158,41 @@ def test_a_source_created_anew_is_as_fresh_as_its_newer_part(world: World) -> No
 
     assert (Outcome.STALE in fresh.notes, fresh.freshness_ms) == (False, 0)
     assert Outcome.STALE in behind.notes  # nothing was heard of the source's newer part in a since then
+
+
+def ended_long_ago(world: World, how: str) -> FailoverAnswer:
+    """The answer after lineages of one side ended, and those that followed them are fresh."""
+    match how:
+        case "the origin's tail was lost":
+            world.lose_tail("a", 10)
+        case "the destination's tail was lost":
+            world.lose_tail("b", 10)
+        case "the source was created anew":
+            world.recreate_source("a")
+    world.now_ms += 10 * world.config.service.stale_after_ms
+    world.watermarks()
+    return ask(world, 8)
+
+
+ENDED = ["the origin's tail was lost", "the destination's tail was lost", "the source was created anew"]
+
+
+@pytest.mark.parametrize("how", ENDED)
+def test_a_lineage_that_another_one_follows_makes_no_answer_stale(world: World, how: str) -> None:
+    answer = ended_long_ago(world, how)
+    assert (Outcome.STALE in answer.notes, answer.freshness_ms) == (False, 0)
+
+
+@pytest.mark.parametrize("how", ENDED[1:])
+def test_the_age_of_every_lineage_would_make_it_stale(
+    world: World, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def oldest(views: Sequence[LineageView]) -> dict[RegionName, StampedRow]:
+        rows = [(view.source.region, view.newest) for view in views if view.newest is not None]
+        return dict(sorted(rows, key=lambda item: -item[1].committed_at_ms))
+
+    monkeypatch.setattr(partition_answers, "_newest", oldest)
+    assert Outcome.STALE in ended_long_ago(world, how).notes
 
 
 def test_a_dead_origin_is_not_stale_by_itself(world: World) -> None:
@@ -523,6 +562,35 @@ def test_a_target_that_lost_its_tail_counts_up_to_the_cut(world: World) -> None:
         "a": 5,
         "b": 3,
     }
+
+
+@pytest.mark.parametrize(
+    ("next_offset", "leader_epoch", "consumed"),
+    [
+        (
+            13,
+            4,
+            {"a": 5, "b": 3},
+        ),  # made before the loss, of a record that is gone: nobody can say by its offset
+        (13, 5, {"a": 5, "b": 8}),  # made after it
+        (10, 5, {"a": 5, "b": 5}),
+        (13, -1, {"a": 5, "b": 8}),  # above all that there was before: made after it
+        (10, -1, {"a": 5, "b": 3}),  # in doubt
+    ],
+)
+def test_a_commits_leader_epoch_says_on_which_side_of_a_loss_it_was_made(
+    world: World, next_offset: int, leader_epoch: int, consumed: dict[str, int]
+) -> None:
+    world.lose_tail("a", 8, lost_epoch=5)
+    world.copy("b", "a", 6)
+    world.commit("a", next_offset, leader_epoch=leader_epoch)
+
+    answer = ask(world)
+
+    assert (Outcome.LINEAGE_CHANGED in answer.notes) == (consumed["b"] == 3)
+    assert {
+        view.answer.source.region: view.answer.consumed.source_next for view in answer.sources
+    } == consumed
 
 
 def test_every_outcome_has_a_meaning() -> None:

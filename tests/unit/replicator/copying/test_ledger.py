@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
@@ -20,7 +20,7 @@ from parallax.domain.ids import (
 )
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
-from replicator.copying.ports import RecordBlock
+from replicator.copying.ports import RecordBlock, TargetEnd
 from replicator.copying.session_end import Counts
 from replicator.copying.state import PartitionState
 from replicator.lease import Lease
@@ -36,6 +36,8 @@ class Target:
         self._sent: dict[TopicPartition, list[int]] = {}
         self._ends: dict[TopicPartition, int] = {}
         self.entries: list[Entry] = []
+        self.confirmed: list[dict[TopicPartition, int]] = []
+        self.leader_epoch = 3
         self.gone: set[TopicPartition] = set()
         """Of these no end is known."""
         self.asked: list[TopicPartition] = []
@@ -54,16 +56,21 @@ class Target:
     def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
         return self._sent
 
-    def commit(self, entry: Entry) -> int:
+    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
+        self.confirmed.append(dict(leader_epochs))
         self.entries.append(entry)
         return len(self.entries) - 1
 
     def ends(
-        self, partitions: Collection[TopicPartition], *, patient: bool = False
-    ) -> Mapping[TopicPartition, TargetOffset]:
+        self, partitions: Mapping[TopicPartition, int], *, patient: bool = False
+    ) -> Mapping[TopicPartition, TargetEnd]:
         assert not patient
         self.asked += partitions
-        return {item: TargetOffset(self._ends.get(item, 0)) for item in partitions if item not in self.gone}
+        return {
+            item: TargetEnd(TargetOffset(self._ends.get(item, 0)), self.leader_epoch)
+            for item in partitions
+            if item not in self.gone
+        }
 
     def close(self) -> None: ...
 

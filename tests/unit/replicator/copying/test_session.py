@@ -20,7 +20,7 @@ from parallax.errors import PartitionStoppedError
 from parallax.ports.clusters import TopicInfo
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
-from replicator.copying.ports import Damaged, LogEnd, ReadFrom, SourceEvent, Survey
+from replicator.copying.ports import Damaged, LogEnd, ReadFrom, SourceEvent, Survey, TargetEnd
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import Counts, SessionError
 from replicator.copying.state import PartitionState
@@ -72,14 +72,16 @@ class Doors:
 
     def begin(self) -> None: ...
 
-    def commit(self, _entry: Entry) -> int:
+    def commit(self, _entry: Entry, _leader_epochs: Mapping[TopicPartition, int]) -> int:
         return 0
 
     def ends(
         self, partitions: Collection[TopicPartition], *, patient: bool = False
-    ) -> Mapping[TopicPartition, TargetOffset]:
+    ) -> Mapping[TopicPartition, TargetEnd]:
         del patient
-        return {item: TargetOffset(0) for item in partitions if item.partition < self.target_partitions}
+        return {
+            item: TargetEnd(TargetOffset(0)) for item in partitions if item.partition < self.target_partitions
+        }
 
 
 def session_of(doors: Doors, states: Mapping[TopicPartition, PartitionState] | None = None) -> ShardSession:
@@ -104,7 +106,6 @@ def session_of(doors: Doors, states: Mapping[TopicPartition, PartitionState] | N
         ledger=ledger,
         history=lambda _item, _lineage: [],
         stops=(),
-        cuts=(),
         goal=None,
         stopped=lambda _stop: None,
     )

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +13,8 @@ from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.ledger import OpenTransaction
-from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey
+from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey, TargetEnd
 from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose
-from replicator.copying.session_end import TargetCut
 from replicator.copying.state import PartitionChange, PartitionState, encode, fold, lost_of, rows_of
 from replicator.lease import PartitionStatus, shard_of, transactional_id
 
@@ -62,7 +63,7 @@ def test_a_partition_seen_for_the_first_time_begins_where_the_sources_log_does()
     found = decision(survey(log=LogEnd(4, 9, 9)), None)
     assert found.begins is not None
     assert (found.begins.lineage, found.begins.source_first) == (LINEAGE, 4)
-    [opened] = begin(ITEM, found.begins, None, 7)
+    [opened] = begin(ITEM, found.begins, None, TargetEnd(7, 4))
     assert opened.rows == (Run(4, 7, 0, 0),)
     assert opened.lost == (LostRange(0, 4, 7),)
     assert opened.state.last_run_end == 4
@@ -121,7 +122,7 @@ def test_a_partition_that_the_sources_topic_does_not_have_is_absent_and_has_a_li
         Lineage(TopicId(""), TopicId("d1")),
     )
     assert beyond.begins is not None
-    [opened] = begin(BEYOND, beyond.begins, None, 7)
+    [opened] = begin(BEYOND, beyond.begins, None, TargetEnd(7, 4))
     assert (opened.rows, opened.lost) == ((Run(0, 7, 0, 0),), ())
 
 
@@ -132,7 +133,7 @@ def test_a_partition_that_the_sources_topic_gets_later_is_first_seen_then() -> N
     found = decided(counted(source=2, target=2, logs=logs), {BEYOND: before})[BEYOND]
     assert (found.status, found.begins and found.begins.lineage) == (PartitionStatus.COPYING, LINEAGE)
     assert found.begins is not None
-    closed, opened = begin(BEYOND, found.begins, before, 9)
+    closed, opened = begin(BEYOND, found.begins, before, TargetEnd(9, 4))
     assert closed.closed
     assert opened.rows == (Run(0, 9, 0, 0),)
 
@@ -176,7 +177,7 @@ def test_a_topic_that_can_not_grow_waits_as_a_whole_and_says_that_nothing_of_it_
 def test_another_source_id_is_another_source_from_its_start() -> None:
     found = decision(survey(source_id="s2", log=LogEnd(0, 3, 3)), state())
     assert found.begins is not None
-    closed, opened = begin(ITEM, found.begins, state(), 25)
+    closed, opened = begin(ITEM, found.begins, state(), TargetEnd(25, 4))
     assert (closed.closed, closed.state.source_next) == (True, 10)
     assert opened.rows == (Run(0, 25, 0, 0),)
     assert (opened.state.sequence, opened.state.target_floor) == (1, 25)
@@ -192,7 +193,7 @@ def test_retention_that_overtook_the_reader_is_a_loss_only_once_the_reader_has_m
     ahead = survey(log=LogEnd(15, 30, 30))
     assert decision(ahead, state()).lost_up_to is None
     assert decision(ahead, state(), unreadable=OutOfRange(ITEM, None)).lost_up_to == 15
-    change = lose(state(), 15, 22)
+    change = lose(state(), 15, TargetEnd(22, 4))
     assert change.lost == (LostRange(10, 15, 22),)
     assert change.rows == (Run(15, 22, 0, 15, 3),)
     assert change.state.source_next == 15
@@ -206,7 +207,7 @@ def test_a_log_that_diverged_cuts_the_lineage_and_begins_the_next_generation() -
         6,
         2,
     )
-    closed, opened = begin(ITEM, found.begins, state(), 25)
+    closed, opened = begin(ITEM, found.begins, state(), TargetEnd(25, 4))
     assert closed.state.source_next == 6
     assert opened.rows == (Run(6, 25, 0, 6, 2),)
     assert opened.lost == ()
@@ -229,8 +230,9 @@ def test_fewer_partitions_on_the_target_stop_the_topic() -> None:
 def test_a_target_that_lost_its_tail_sets_the_position_back_to_the_source_of_the_cut() -> None:
     rows = [Run(0, 0, 5, 0, 3), Run(5, 12, 5, 5, 3)]
     going_on = PartitionDecision(ITEM, PartitionStatus.COPYING)
+    known = state(10, 17)
     closed, opened = changes_for(
-        [going_on], {ITEM: state(10, 17)}, {ITEM: 14}, cuts={}, history=lambda _item, _lineage: rows
+        [going_on], {ITEM: known}, {ITEM: TargetEnd(14)}, history=whole_history((known, rows))
     )
     assert closed.state.source_next == 7
     assert (opened.state.source_next, opened.state.lineage.generation, opened.state.target_first) == (
@@ -240,16 +242,65 @@ def test_a_target_that_lost_its_tail_sets_the_position_back_to_the_source_of_the
     )
 
 
-def test_a_cut_found_by_an_acknowledgement_holds_though_the_end_has_grown_since() -> None:
-    cuts = {ITEM: TargetCut(ITEM, LINEAGE, 3)}
-    closed, _ = changes_for(
-        [PartitionDecision(ITEM, PartitionStatus.COPYING)],
-        {ITEM: state(10, 17)},
-        {ITEM: 40},
-        cuts=cuts,
-        history=lambda _item, _lineage: [Run(0, 0, 5, 0, 3), Run(5, 12, 5, 5, 3)],
-    )
-    assert closed.state.source_next == 3
+def whole_history(
+    *parts: tuple[PartitionState, list[Run]],
+) -> Callable[[TopicPartition, Lineage], list[tuple[PartitionState, Run]]]:
+    return lambda _item, _lineage: [(at, row) for at, rows in parts for row in rows]
+
+
+def changes(known: PartitionState, end: TargetEnd, *parts: tuple[PartitionState, list[Run]]) -> list[Any]:
+    going_on = PartitionDecision(ITEM, PartitionStatus.COPYING)
+    return changes_for([going_on], {ITEM: known}, {ITEM: end}, history=whole_history(*parts))
+
+
+def test_a_cut_is_told_by_the_leader_epoch_though_others_have_filled_the_log_up_again() -> None:
+    known = replace(state(10, 17), target_leader_epoch=4)
+    rows = [Run(0, 0, 5, 0, 3), Run(5, 12, 5, 5, 3)]
+    closed, opened = changes(known, TargetEnd(40, 5, kept_to=3), (known, rows))
+    assert (closed.closed, closed.state.source_next) == (True, 3)
+    assert opened.rows == (Run(3, 3, 0, 3, 3),)
+    assert opened.state.target_first == 3, "what others wrote above the cut is none of the old rows' any more"
+    assert (opened.state.target_leader_epoch, opened.state.lost_epoch) == (5, 5)
+
+
+def test_a_new_leader_that_has_kept_everything_is_committed_and_nothing_else_changes() -> None:
+    known = replace(state(10, 17), target_leader_epoch=4)
+    assert changes(known, TargetEnd(40, 4), (known, [])) == []
+    [change] = changes(known, TargetEnd(40, 6, kept_to=20), (known, []))
+    assert change == PartitionChange(replace(known, target_leader_epoch=6))
+
+
+@pytest.mark.parametrize("end", [TargetEnd(40, 3), TargetEnd(40, 5), TargetEnd(12, 3, kept_to=12)])
+def test_a_target_that_does_not_tell_what_it_has_kept_is_waited_for(end: TargetEnd) -> None:
+    known = replace(state(10, 17), target_leader_epoch=4)
+    assert changes(known, end, (known, [])) == []
+    assert end.has_kept(known.target_floor, known.target_leader_epoch) is None
+
+
+def test_a_run_log_from_before_leader_epochs_were_written_goes_by_the_end_and_takes_the_epoch() -> None:
+    [change] = changes(state(10, 17), TargetEnd(40, 5), (state(), []))
+    assert change.state.target_leader_epoch == 5
+    closed, _ = changes(state(10, 17), TargetEnd(14, 5), (state(10, 17), [Run(0, 0, 5, 0, 3)]))
+    assert closed.closed
+
+
+def test_a_cut_below_the_present_generation_goes_back_to_the_last_row_of_an_earlier_one() -> None:
+    first = state(100, 100, epoch=0)
+    present = PartitionState(ITEM, replace(LINEAGE, generation=1), 1, 90, 101, 90, 90, 101, 0)
+    rows = [(first, [Run(0, 0, 0, 0), Run(0, 0, 100, 0, 0)]), (present, [Run(90, 101, 0, 90, 0)])]
+    _, opened = changes(present, TargetEnd(80, 5), *rows)
+    assert (opened.state.source_next, opened.state.source_leader_epoch) == (80, 0)
+    assert opened.state.lineage.generation == 2
+    [kept] = changes(present, TargetEnd(101, 5), *rows)
+    assert not kept.closed
+
+
+def test_rows_of_an_earlier_generation_that_an_earlier_cut_made_void_are_not_gone_by() -> None:
+    first = state(100, 100, epoch=0)
+    second = PartitionState(ITEM, replace(LINEAGE, generation=1), 1, 80, 80, 85, 85, 95, 0, 5, 5)
+    rows = [(first, [Run(0, 0, 100, 0, 0)]), (second, [Run(80, 80, 0, 80, 0), Run(80, 90, 5, 80, 0)])]
+    _, opened = changes(second, TargetEnd(200, 7, kept_to=90), *rows)
+    assert opened.state.source_next == 80
 
 
 # --- states and entries

@@ -117,6 +117,64 @@ def test_while_many_tiny_batches_wait_no_fetch_begins(loop: EventLoop, size: int
     assert (handed_out > 1) is waits
 
 
+class TwoBrokers(Broker):
+    """Two brokers, each the leader of every second partition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[int, list[Callable[[Any], None]]] = {0: [], 1: []}
+
+    def leader(self, item: TopicPartition) -> int:
+        return item.partition % 2
+
+    def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = {}
+        for each in items:
+            found.setdefault(self.leader(each), []).append(each)
+        return found
+
+    def send(
+        self, node: int, _request: Any, answered: Callable[[Any], None], _failed: Callable[..., None]
+    ) -> None:
+        self.asked[node].append(answered)
+
+
+def test_a_broker_that_does_not_answer_holds_up_no_partition_of_another_one(loop: EventLoop) -> None:
+    brokers = TwoBrokers()
+    source = BatchSource(loop, brokers, buffer_bytes=10_000_000, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
+    source.take({item(number): start for number in range(2)})
+    silent, talking = brokers.asked[0], brokers.asked[1]
+    for turn in range(20):
+        deadline = time.monotonic() + 2
+        while len(talking) <= turn and time.monotonic() < deadline:
+            source.poll(100, 10)
+        raw = bytearray(batch(LARGE_BYTES))
+        raw[:8] = turn.to_bytes(8, "big")  # its offset is no part of the checksum
+        part = FetchedPartition(TOPIC_ID, 1, 0, turn + 9, turn + 9, None, (), memoryview(bytes(raw)))
+        talking[turn](Fetched(0, 0, [part]))
+        begun = time.monotonic()
+        (event,) = source.poll(100, 50)
+        assert time.monotonic() - begun < 0.5
+        assert (event.topic_partition, event.offsets[0]) == (item(1), turn)  # type: ignore[union-attr]
+    assert len(silent) == 1
+
+
+def test_a_target_broker_that_does_not_answer_holds_up_no_request_to_another_one(loop: EventLoop) -> None:
+    brokers = TwoBrokers()
+    sending = sender(loop, brokers)
+    for number in range(2):
+        sending.add(block(number))
+    sending.step()
+    for turn in range(5):
+        request = SimpleNamespace(_batches=[item(1)])
+        brokers.asked[1][turn](produced(request, 0))  # type: ignore[arg-type]
+        sending.add(block(1))
+        sending.step()
+    assert [len(brokers.asked[node]) for node in (0, 1)] == [1, 6]
+
+
 def sender(loop: EventLoop, broker: Broker) -> Sender:
     coordinator: Any = SimpleNamespace(newest=True, transactional_id="parallax.a.b.1.0.batch")
     made = Sender(loop, broker, coordinator, ProducerState(1, 0), timeout_ms=5_000)  # type: ignore[arg-type]

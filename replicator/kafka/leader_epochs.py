@@ -1,0 +1,167 @@
+"""What leaders of a target's partitions say of leader epochs: which is theirs, and where an earlier one ends (KIP-101)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from kafka.errors import for_code
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.adapters.kafka.wire import Connections
+from parallax.domain.ids import UNKNOWN_EPOCH, TargetOffset, TopicName, TopicPartition
+from parallax.errors import ClusterUnavailableError
+from parallax.runtime.deadline import Deadline
+from replicator.copying.ports import TargetEnd
+
+log = structlog.get_logger(__name__)
+
+_TURN_MS = 20
+_CONSUMER = -1
+"""Neither a follower nor a debugger."""
+
+_Asked = tuple[TopicPartition, int, int]
+"""A partition, the leader epoch that its leader must have, and the one whose end is asked for."""
+
+
+class LeaderEpochs:
+    """Asks the leaders.
+
+    Args:
+        loop: turned while answers are awaited.
+        connections: to the target.
+        timeout_ms: the patience with which answers are awaited.
+    """
+
+    def __init__(self, loop: EventLoop, connections: Connections, *, timeout_ms: float) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._timeout_ms = timeout_ms
+
+    def ends_of(
+        self, asked: Mapping[TopicPartition, tuple[int, int]]
+    ) -> Mapping[TopicPartition, TargetOffset]:
+        """Where a leader epoch ends in the logs of the leaders that there are now.
+
+        Args:
+            asked: by partition the leader's own epoch, and the one whose end is asked for.
+
+        Returns:
+            The ends; partitions whose leader has another epoch by now, or does not tell, are missing.
+
+        Raises:
+            ClusterUnavailableError: a leader did not answer in time.
+        """
+        self._connections.learn_leaders(asked.keys(), timeout_ms=self._timeout_ms / 3)
+        found: dict[TopicPartition, TargetOffset] = {}
+        for leader, items in self._connections.by_leader(asked).items():
+            request = _request((item, *asked[item]) for item in items)
+            answer = self._connections.ask(leader, request, "asking where a leader epoch ends")
+            for item, code, end in _answers(answer):
+                if code == 0 and end >= 0:
+                    found[item] = TargetOffset(end)
+                else:
+                    log.info("leader_epoch_unknown", partition=str(item), problem=for_code(code).__name__)
+                    self._connections.refresh()
+        return found
+
+    def confirm(self, leader_epochs: Mapping[TopicPartition, int]) -> Confirmation:
+        """Ask whether the leaders have these epochs; the answers come while others are awaited, too."""
+        self._connections.learn_leaders(leader_epochs.keys(), timeout_ms=self._timeout_ms / 3)
+        return Confirmation(self._loop, self._connections, leader_epochs, self._timeout_ms)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+        self._loop.close()
+
+
+class Confirmation:
+    """That partitions have the leaders that they had. Made by `LeaderEpochs.confirm`."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        connections: Connections,
+        leader_epochs: Mapping[TopicPartition, int],
+        timeout_ms: float,
+    ) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._timeout_ms = timeout_ms
+        self._waiting = set(leader_epochs)
+        self._problem = ""
+        for leader, items in connections.by_leader(leader_epochs).items():
+            asked = ((item, leader_epochs[item], leader_epochs[item]) for item in items)
+            connections.send(leader, _request(asked), self._answered, self._failed)
+
+    def wait(self) -> None:
+        """Wait until all have answered.
+
+        Raises:
+            ClusterUnavailableError: a partition has a leader with another epoch, or none answered in time.
+        """
+        deadline = Deadline.after_ms(self._timeout_ms)
+        while self._waiting and not self._problem and not deadline.passed:
+            self._loop.turn(_TURN_MS)
+        if self._waiting and not self._problem:
+            self._problem = f"{min(self._waiting)}: its leader did not say that it is the same"
+        if self._problem:
+            self._connections.refresh()
+            raise ClusterUnavailableError(f"{self._connections.cluster}: {self._problem}")
+
+    def _answered(self, answer: Any) -> None:
+        for item, code, _ in _answers(answer):
+            if code:
+                self._problem = (
+                    f"{item}: {for_code(code).__name__}: its leader is not the one that it was: what it has kept is "
+                    "to be asked before anything is committed"
+                )
+            self._waiting.discard(item)
+
+    def _failed(self, error: Exception) -> None:
+        self._problem = f"asking for leader epochs: {error} ({type(error).__name__})"
+
+
+def with_kept(
+    ends: Mapping[TopicPartition, TargetEnd],
+    leader_epochs: Mapping[TopicPartition, int],
+    leaders: LeaderEpochs,
+) -> Mapping[TopicPartition, TargetEnd]:
+    """The ends, and of partitions that have got another leader what they kept of the epoch that is named.
+
+    Raises:
+        ClusterUnavailableError: a leader did not answer in time.
+    """
+    asked = {
+        item: (end.leader_epoch, leader_epochs[item])
+        for item, end in ends.items()
+        if UNKNOWN_EPOCH < leader_epochs[item] < end.leader_epoch
+    }
+    kept = leaders.ends_of(asked) if asked else {}
+    return {item: replace(end, kept_to=kept[item]) if item in kept else end for item, end in ends.items()}
+
+
+def _request(asked: Iterable[_Asked]) -> Any:
+    topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    topics: dict[str, list[Any]] = {}
+    for item, current, epoch in asked:
+        part = topic_of.OffsetForLeaderPartition(
+            partition=item.partition, current_leader_epoch=current, leader_epoch=epoch
+        )
+        topics.setdefault(str(item.topic), []).append(part)
+    return OffsetForLeaderEpochRequest(
+        replica_id=_CONSUMER,
+        topics=[topic_of(topic=topic, partitions=parts) for topic, parts in topics.items()],
+        max_version=4,
+    )
+
+
+def _answers(answer: Any) -> Iterable[tuple[TopicPartition, int, int]]:
+    """Partition, error code and end offset."""
+    for topic in answer.topics:
+        for part in topic.partitions:
+            yield TopicPartition(TopicName(topic.topic), part.partition), part.error_code, part.end_offset

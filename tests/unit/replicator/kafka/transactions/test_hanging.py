@@ -1,0 +1,54 @@
+"""What becomes of a transaction that hangs on a partition of the target, as the run log's entries tell it."""
+
+from __future__ import annotations
+
+import pytest
+
+from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.runs import Run
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.state import PartitionChange, PartitionState
+from replicator.kafka.transactions.hanging import Fates, fates_by_entries
+
+ITEM = TopicPartition(TopicName("trips"), 0)
+
+
+def entry(*rows: Run, sequence: int = 0, target_first: int = 0, target_id: str = "t") -> Entry:
+    end = rows[-1]
+    state = PartitionState(
+        ITEM,
+        Lineage(TopicId("s"), TopicId(target_id), sequence),
+        sequence,
+        SourceOffset(0),
+        TargetOffset(target_first),
+        SourceOffset(end.source_end),
+        SourceOffset(end.source_end),
+        TargetOffset(end.target_end),
+    )
+    return Entry(partitions=[PartitionChange(state, rows).encoded()])
+
+
+OLD = [entry(Run(0, 0, 5, 0, 0)), entry(Run(5, 9, 3, 5, 0))]
+
+
+@pytest.mark.parametrize(
+    ("start", "entries", "committed"),
+    [
+        (0, OLD, True),
+        (9, OLD, True),
+        (12, OLD, False),  # above all that was committed
+        (6, OLD, False),  # between two rows: an aborted one whose marker is lost
+        (9, [*OLD, entry(Run(5, 8, 0, 5), sequence=1, target_first=8)], False),  # void, and given again
+        (9, [*OLD, entry(Run(5, 8, 0, 5), Run(5, 9, 2, 5, 0), sequence=1, target_first=8)], True),
+        (3, [*OLD, entry(Run(5, 8, 0, 5), sequence=1, target_first=8)], True),  # below the cut
+        (3, [*OLD, entry(Run(0, 0, 0, 0), sequence=1, target_id="u")], False),  # of a topic that is gone
+        (3, [], False),
+    ],
+)
+def test_it_is_committed_if_a_row_that_holds_tells_of_its_first_record(
+    start: int,
+    entries: list[Entry],
+    committed: bool,  # noqa: FBT001 - parametrised
+) -> None:
+    found = fates_by_entries({ITEM: TargetOffset(start)}, entries)
+    assert found == (Fates(commit=(ITEM,)) if committed else Fates(abort=(ITEM,)))
