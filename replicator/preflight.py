@@ -17,10 +17,11 @@ from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster
 from parallax.errors import ParallaxError, PreflightError, UnavailableError
 from parallax.ports.clusters import TopicInfo
 from replicator.kafka.run_log import run_log_topic
-from replicator.kafka.topics import TopicConfig, partition_counts
+from replicator.kafka.topics import Replication, TopicConfig, partition_counts
 
 _ANY_TIME_MS = 2**63 - 1
 _FOREVER_MS = 2**63 - 1
+_REPLICAS = 3
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -45,6 +46,7 @@ class Problem(Enum):
     TIMESTAMPS_OUT_OF_BOUNDS = "TIMESTAMPS_OUT_OF_BOUNDS"
     TIMESTAMPS_REWRITTEN = "TIMESTAMPS_REWRITTEN"
     RECOMPRESSED = "RECOMPRESSED"
+    TARGET_MAY_LOSE = "TARGET_MAY_LOSE"
     RUN_LOG_TOO_SHORT = "RUN_LOG_TOO_SHORT"
     RUN_LOG_MISSING = "RUN_LOG_MISSING"
     RUN_LOG_UNFIT = "RUN_LOG_UNFIT"
@@ -96,6 +98,9 @@ class PreflightCluster(Protocol):
     def configs(self, topics: Sequence[TopicName]) -> Mapping[TopicName, TopicConfig]:
         """The topics' effective settings."""
 
+    def replication(self) -> Replication:
+        """How many brokers there are, and on how many of them each topic lies."""
+
     def check_transactions(self) -> None:
         """Prove that transactions are possible here: raises what stands against it."""
 
@@ -108,6 +113,7 @@ class _Side:
     cluster_id: str
     topics: Mapping[TopicName, TopicInfo]
     configs: Mapping[TopicName, TopicConfig]
+    replication: Replication
 
 
 def run_preflight(
@@ -133,6 +139,7 @@ def run_preflight(
         if source is not None and target is not None:
             findings.extend(_compare_route(config, route, source, target))
         if target is not None:
+            findings.extend(_check_durability(config, route, target))
             findings.extend(_check_run_log(config, route, target))
         if source is not None:
             findings.extend(_check_retention(config, route, source))
@@ -254,7 +261,7 @@ def _look(
     try:
         topics = door.topics()
         wanted = [name for name in topics if config.topics.chosen(name) or name.startswith(prefix)]
-        side = _Side(cluster, door.cluster_id(), topics, door.configs(wanted))
+        side = _Side(cluster, door.cluster_id(), topics, door.configs(wanted), door.replication())
         if is_target:
             door.check_transactions()
     except UnavailableError as error:
@@ -332,6 +339,48 @@ def _check_run_log(config: Config, route: Route, target: _Side) -> Iterator[Find
             f"cleanup.policy={settings['cleanup.policy']} on {target.cluster}: entries would vanish",
             f"set cleanup.policy=delete for {name!r}",
         )
+
+
+def _check_durability(config: Config, route: Route, target: _Side) -> Iterator[Finding]:
+    """What the target would lose with one disk, or by an unclean election: of its topics, and of the run log."""
+    brokers, cluster = target.replication.brokers, target.cluster
+    run_log = run_log_topic(config, route.source)
+    for name in sorted(target.topics):
+        if name != run_log and not config.topics.chosen(name):
+            continue
+        settings, replicas = target.configs.get(name, {}), target.replication.replicas.get(name, 1)
+        what = "entries" if name == run_log else "records"
+        harms = []
+        if brokers > 1 and replicas == 1:
+            harms.append(
+                (
+                    f"it lies on one of {brokers} brokers alone: with that disk all its {what} are lost",
+                    f"give it {min(brokers, _REPLICAS)} replicas (kafka-reassign-partitions.sh)",
+                )
+            )
+        if name != run_log and replicas > 1 and _number(settings, "min.insync.replicas") == 1:
+            harms.append(
+                (
+                    f"min.insync.replicas=1: {what} are acknowledged that lie on one disk alone, and lost with it",
+                    "set min.insync.replicas=2",
+                )
+            )
+        if name != run_log and settings.get("unclean.leader.election.enable") == "true":
+            harms.append(
+                (
+                    f"unclean.leader.election.enable=true: a replica that lacks the newest {what} may lead",
+                    "set unclean.leader.election.enable=false",
+                )
+            )
+        for message, advice in harms:
+            yield Finding(
+                Severity.WARNING,
+                Problem.TARGET_MAY_LOSE,
+                f"{route}/{name}",
+                f"{cluster}: {message}",
+                f"{advice} for {name!r}",
+                name,
+            )
 
 
 def _check_retention(config: Config, route: Route, source: _Side) -> Iterator[Finding]:

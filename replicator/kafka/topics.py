@@ -67,6 +67,19 @@ _VISIBLE_WITHIN_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class Replication:
+    """On how many disks a cluster's topics lie.
+
+    Attributes:
+        brokers: of the cluster, as far as they are up.
+        replicas: by topic, of its partition that has fewest.
+    """
+
+    brokers: int
+    replicas: Mapping[TopicName, int]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPlan:
     """A topic as it shall be created."""
 
@@ -126,6 +139,25 @@ class TopicAdmin(KafkaCluster):
             values = {name: entry.value for name, entry in entries.items() if entry.value is not None}
             configs[TopicName(resource.name)] = values
         return configs
+
+    def replication(self) -> Replication:
+        """How many brokers there are, and of each topic on how many of them it lies.
+
+        Raises:
+            ClusterUnavailableError: no answer in time.
+        """
+        try:
+            known = self._link.client.list_topics(timeout=self._link.timeout_s())
+        except KafkaException as error:
+            raise translated(error, self.cluster, "listing brokers") from error
+        return Replication(
+            len(known.brokers),
+            {
+                TopicName(name): min(len(part.replicas) for part in topic.partitions.values())
+                for name, topic in known.topics.items()
+                if topic.partitions
+            },
+        )
 
     def create(self, plan: TopicPlan, deadline: Deadline) -> TopicInfo:
         """Create a topic unless it is there, perhaps with other settings; several callers at once may do so.

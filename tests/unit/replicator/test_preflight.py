@@ -13,7 +13,7 @@ from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, RegionName, Route, TopicId, TopicName
 from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError, PreflightError
 from parallax.ports.clusters import TopicInfo
-from replicator.kafka.topics import ANY_TIME_MS, FIXED_SETTINGS, target_topic_plan
+from replicator.kafka.topics import ANY_TIME_MS, FIXED_SETTINGS, Replication, target_topic_plan
 from replicator.preflight import (
     Finding,
     Problem,
@@ -50,6 +50,8 @@ class FakeCluster:
     settings: dict[TopicName, Mapping[str, str]] = field(default_factory=dict)
     listing_fails: ParallaxError | None = None
     transactions_fail: ParallaxError | None = None
+    brokers: int = 1
+    replicas: dict[TopicName, int] = field(default_factory=dict)
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def cluster_id(self) -> str:
@@ -62,6 +64,9 @@ class FakeCluster:
 
     def configs(self, topics: Sequence[TopicName]) -> Mapping[TopicName, Mapping[str, str]]:
         return {name: self.settings[name] for name in topics if name in self.settings}
+
+    def replication(self) -> Replication:
+        return Replication(self.brokers, self.replicas)
 
     def check_transactions(self) -> None:
         if self.transactions_fail is not None:
@@ -293,3 +298,44 @@ def test_one_refusal_names_everything_that_blocks() -> None:
     with pytest.raises(PreflightError) as caught:
         refuse_if_blocked([first, second])
     assert str(caught.value).count("TOO_FEW_SLOTS") == 2
+
+
+SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "settings", "said"),
+    [
+        (3, {}, ()),
+        (2, {}, ()),
+        (1, {}, ("it lies on one of 3 brokers alone",)),
+        (3, {"min.insync.replicas": "1"}, ("min.insync.replicas=1",)),
+        (3, {"unclean.leader.election.enable": "true"}, ("unclean.leader.election.enable=true",)),
+        (
+            1,
+            {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
+            ("it lies on one of 3 brokers alone", "unclean.leader.election.enable=true"),
+        ),
+    ],
+)
+def test_a_target_topic_that_may_lose_records_is_named_with_what_to_do(
+    replicas: int, settings: dict[str, str], said: tuple[str, ...]
+) -> None:
+    clusters = fitting()
+    target = clusters["aggregate-b"]
+    target.brokers, target.replicas = 3, {TRIPS: replicas, RUN_LOG: 3}
+    target.settings[TRIPS] = TARGET_CONFIG | SAFE | settings
+    found = [item for item in preflight(clusters) if item.problem is Problem.TARGET_MAY_LOSE]
+    assert [item.message.removeprefix("aggregate-b: ").split(":")[0] for item in found] == list(said)
+    assert all(item.severity is Severity.WARNING and item.topic == TRIPS for item in found)
+    assert all("'trips'" in item.advice for item in found)
+
+
+def test_a_run_log_on_one_of_several_brokers_is_named_and_on_the_only_one_is_not() -> None:
+    clusters = fitting()
+    target = clusters["aggregate-b"]
+    target.settings[TRIPS] = TARGET_CONFIG | SAFE
+    for brokers, named in ((1, []), (3, [RUN_LOG])):
+        target.brokers, target.replicas = brokers, {TRIPS: 3, RUN_LOG: 1}
+        found = [item for item in preflight(clusters) if item.problem is Problem.TARGET_MAY_LOSE]
+        assert [item.topic for item in found] == named
