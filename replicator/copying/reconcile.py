@@ -32,9 +32,11 @@ class Beginning:
 
     Attributes:
         source_first: where copying goes on.
-        closes_at: the source's next offset at which the partition's present lineage ends, if it has one.
-        predecessor_unknown: something of the same source incarnation was copied before `source_first`.
         why: for the log.
+        parted_at: the source's next offset up to which the copy holds, if something of the same incarnations was copied
+            before: behind it source or target have lost what was copied.
+        closes_at: the source's next offset at which the rows of the partition's present lineage end; None: with the
+            last record, as they are all there.
         leader_epoch: of the source's last record below `source_first`, where it is known: reading on from there
             shows at once if the source has lost more meanwhile.
         lost_epoch: where the target has lost its tail: what was written there afterwards has this leader epoch or a
@@ -43,9 +45,9 @@ class Beginning:
 
     lineage: Lineage
     source_first: SourceOffset
-    closes_at: SourceOffset | None
-    predecessor_unknown: bool
     why: str
+    parted_at: SourceOffset | None = None
+    closes_at: SourceOffset | None = None
     leader_epoch: int = UNKNOWN_EPOCH
     lost_epoch: int = UNKNOWN_EPOCH
 
@@ -103,6 +105,8 @@ def decide(
             if source is None:
                 if state is None:
                     yield _nothing_copied(item, here, state, PartitionStatus.WAITING, "the source is away")
+                else:  # what the target has lost is settled meanwhile
+                    yield PartitionDecision(item, PartitionStatus.WAITING)
             elif there is None or partition >= there.partitions:
                 why = (
                     "the source has no such topic yet" if there is None else "the source has fewer partitions"
@@ -145,11 +149,9 @@ def _nothing_copied(
     known = state is not None and state.lineage.target_topic_id == here.topic_id
     if known or item.partition >= here.partitions:  # the target must have it for a watermark
         return PartitionDecision(item, status, reason)
-    closes_at = None if state is None else state.source_next
     if state is not None:
         why = "the target topic was created anew"
-    lineage = Lineage(NO_TOPIC, here.topic_id)
-    begins = Beginning(lineage, SourceOffset(0), closes_at, predecessor_unknown=False, why=why)
+    begins = Beginning(Lineage(NO_TOPIC, here.topic_id), SourceOffset(0), why)
     return PartitionDecision(item, status, reason, begins=begins)
 
 
@@ -174,13 +176,7 @@ def _copied(
             why = "the target topic was created anew: everything that the source holds is copied again"
         elif known is not None and known.source_topic_id != NO_TOPIC:
             why = "the source topic was created anew"
-        begins = Beginning(
-            present,
-            source_log.low_watermark,
-            None if state is None else state.source_next,
-            predecessor_unknown=False,
-            why=why,
-        )
+        begins = Beginning(present, source_log.low_watermark, why)
         return PartitionDecision(item, status, begins=begins, source_start=source_log.low_watermark)
     cut = _cut(state, source_log, position, unreadable)
     if cut is not None:
@@ -188,9 +184,8 @@ def _copied(
         begins = Beginning(
             replace(known, generation=generation),
             max(cut, source_log.low_watermark),
-            cut,
-            predecessor_unknown=True,
-            why=f"the source lost its tail: it now ends at {cut}, records up to {state.source_next} had been copied",
+            f"the source lost its tail: it now ends at {cut}, records up to {state.source_next} had been copied",
+            parted_at=cut,
             leader_epoch=UNKNOWN_EPOCH if unreadable is None else unreadable.leader_epoch,
         )
         return PartitionDecision(item, status, begins=begins, source_start=source_log.low_watermark)
@@ -209,12 +204,10 @@ def _cut(
     state: PartitionState, source_log: LogEnd, position: SourceOffset | None, unreadable: OutOfRange | None
 ) -> SourceOffset | None:
     """Where the source's log parts from what was copied; None: it does not."""
-    if (
-        unreadable is not None
-        and unreadable.diverged_at is not None
-        and unreadable.diverged_at < state.source_next
-    ):
-        return unreadable.diverged_at
+    if unreadable is not None and unreadable.diverged_at is not None:
+        older = UNKNOWN_EPOCH < unreadable.leader_epoch < state.source_leader_epoch
+        if unreadable.diverged_at < state.source_next or older:
+            return unreadable.diverged_at
     # The position of when the survey was asked for: a later one may rightly lie above this answer. Where records
     # were copied, the end proves nothing (new ones may have come since): the reader asks by leader epoch.
     nothing_copied = state.source_leader_epoch == UNKNOWN_EPOCH
@@ -235,12 +228,10 @@ def read_from(state: PartitionState, source_start: int, position: SourceOffset) 
         source_start: the first offset that retention has left.
         position: the settled position.
     """
-    topic_id = state.lineage.source_topic_id
-    if source_start <= state.last_run_end:
-        # From the end of the last record on, and not of what was skipped after it: the source can then tell by the
-        # record's leader epoch whether its log is still the same up to there.
-        return ReadFrom(state.last_run_end, state.source_leader_epoch, topic_id)
-    return ReadFrom(position, UNKNOWN_EPOCH, topic_id)
+    # From the end of the last record on, and not of what was skipped after it: the source can then tell by the record's
+    # leader epoch whether its log is still the same up to there, and another log may have records where there were none.
+    first = max(state.last_run_end, min(source_start, position))
+    return ReadFrom(SourceOffset(first), state.source_leader_epoch, state.lineage.source_topic_id)
 
 
 # --- changes for the run log -------------------------------------------------------------------------------------
@@ -275,6 +266,8 @@ def changes_for(
                 continue
             if kept < state.target_floor:
                 beginning, end = cut_by_target(state, kept, history), replace(end, next_offset=kept)
+            elif beginning is not None and beginning.parted_at is not None:
+                beginning = cut_by_source(beginning, state, decision.source_start, history)
         if beginning is not None:
             log.warning("lineage_begun", partition=str(item), why=beginning.why)
             changes += begin(item, beginning, state, end)
@@ -290,6 +283,41 @@ def changes_for(
             # It has kept everything: from now on that is what this leader holds, and what is written next.
             changes.append(PartitionChange(replace(state, target_leader_epoch=end.leader_epoch)))
     return changes
+
+
+def cut_by_source(
+    beginning: Beginning, state: PartitionState, source_start: int, history: RunHistory
+) -> Beginning:
+    """The source has another log than the one that was copied: go back to where the two part.
+
+    The source tells where its own log ends in an epoch that is not later than the one that was read. It may hold records
+    of that epoch that were never copied: what was read there had another epoch, or was nothing that one could see. So
+    copying goes back to the end of what was copied in such epochs too, as a follower cuts its log (KIP-101).
+    """
+    if beginning.parted_at is None or beginning.leader_epoch == UNKNOWN_EPOCH:
+        return beginning
+    cut, epoch = min(beginning.parted_at, state.last_run_end), state.source_leader_epoch
+    if beginning.leader_epoch < epoch or cut < state.last_run_end:
+        cut, epoch = _copied_below(cut, beginning.leader_epoch, state, history)
+    return replace(
+        beginning, source_first=SourceOffset(max(cut, source_start)), parted_at=cut, leader_epoch=epoch
+    )
+
+
+def _copied_below(
+    source_next: SourceOffset, epoch: int, state: PartitionState, history: RunHistory
+) -> tuple[SourceOffset, int]:
+    """Where the source's log, as it was copied, ends below an offset in an epoch or an older one, and in which."""
+    bound, kept_to, at = source_next, state.target_floor, state
+    for then, row in reversed([*history(state.topic_partition, state.lineage)]):
+        if then.lineage != at.lineage:
+            bound, kept_to, at = min(bound, at.source_first), min(kept_to, at.target_first), then
+        opens = row.is_watermark and row.source_start == at.source_first
+        void = row.target_start > kept_to or (row.count and row.target_start == kept_to)
+        if row.source_leader_epoch > epoch or void or not (opens or (row.count and row.source_start < bound)):
+            continue
+        return min(bound, row.to_source(min(row.target_end, kept_to))), row.source_leader_epoch
+    return SourceOffset(0), UNKNOWN_EPOCH
 
 
 def cut_by_target(state: PartitionState, kept_to: TargetOffset, history: RunHistory) -> Beginning:
@@ -311,9 +339,9 @@ def cut_by_target(state: PartitionState, kept_to: TargetOffset, history: RunHist
     return Beginning(
         replace(lineage, generation=lineage.generation + 1),
         cut,
-        cut,
-        predecessor_unknown=True,
-        why=f"the target lost its tail: {kept_to} is what it kept, records up to {state.target_floor} had been written",
+        f"the target lost its tail: {kept_to} is what it kept, records up to {state.target_floor} had been written",
+        parted_at=cut,
+        closes_at=cut,
         leader_epoch=epoch,
         lost_epoch=UNKNOWN_EPOCH if told == UNKNOWN_EPOCH else told + 1,
     )
@@ -344,17 +372,17 @@ def begin(
     opening = watermark_row(
         source_next=first,
         target_end=end.target_first,
-        last_run_end=first if beginning.predecessor_unknown else SourceOffset(0),
+        last_run_end=SourceOffset(0) if beginning.parted_at is None else first,
         source_leader_epoch=beginning.leader_epoch,
     )
-    lost_from = beginning.closes_at if beginning.predecessor_unknown else SourceOffset(0)
+    lost_from = SourceOffset(0) if beginning.parted_at is None else beginning.parted_at
     lost: tuple[LostRange, ...] = ()
-    if lost_from is not None and lost_from < first:
+    if lost_from < first:
         lost = (LostRange(lost_from, first, end.target_first),)
     opened = PartitionChange(end, (opening,), lost)
     if old is None:
         return (opened,)
-    closes_at = old.source_next if beginning.closes_at is None else beginning.closes_at
+    closes_at = old.last_run_end if beginning.closes_at is None else beginning.closes_at
     return (PartitionChange(replace(old, source_next=closes_at), closed=True), opened)
 
 

@@ -260,6 +260,12 @@ class ShardSession:
             self._out_of_range[item] = OutOfRange(item, state.last_run_end, state.source_leader_epoch)
             self._request_survey()
             return
+        if UNKNOWN_EPOCH < block.leader_epoch < self._ledger.states[item].source_leader_epoch:
+            # The source has another log, of a leader from before: some clients compare the ends of logs alone.
+            self._stop_reading(item)
+            self._out_of_range[item] = OutOfRange(item, SourceOffset(block.offsets[0]), block.leader_epoch)
+            self._request_survey()
+            return
         self._ledger.send(block)
         if item in self._reading:
             self._reading[item] = SourceOffset(block.offsets[-1] + 1)
@@ -329,7 +335,10 @@ class ShardSession:
             stop = self._stop_of(item)
             if stop is not None and self._position(item) >= stop.source_next:
                 status, reason = PartitionStatus.STOPPED, stop.reason
-            if status is PartitionStatus.WAITING and item in self._reading:
+            known = self._status.get(item, (PartitionStatus.WAITING, ""))[0]
+            if status is PartitionStatus.WAITING and (
+                item in self._reading or known is not PartitionStatus.WAITING
+            ):
                 continue
             self._status[item] = (status, reason)
             if item in self._reading and status is not PartitionStatus.COPYING:

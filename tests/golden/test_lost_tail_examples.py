@@ -18,8 +18,10 @@ from parallax.domain.progress import (
     settled_commit,
 )
 from parallax.domain.runs import LostRange, Run
+from parallax.ports.clusters import TopicInfo
 from replicator.copying import reconcile
-from replicator.copying.state import PartitionState
+from replicator.copying.ports import LogEnd, OutOfRange, Survey, TargetEnd
+from replicator.copying.state import PartitionChange, PartitionState
 from tests.golden.drawing import A, ask, log, mark, of, run
 
 SOURCE = SourceId(A, TopicId("1"))
@@ -38,6 +40,34 @@ def position(epoch: int, source_next: int, *ends: tuple[int, int]) -> SourcePosi
     return SourcePosition(
         epoch, SourceOffset(source_next), tuple((of_epoch, SourceOffset(end)) for of_epoch, end in ends)
     )
+
+
+def history_of(*parts: tuple[PartitionState, list[Run]]) -> reconcile.RunHistory:
+    """What the run log holds, generation by generation."""
+    return lambda *_: [(state, row) for state, rows in parts for row in rows]
+
+
+def source_told(
+    state: PartitionState, rows: list[Run], *, epoch: int, ends_at: int, target_end: int
+) -> tuple[PartitionChange, ...]:
+    """What a replicator commits when its source says: the epoch up to the one you read is this, and ends here."""
+    end = SourceOffset(100)
+    survey = Survey(
+        0,
+        {ITEM.topic: TopicInfo(ITEM.topic, state.lineage.source_topic_id, 1)},
+        {ITEM: LogEnd(SourceOffset(0), end, end, 9)},
+        {ITEM.topic: TopicInfo(ITEM.topic, state.lineage.target_topic_id, 1)},
+    )
+    decisions = reconcile.decide(
+        survey,
+        {ITEM: state},
+        positions={ITEM: state.source_next},
+        out_of_range={ITEM: OutOfRange(ITEM, SourceOffset(ends_at), epoch)},
+        shard=0,
+        shard_count=1,
+    )
+    ends = {ITEM: TargetEnd(TargetOffset(target_end), 0)}
+    return tuple(reconcile.changes_for(decisions, {ITEM: state}, ends, history=history_of((state, rows))))
 
 
 def copied(source_next: int, last_run_end: int, target_floor: int, epoch: int = 0) -> PartitionState:
@@ -80,11 +110,75 @@ def test_target_cut_behind_a_watermark() -> None:
             a0 a1 a2 a3 a4
     """
     rows = [mark(0, 0), run(0, 0, 5), mark(8, 5, 5), run(8, 7, 2, previous=5, epoch=1)]
-    beginning = reconcile.cut_by_target(copied(10, 10, 9, epoch=1), TargetOffset(7), lambda *_: rows)
+    state = copied(10, 10, 9, epoch=1)
+    beginning = reconcile.cut_by_target(state, TargetOffset(7), history_of((state, rows)))
     assert (beginning.source_first, beginning.leader_epoch) == (5, 0)
-    _, opened = reconcile.begin(ITEM, beginning, copied(10, 10, 9, epoch=1), 7)
+    _, opened = reconcile.begin(ITEM, beginning, state, TargetEnd(TargetOffset(7)))
     on_x = [of(A, *rows[:3], closed_at=5), of(A, *opened.rows, generation=1)]
     assert ask(7, on_x, [of(A, run(0, 0, 8))], log(0, 8), [A]).resume_offset == 5
+
+
+def test_target_cut_below_the_opening_of_a_generation() -> None:
+    """The source loses a90 to a99, and generation 1 begins at 101 of X; then X loses its tail from 80 on.
+
+    ::
+
+        X   0  ..  79 [80 .. 99  *  101 lost      commit 85     Y   0  ..  89  90   ..
+            a0 .. a79  a80 a99     a90'                             a0 .. a89  a90'
+
+    No row of generation 1 is left. Copying goes on behind the last record that is, of whichever generation: at a80.
+    """
+    rows = [mark(0, 0), run(0, 0, 100)]
+    first = copied(100, 100, 100)
+    (closed, opened) = source_told(first, rows, epoch=0, ends_at=90, target_end=101)
+    present = opened.state
+    assert (closed.closed, present.source_next, present.target_first) == (True, 90, 101)
+    history = history_of((first, rows), (present, [*opened.rows]))
+    beginning = reconcile.cut_by_target(present, TargetOffset(80), history)
+    _, again = reconcile.begin(ITEM, beginning, present, TargetEnd(TargetOffset(80)))
+    assert (again.state.source_next, again.rows[0].source_leader_epoch) == (80, 0)
+    on_x = [
+        of(A, run(0, 0, 80), closed_at=100),
+        of(A, *again.rows, run(80, 80, 5), generation=again.state.lineage.generation),
+    ]
+    on_y = [of(A, run(0, 0, 90), run(90, 90, 5, epoch=1))]
+    assert ask(85, on_x, on_y, log(0, 95), [A]).resume_offset == 85
+
+
+def test_leader_that_returns_with_a_log_of_its_own() -> None:
+    """Epoch 1 began at a3 while the leader of epoch 0 was away; that one comes back, leads again, and keeps a3 and a4.
+
+    ::
+
+        source before   a0 a1 a2 a3' a4'           source now   a0 a1 a2 a3 a4 a5"
+        X               a0 a1 a2 a3' a4'
+
+    Asked for epoch 1 it says: mine is epoch 0, and ends at 5. That lies not below what X has copied, but what X has of
+    epoch 0 ends at 3: from there on all is to be copied.
+    """
+    rows = [mark(0, 0), run(0, 0, 3), run(3, 3, 2, epoch=1)]
+    closed, opened = source_told(copied(5, 5, 5, epoch=1), rows, epoch=0, ends_at=5, target_end=6)
+    assert (opened.state.source_next, opened.state.source_leader_epoch) == (3, 0)
+    assert closed.state.source_next == 5, "its rows are all there"
+    on_x = [of(A, *rows, closed_at=5), of(A, *opened.rows, generation=1)]
+    on_y = [of(A, run(0, 0, 5), run(5, 5, 1, epoch=2))]
+    answer = ask(6, on_x, on_y, log(0, 6), [A])
+    assert answer.resume_offset == 3
+
+
+def test_log_that_parted_where_nothing_was_to_be_seen() -> None:
+    """X had read markers of epoch 1 at 3 to 7. The source has another log now: epoch 0 goes on to 6, with a3 to a5.
+
+    ::
+
+        source before   a0 a1 a2 *  *  *  *  *      source now   a0 a1 a2 a3 a4 a5 (epoch 2)
+        X               a0 a1 a2 |8
+
+    It says: mine is epoch 0, and ends at 6. But X has nothing of epoch 0 from 3 on, whatever it has read there.
+    """
+    rows = [mark(0, 0), run(0, 0, 3), mark(8, 4, 3)]
+    _, opened = source_told(copied(8, 3, 4), rows, epoch=0, ends_at=6, target_end=4)
+    assert (opened.state.source_next, opened.state.source_leader_epoch) == (3, 0)
 
 
 def test_group_that_passed_a_lost_range_of_another_epoch_is_told_so() -> None:
@@ -173,7 +267,7 @@ def test_lost_range_leads_up_from_the_last_record() -> None:
 
     What is lost, and what nobody could see before it, hides nothing: a1 is followed by a6.
     """
-    change = reconcile.lose(copied(4, 2, 2), SourceOffset(6), 2)
+    change = reconcile.lose(copied(4, 2, 2), SourceOffset(6), TargetEnd(TargetOffset(2)))
     assert change.lost == (lost(2, 6, 2),)
     rows: list[Run] = [run(0, 0, 2), *change.rows, run(6, 3, 1)]
     answer = ask(2, [of(A, run(0, 0, 2), mark(4, 2, 2))], [of(A, *rows, lost=change.lost)], log(0, 4), [A])

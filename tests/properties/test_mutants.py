@@ -279,7 +279,7 @@ RARE: dict[str, tuple[Mutant, Example]] = {}
 
 def shown_by(example: Example) -> Callable[[Mutant], Mutant]:
     def keep(patch: Mutant) -> Mutant:
-        RARE[patch.__name__] = (patch, example)
+        RARE[f"{patch.__name__}-{example.__name__}"] = (patch, example)
         return patch
 
     return keep
@@ -359,10 +359,35 @@ def copying_goes_on_at_a_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     right = reconcile.cut_by_target
 
     def wrong(state: PartitionState, end: TargetOffset, history: reconcile.RunHistory) -> Beginning:
-        left = [row for row in history(state.topic_partition, state.lineage) if row.target_end <= end]
+        left = [row for _, row in history(state.topic_partition, state.lineage) if row.target_end <= end]
         return replace(right(state, end, history), source_first=left[-1].source_end)
 
     monkeypatch.setattr(reconcile, "cut_by_target", wrong)
+
+
+@shown_by(examples.test_target_cut_below_the_opening_of_a_generation)
+def rows_of_the_present_generation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reconcile.cut_by_target
+
+    def wrong(state: PartitionState, end: TargetOffset, history: reconcile.RunHistory) -> Beginning:
+        rows = [
+            item for item in history(state.topic_partition, state.lineage) if item[0].lineage == state.lineage
+        ]
+        return replace(right(state, end, lambda *_: rows), source_first=state.source_first)
+
+    monkeypatch.setattr(reconcile, "cut_by_target", wrong)
+
+
+@shown_by(examples.test_leader_that_returns_with_a_log_of_its_own)
+@shown_by(examples.test_log_that_parted_where_nothing_was_to_be_seen)
+def end_told_by_the_source_taken_for_the_copys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile, "cut_by_source", lambda beginning, *_: beginning)
+
+
+@shown_by(examples.test_tail_that_another_route_hid_is_known_by_the_epoch_alone)
+def leader_epoch_of_the_commit_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = examples.settled_commit
+    monkeypatch.setattr(examples, "settled_commit", lambda commit, lost, **_: right(commit, lost))
 
 
 @pytest.mark.parametrize("name", RARE)

@@ -13,8 +13,8 @@ from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.ledger import OpenTransaction
-from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey, TargetEnd
-from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose
+from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, RecordBlock, Survey, TargetEnd
+from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose, read_from
 from replicator.copying.state import PartitionChange, PartitionState, encode, fold, lost_of, rows_of
 from replicator.lease import PartitionStatus, shard_of, transactional_id
 
@@ -146,12 +146,14 @@ def test_a_known_partition_is_kept_where_the_source_shows_fewer_for_a_while() ->
 
 def test_nothing_of_a_source_that_never_answered_was_copied() -> None:
     found = decided(counted(source=None, target=2), {ITEM: state()})
-    assert ITEM not in found  # what was copied of it stands, and goes on once it answers
+    # What was copied of it stands, and goes on once it answers.
+    assert (found[ITEM].status, found[ITEM].begins) == (PartitionStatus.WAITING, None)
     assert (found[BEYOND].status, found[BEYOND].begins and found[BEYOND].begins.lineage.source_topic_id) == (
         PartitionStatus.WAITING,
         "",
     )
-    assert decided(counted(source=None, target=1), {ITEM: absent(ITEM)}) == {}
+    found = decided(counted(source=None, target=1), {ITEM: absent(ITEM)})
+    assert (found[ITEM].status, found[ITEM].begins) == (PartitionStatus.WAITING, None)
 
 
 def test_a_target_that_does_not_grow_with_its_source_stops_what_it_lacks_and_nothing_else() -> None:
@@ -208,9 +210,33 @@ def test_a_log_that_diverged_cuts_the_lineage_and_begins_the_next_generation() -
         2,
     )
     closed, opened = begin(ITEM, found.begins, state(), TargetEnd(25, 4))
-    assert closed.state.source_next == 6
+    assert closed.state.source_next == 10, "its rows are all there"
     assert opened.rows == (Run(6, 25, 0, 6, 2),)
     assert opened.lost == ()
+
+
+def test_where_everything_is_lost_below_the_log_start_reading_asks_for_the_epoch_all_the_same() -> None:
+    assert read_from(state(), 8, 10) == ReadFrom(10, 3, LINEAGE.source_topic_id)
+    behind = replace(state(), source_next=14)
+    assert read_from(behind, 8, 14) == ReadFrom(10, 3, LINEAGE.source_topic_id)
+    assert read_from(behind, 12, 14) == ReadFrom(12, 3, LINEAGE.source_topic_id)
+    assert read_from(behind, 20, 14) == ReadFrom(14, 3, LINEAGE.source_topic_id)
+
+
+def test_a_log_of_an_older_leader_that_does_not_end_below_the_position_is_another_log() -> None:
+    found = decision(survey(log=LogEnd(0, 30, 30, 5)), state(), unreadable=OutOfRange(ITEM, 15, 2))
+    assert found.begins is not None
+    assert (
+        decision(survey(log=LogEnd(0, 30, 30, 5)), state(), unreadable=OutOfRange(ITEM, 15, 3)).begins is None
+    )
+    rows = [Run(0, 0, 4, 0, 1), Run(4, 4, 6, 4, 3)]
+    _, opened = changes_for(
+        [found], {ITEM: state()}, {ITEM: TargetEnd(25)}, history=whole_history((state(), rows))
+    )
+    assert opened.rows == (Run(4, 25, 0, 4, 1),)
+    # Without any row that tells, everything is copied again.
+    _, opened = changes_for([found], {ITEM: state()}, {ITEM: TargetEnd(25)}, history=whole_history())
+    assert opened.rows == (Run(0, 25, 0, 0, -1),)
 
 
 def test_an_end_below_the_position_proves_a_cut_only_where_nothing_was_copied() -> None:
@@ -282,6 +308,24 @@ def test_a_run_log_from_before_leader_epochs_were_written_goes_by_the_end_and_ta
     assert change.state.target_leader_epoch == 5
     closed, _ = changes(state(10, 17), TargetEnd(14, 5), (state(10, 17), [Run(0, 0, 5, 0, 3)]))
     assert closed.closed
+
+
+def test_a_target_that_lost_its_tail_is_cut_while_the_source_is_away() -> None:
+    known = replace(state(10, 17), target_leader_epoch=4)
+    here = TopicInfo(ITEM.topic, LINEAGE.target_topic_id, 1)
+    [waiting] = decide(
+        Survey(1, None, {}, {ITEM.topic: here}),
+        {ITEM: known},
+        positions={ITEM: 10},
+        out_of_range={},
+        shard=0,
+        shard_count=1,
+    )
+    assert (waiting.status, waiting.begins) == (PartitionStatus.WAITING, None)
+    history = whole_history((known, [Run(0, 0, 5, 0, 3), Run(5, 12, 5, 5, 3)]))
+    end = TargetEnd(40, 5, kept_to=3)
+    closed, opened = changes_for([waiting], {ITEM: known}, {ITEM: end}, history=history)
+    assert (closed.closed, opened.state.source_next) == (True, 3)
 
 
 def test_a_cut_below_the_present_generation_goes_back_to_the_last_row_of_an_earlier_one() -> None:
