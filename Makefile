@@ -9,7 +9,7 @@ CODE := parallax replicator offsetsvc syncjob lab
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate bench bench-full test test-fast test-one lint types format formats proto check lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full test test-fast test-one lint types format formats proto check lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ soak: setup ## Steady load for MINUTES=60 with a kill a minute: nothing lost, no
 
 simulate: setup ## Play simulated lives of routes and judge them: SEEDS=n or FROM:TO (SEED=n: play one and print what happens)
 	@$(BIN)/python -m tests.worlds.sim.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000))
+
+worlds: setup ## Play long random worlds of the resume rule: SEEDS=n or FROM:TO (SEED=n: play one again)
+	@$(BIN)/python -m tests.worlds.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),3000))
 
 bench: setup ## Measure against MirrorMaker 2 on this machine: the main set (SMOKE=1: tiny, only to try it)
 	@$(BIN)/python -m lab.bench $(if $(filter-out 0,$(SMOKE)),--smoke)

@@ -10,12 +10,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
+from tests.worlds.model_copier import Copier, UnknowableError
 from tests.worlds.model_group import Group
-from tests.worlds.model_logs import Cluster, Copier, Options, ViolationError
+from tests.worlds.model_logs import Cluster, Options, ViolationError
 from tests.worlds.model_replication import Replication
 
-__all__ = ["Copier", "Group", "Options", "ViolationError", "World", "options_of", "run_world"]
+__all__ = [
+    "Copier",
+    "Group",
+    "Options",
+    "ViolationError",
+    "World",
+    "kind_of",
+    "options_of",
+    "run_long_world",
+    "run_world",
+]
 
 
 class World(Replication):
@@ -24,6 +36,8 @@ class World(Replication):
     def __init__(self, seed: int, options: Options) -> None:
         super().__init__(seed, options)
         self.group = Group(self, self.clusters[0])
+        self.unknowable = False
+        """Whether the world ended because of what nobody can know (`UnknowableError`)."""
 
     def step(self) -> None:
         options = self.options
@@ -62,14 +76,13 @@ class World(Replication):
         cluster = self.group.cluster
         for _ in range(400):
             if all(
-                items[-1].source is self.incarnations[region][-1]
-                and items[-1].source_next >= len(self.incarnations[region][-1].log)
-                and not items[-1].open_batch
-                for region, items in cluster.copiers.items()
+                copier.has_all_of(self.incarnations[region][-1]) for region, copier in cluster.copiers.items()
             ):
                 break
             for region in self.regions:
                 self.replicate(cluster, region)
+        else:
+            raise ViolationError("replication does not come to the end")
         self.settle(cluster)
         self.group.refresh()
         self.group.consume(len(cluster.entries))
@@ -95,6 +108,8 @@ def run_world(seed: int, options: Options, steps: int = 60) -> World:
         for _ in range(steps):
             world.step()
         world.finish()
+    except UnknowableError:
+        world.unknowable = True
     except ViolationError as violation:
         raise ViolationError(f"seed {seed}, {options}: {violation}") from violation
     except Exception as error:
@@ -115,4 +130,32 @@ def options_of(seed: int) -> Options:
         rewinds=choice.random() < 0.3,
         compaction=choice.random() < 0.2,
         epochs=choice.random() < 0.5,
+        hidden=choice.random() < 0.5,
     )
+
+
+_KINDS: dict[str, dict[str, bool]] = {
+    "truncation": {"truncation": True, "retention": False},
+    "truncation and retention": {"truncation": True, "retention": True},
+    "retention and recreation, complete rows": {
+        "truncation": False,
+        "retention": True,
+        "recreation": True,
+        "complete": True,
+    },
+}
+_LONG_STEPS = 400
+
+
+def kind_of(seed: int) -> str:
+    """What happens in the long world of a seed for certain."""
+    return list(_KINDS)[seed % len(_KINDS)]
+
+
+def run_long_world(seed: int) -> World:
+    """Play a long world in which something happens that is rare in others.
+
+    Raises:
+        ViolationError: as in `run_world`.
+    """
+    return run_world(seed, replace(options_of(seed), **_KINDS[kind_of(seed)]), _LONG_STEPS)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from parallax.domain import progress as progress_module
 from parallax.domain import resume as resume_module
 from parallax.domain import skips as skips_module
-from parallax.domain.ids import SourceId, TargetOffset
+from parallax.domain.ids import UNKNOWN_EPOCH, SourceId, TargetOffset
 from parallax.domain.metadata import CommittedMetadata, decode, encode
 from parallax.domain.outcome import Outcome
-from parallax.domain.progress import Progress, SourceHistory
-from parallax.domain.resume import Resume
+from parallax.domain.place import Via
+from parallax.domain.progress import Progress, SourceHistory, TargetTruncation
+from parallax.domain.resume import Resume, SourceAnswer
 from tests.worlds.model_logs import Cluster, Record, ViolationError
 from tests.worlds.model_replication import Replication
 
@@ -107,7 +108,7 @@ class Group:
         self._notice_rewind()
         if self.progress is None:
             return
-        histories = self.world.histories(self.cluster)
+        histories = self.world.told(self.cluster).histories
         # The origin is not asked: what was consumed there is fixed in the progress vector.
         answer = resume_module.resume(
             commit=self.progress.resume_offset,
@@ -158,10 +159,10 @@ class Group:
             world.settle(origin)
             if world.random.random() < 0.5:
                 world.settle(destination)
-        origin_rows, destination_rows = world.histories(origin), world.histories(destination)
-        told = world.random.random() < 0.5
+        from_origin, destination_rows = world.told(origin), world.told(destination).histories
+        origin_rows = from_origin.histories
         commit = progress_module.settled_commit(
-            TargetOffset(self.commit), origin.truncations, self.commit_epoch if told else -1
+            TargetOffset(self.commit), from_origin.truncations, self._told_epoch(from_origin.truncations)
         )
         progress = self.progress
         answer = resume_module.resume(
@@ -191,7 +192,19 @@ class Group:
                 raise ViolationError(f"lost: {record} at {place} below resume {answer.resume_offset}")
         self._take_skips(answer, origin_rows, destination_rows)
         if world.options.complete and not world.options.truncation:
-            self._check_tight(answer, destination)
+            self._check_tight(answer, destination, origin_rows, destination_rows)
+
+    def _told_epoch(self, truncations: Sequence[TargetTruncation]) -> int:
+        """The leader epoch that Kafka keeps with the commit; not every client stores one.
+
+        Without one, no row tells of a commit made before a loss and beyond all that replicators had committed by then
+        (docs/decisions/0003-lineage.md).
+        """
+        beyond = all(self.commit > loss.old_end for loss in truncations)
+        made_before = any(self.commit_epoch < loss.leader_epoch for loss in self.cluster.truncations)
+        if (beyond and made_before) or self.world.random.random() < 0.5:
+            return self.commit_epoch
+        return UNKNOWN_EPOCH
 
     def _excuse(self, answer: Resume, destination: Cluster) -> None:
         """Records in ranges that the answer names as never delivered, or as trimmed."""
@@ -215,11 +228,18 @@ class Group:
                 record for record in destination.entries[: destination.low] if record is not None
             }
 
-    def _check_tight(self, answer: Resume, destination: Cluster) -> None:
+    def _check_tight(
+        self,
+        answer: Resume,
+        destination: Cluster,
+        origin_rows: Sequence[SourceHistory],
+        destination_rows: Sequence[SourceHistory],
+    ) -> None:
         """With all rows and current watermarks the record at the answer is an unconsumed one."""
-        if any(
-            rows[-1].rows[-1].target_end != len(destination.entries) for rows in destination.copiers.values()
-        ):
+        if any(self._place_unknown(part, origin_rows, destination_rows) for part in answer.sources):
+            return
+        newest = [copier.newest for copier in destination.copiers.values()]
+        if any(row is None or row.target_end != len(destination.entries) for row in newest):
             return
         place = skips_module.after_skips(answer.resume_offset, self.skips)
         while place < len(destination.entries) and destination.entries[place] is None:
@@ -231,6 +251,18 @@ class Group:
             raise ViolationError(
                 f"too early: {record} at {place} was consumed; resume {answer.resume_offset}"
             )
+
+    def _place_unknown(
+        self, part: SourceAnswer, origin: Sequence[SourceHistory], destination: Sequence[SourceHistory]
+    ) -> bool:
+        """Whether it can't be told where an incarnation belongs that the destination never saw.
+
+        A topic that is created anew twice before a replicator looks: it copies the last one alone.
+        """
+        here = [item.source for item in destination if item.source.region == part.source.region]
+        return part.source not in here and (
+            part.via is Via.LOG_START or not {item.source for item in origin}.issuperset(here[-1:])
+        )
 
     def restart(self) -> None:
         """A client that starts anew knows what its committed offset says, and nothing else.

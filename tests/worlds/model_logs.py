@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from parallax.domain.ids import (
-    UNKNOWN_EPOCH,
     ClusterName,
     RegionName,
     SourceId,
@@ -16,7 +16,10 @@ from parallax.domain.ids import (
 )
 from parallax.domain.place import LogRange
 from parallax.domain.progress import TargetTruncation
-from parallax.domain.runs import LostRange, Run
+from parallax.domain.runs import Run
+
+if TYPE_CHECKING:
+    from tests.worlds.model_copier import Copier
 
 TARGET_TOPIC = TopicId("t0")
 
@@ -38,58 +41,59 @@ class Record:
 class SourceLog:
     """One incarnation of a region's topic. ``log`` holds None where no consumer could ever see a record.
 
-    ``epoch_starts`` is Kafka's leader epoch cache: (epoch, offset of its first entry), ascending.
+    Attributes:
+        epoch_starts: Kafka's leader epoch cache: (epoch, offset of its first entry), ascending.
+        away: log and epoch cache of a replica that was leader once and is not there; it may come back as leader.
     """
 
     source: SourceId
     epoch: int = 0
     low: int = 0
     log: list[Record | None] = field(default_factory=list)
-    truncations: list[tuple[int, int]] = field(default_factory=list)  # (end, epoch that began with it)
-    epoch_starts: list[tuple[int, int]] = field(default_factory=list)
+    epoch_starts: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    away: tuple[list[Record | None], list[tuple[int, int]]] | None = None
     deleted: bool = False
 
-    def append(self, entries: Sequence[Record | None]) -> None:
-        if entries and (not self.epoch_starts or self.epoch_starts[-1][0] < self.epoch):
-            self.epoch_starts.append((self.epoch, len(self.log)))
-        self.log += entries
+    def append_record(self) -> None:
+        self.log.append(Record(self.source, len(self.log), self.epoch))
 
-    def truncate(self, end: int) -> None:
+    def append_hidden(self, count: int) -> None:
+        """Control records, or an aborted transaction."""
+        self.log += [None] * count
+
+    def elect(self, *, steps: int = 1) -> None:
+        """The next leader, with this log."""
+        self.epoch += steps
+        self.epoch_starts.append((self.epoch, len(self.log)))
+
+    def elect_unclean(self, end: int) -> None:
         """Another leader, whose log ends earlier."""
-        self.epoch += 1
-        self.truncations.append((end, self.epoch))
-        self.epoch_starts = [item for item in self.epoch_starts if item[1] < end]
+        self.away = (list(self.log), list(self.epoch_starts))
         del self.log[end:]
+        self.epoch_starts = [item for item in self.epoch_starts if item[1] < end]
+        self.elect()
 
-    def epoch_up_to(self, epoch: int) -> int:
-        """The newest epoch of the log that is not above ``epoch``: what OffsetForLeaderEpoch answers."""
-        return max((found for found, _ in self.epoch_starts if found <= epoch), default=UNKNOWN_EPOCH)
+    def elect_returned(self) -> None:
+        """The leader from before the last unclean election comes back, with its own log, and leads."""
+        if self.away is None or len(self.away[0]) < self.low:
+            return
+        self.away, (self.log, self.epoch_starts) = (self.log, self.epoch_starts), self.away
+        self.elect()
 
-    def records(self, start: int, limit: int) -> list[Record]:
-        found: list[Record] = []
-        for record in self.log[max(start, self.low) :]:
-            if len(found) == limit:
-                break
-            if record is not None:
-                found.append(record)
-        return found
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """OffsetForLeaderEpoch: the newest epoch up to this one, and where it ends."""
+        below = [item for item in self.epoch_starts if item[1] <= self.low]
+        known = [*below[-1:], *self.epoch_starts[len(below) :]]  # retention takes epochs too
+        end = min((max(start, self.low) for found, start in known if found > epoch), default=len(self.log))
+        return max((found for found, _ in known if found <= epoch), default=epoch), end
 
+    def agrees(self, last_run_end: int, epoch: int) -> bool:
+        """Whether the log is still what was read below an offset, as one knows who saw what retention took."""
+        later = [start for found, start in self.epoch_starts if found > epoch]
+        return epoch in dict(self.epoch_starts) and last_run_end <= min(later, default=len(self.log))
 
-@dataclass
-class Copier:
-    """A replicator's state for one source lineage on one aggregate cluster; all of it as committed."""
-
-    source: SourceLog
-    generation: int
-    rows: list[Run] = field(default_factory=list)
-    lost: list[LostRange] = field(default_factory=list)
-    source_next: int = 0
-    last_record_end: int = 0
-    last_epoch: int = -1
-    epoch_seen: int = 0
-    closed_at: int | None = None
-    cut: int | None = None
-    open_batch: list[tuple[Record, int]] = field(default_factory=list)
+    def epoch_at(self, offset: int) -> int:
+        return max(found for found, start in self.epoch_starts if start <= offset)
 
 
 @dataclass
@@ -101,15 +105,18 @@ class Cluster:
     low: int = 0
     leader_epoch: int = 0
     truncations: list[TargetTruncation] = field(default_factory=list)
-    copiers: dict[RegionName, list[Copier]] = field(default_factory=dict)
+    copiers: dict[RegionName, Copier] = field(default_factory=dict)
     topic_id: TopicId = TARGET_TOPIC
 
     def stable_end(self) -> int:
         """The last stable offset: what read_committed consumers may read up to."""
-        starts = [
-            item.open_batch[0][1] for items in self.copiers.values() for item in items if item.open_batch
-        ]
+        starts = [copier.open_batch[0][1] for copier in self.copiers.values() if copier.open_batch]
         return min(starts, default=len(self.entries))
+
+    def kept_since(self, leader_epoch: int) -> int:
+        """Up to where the log is still what a leader with that epoch held."""
+        cuts = [loss.cut for loss in self.truncations if loss.leader_epoch > leader_epoch]
+        return min([*cuts, len(self.entries)])
 
     def log_range(self) -> LogRange:
         return LogRange(TargetOffset(self.low), TargetOffset(len(self.entries)))
@@ -117,7 +124,11 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Options:
-    """What may happen in a world. Without ``truncation`` and with ``complete`` rows nothing may be read twice."""
+    """What may happen in a world. Without ``truncation`` and with ``complete`` rows nothing may be read twice.
+
+    Attributes:
+        hidden: leader epochs of a source may begin with entries that no consumer sees.
+    """
 
     regions: int = 2
     clusters: int = 2
@@ -128,6 +139,7 @@ class Options:
     rewinds: bool = False
     compaction: bool = False
     epochs: bool = False
+    hidden: bool = False
 
 
 def build_runs(
