@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 
 from parallax.adapters.kafka.transport import packed_unsigned_varint
 from parallax.domain.ids import ClusterName, TopicPartition
@@ -189,7 +189,7 @@ def _checked(raw: memoryview, place: BatchPlace, expected: int) -> Batch:
     ) = _HEADER.unpack_from(raw)
     if magic != MAGIC:
         raise place.corrupt(expected, f"message format {magic} is not {MAGIC}")
-    found = crc32c.crc32c(raw[ATTRIBUTES_AT:])
+    found = crc32c(raw[ATTRIBUTES_AT:])
     if found != crc:
         raise place.corrupt(expected, f"checksum {crc:08x}, but its bytes have {found:08x}")
     if base_offset < 0 or last_offset_delta < 0 or base_offset + last_offset_delta >= _LARGEST_OFFSET:
@@ -325,7 +325,7 @@ def finish_batch(
         -1,
         count,
     )
-    _UNSIGNED.pack_into(batch, CRC_AT, crc32c.crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    _UNSIGNED.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return bytes(batch)
 
 
@@ -358,7 +358,7 @@ def rewrite_batch(
     (attributes,) = _SHORT.unpack_from(header, ATTRIBUTES_AT)
     _SHORT.pack_into(header, ATTRIBUTES_AT, (attributes | TRANSACTIONAL) & ~_DELETE_HORIZON)
     _PRODUCER.pack_into(header, _PRODUCER_AT, producer_id, epoch, sequence)
-    checksum = crc32c.crc32c(records, crc32c.crc32c(memoryview(header)[ATTRIBUTES_AT:]))
+    checksum = crc32c(records, crc32c(memoryview(header)[ATTRIBUTES_AT:]))
     _UNSIGNED.pack_into(header, CRC_AT, checksum)
     return header, records
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import crc32c
 import lz4.frame
 import numpy as np
 import numpy.typing as npt
+from fastcrc.crc32 import iscsi as crc32c
 
 from replicator.format.batch import (
     ATTRIBUTES_AT,
@@ -185,8 +185,7 @@ def _gathered(view: memoryview, borders: list[int], expected: int, below_records
     count = _leading(_ordinary(headers, expected, below_records))
     if count < LEAST_BATCHES:
         return None
-    checksum = crc32c.crc32c
-    found = [checksum(view[begin + ATTRIBUTES_AT : end]) for begin, end in pairwise(borders[: count + 1])]
+    found = [crc32c(view[begin + ATTRIBUTES_AT : end]) for begin, end in pairwise(borders[: count + 1])]
     count = _leading(headers["crc"][:count] == np.array(found, np.uint32))
     if count < LEAST_BATCHES:
         return None

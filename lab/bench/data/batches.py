@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-import crc32c
+from fastcrc.crc32 import iscsi as crc32c
 
 from replicator.format.batch import ATTRIBUTES_AT, CRC_AT, Record, encode_varint, make_batch, record_body
 from replicator.format.compression import Compression
@@ -70,7 +70,7 @@ class PreparedBatch:
         base = FIRST_TIMESTAMP_MS + first
         batch = bytearray(self._bytes)
         _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_AT, base, base + self.count - 1)
-        _CRC.pack_into(batch, CRC_AT, crc32c.crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+        _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
         return batch
 
 
