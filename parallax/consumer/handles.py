@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from parallax.consumer.client_log import ClientLog
 from parallax.consumer.commits import COORDINATOR_WITHIN_S, missing_commits, named
 from parallax.consumer.delivery import key_of
 from parallax.consumer.errors import ConsumerConfigError, Raised
@@ -91,6 +92,7 @@ class InnerConsumers:
                 callback(error, partitions)
 
         config = {
+            "logger": ClientLog(region),
             **self._settings.for_region(region),
             **self._credentials.get(region, {}),
             "on_commit": on_commit,
