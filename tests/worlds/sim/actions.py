@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tests.worlds.sim.group import GroupLife
     from tests.worlds.sim.world import World
 
 _HOUR_MS = 3_600_000
@@ -41,11 +42,19 @@ SWITCHED_OFF: dict[str, str] = {
 """Actions that take no part, by name, each with the reason."""
 
 
-def chosen_actions(random: Random, only: Sequence[str] | None) -> list[Action]:
+NOT_WITH_GROUPS = frozenset(
+    {"target_retention", "unclean_target_election", "target_recreation", "run_log_deleted"}
+)
+"""Actions for which the group would have to behave as a consumer whose log changes under it."""
+
+
+def chosen_actions(random: Random, only: Sequence[str] | None, *, with_group: bool) -> list[Action]:
     """Those that take part in a world; ``only`` names the rare ones among them."""
     found = []
-    for action in ACTIONS:
+    for action in (*ACTIONS, *(GROUP_ACTIONS if with_group else ())):
         drawn = random.random() < 0.5
+        if with_group and action.name in NOT_WITH_GROUPS:
+            continue
         if action.rare and (action.name not in only if only is not None else not drawn):
             continue
         if action.name in SWITCHED_OFF and (only is None or action.name not in only):
@@ -200,3 +209,32 @@ ACTIONS = (
     Action("run_log_trimmed", 1, _trim_run_log),
 )
 """Everything that can happen; a weight is relative to the others that take part."""
+
+
+# --- groups ------------------------------------------------------------------------------------------------------
+
+
+def _of_group(method: Callable[[GroupLife], str]) -> Callable[[World], str]:
+    def do(world: World) -> str:
+        assert world.group is not None
+        return method(world.group)
+
+    return do
+
+
+GROUP_ACTIONS = (
+    Action("group_consumes", 30, _of_group(lambda group: group.consume()), rare=False),
+    Action("group_commits", 15, _of_group(lambda group: group.commit()), rare=False),
+    Action("group_moves", 8, _of_group(lambda group: group.move()), rare=False),
+    Action("group_learns", 8, _of_group(lambda group: group.refresh()), rare=False),
+    Action("sync_cycle", 15, _of_group(lambda group: group.sync()), rare=False),
+    Action("group_begins_anew", 4, _of_group(lambda group: group.restart())),
+    Action("group_deleted", 2, _of_group(lambda group: group.delete())),
+    Action("group_reset", 2, _of_group(lambda group: group.reset())),
+    Action(
+        "service_clock_step",
+        2,
+        lambda world: _of_group(lambda group: group.step_a_clock(world.random.choice(_STEPS_MS)))(world),
+    ),
+)
+"""What happens in a world with a group besides."""

@@ -37,19 +37,26 @@ class Outcome:
 def world_of(
     seed: int, faults: Faults | None = None, tell: Callable[[str], None] = lambda _text: None
 ) -> World:
-    """The world of a seed: one route, or two that write to the same target."""
-    sources = ("a", "b") if seed % 4 == 1 else ("a",)
-    return World(seed, faults, sources=sources, tell=tell)
+    """The world of a seed: one route, two that write to the same target, or four and a group that moves."""
+    kind = seed % 8
+    if kind in {3, 7}:
+        both = ("a", "b")
+        return World(
+            seed, faults, sources=both, targets=both, group="skips" if kind == 3 else "plain", tell=tell
+        )
+    return World(seed, faults, sources=("a", "b") if kind in {1, 5} else ("a",), tell=tell)
 
 
 def play(seed: int, faults: Faults | None = None) -> Outcome:
     """Play a seed's world and judge it."""
+    world = world_of(seed, faults)
     try:
-        world = world_of(seed, faults)
         world.live()
         world.check()
     except Exception as error:  # noqa: BLE001 - whatever it is, the seed has failed
         return Outcome(seed, f"{type(error).__name__}: {error}"[:300])
+    finally:
+        world.close()
     return Outcome(seed)
 
 

@@ -14,6 +14,7 @@ from replicator.lease import LeaseProgress, shard_of
 from tests.memory.index import MemoryMappingIndex
 from tests.worlds.sim.actions import chosen_actions
 from tests.worlds.sim.doors import Faults
+from tests.worlds.sim.group import GroupLife
 from tests.worlds.sim.judge import check_route
 from tests.worlds.sim.layouts import layouts_in
 from tests.worlds.sim.route import Owner, RouteLife
@@ -21,6 +22,7 @@ from tests.worlds.sim.schedule import Schedule
 from tests.worlds.sim.sides import TOPIC, Aggregate, Regional
 
 STEPS = 400
+STEPS_PER_FURTHER_ROUTE = 200
 ROUTE = Route.parse("a->b")
 """Of a world with one."""
 _EVENTFUL = 0.25
@@ -102,6 +104,7 @@ class World:
         seed: decides everything.
         faults: how doors misbehave; None: as the seed says.
         sources, targets: regions with such a cluster.
+        group: how its consumer group behaves, ``skips`` or ``plain`` (`GroupLife`); None: there is none. It needs two targets.
         only: names of the rarer actions that take part; None: as the seed says.
         tell: is told what happens.
     """
@@ -113,6 +116,7 @@ class World:
         *,
         sources: Sequence[str] = ("a",),
         targets: Sequence[str] = ("b",),
+        group: str | None = None,
         only: Sequence[str] | None = None,
         tell: Callable[[str], None] = lambda _text: None,
     ) -> None:
@@ -127,13 +131,14 @@ class World:
         self.index = FlakyIndex(self)
         self.finish = False
         self.lease_ms = _LEASE_MS
+        self._caught: set[Route] = set()
         self.report: Callable[[LeaseProgress], None] = lambda _progress: None
         self.lives = [
             RouteLife(self, regional, aggregate)
             for aggregate in self.aggregates
             for regional in self.regionals
         ]
-        self.actions = chosen_actions(self.random, only)
+        self.actions = chosen_actions(self.random, only, with_group=group is not None)
         self._places = {
             self.config.cluster(aggregate_cluster(item.region)).bootstrap_servers: item.cluster
             for item in self.aggregates
@@ -148,6 +153,7 @@ class World:
         for aggregate in self.aggregates:
             if self.random.random() < 0.5:
                 aggregate.cluster.create(TOPIC, 2)
+        self.group = None if group is None else GroupLife(self, skips=group == "skips")
 
     def life_of(self, route: Route) -> RouteLife:
         """The life of a route."""
@@ -164,8 +170,9 @@ class World:
 
     # --- life --------------------------------------------------------------------------------------------------
 
-    def live(self, steps: int = STEPS) -> None:
-        """Everything goes wrong for so many steps; then one owner is left in peace until it has caught up."""
+    def live(self) -> None:
+        """Everything goes wrong for a while; then one owner of each shard is left in peace until it has caught up."""
+        steps = STEPS + STEPS_PER_FURTHER_ROUTE * (len(self.lives) - 1)
         with self.in_memory():
             self.schedule.on_step = self._something_happens
             shards = self.random.choice((1, 1, 2))
@@ -198,8 +205,11 @@ class World:
         return self.caught_up()
 
     def caught_up(self) -> bool:
-        """Whether every route has copied and indexed everything."""
-        return all(life.caught_up() for life in self.lives)
+        """Whether every route has copied and indexed everything at some time since all is calm."""
+        self._caught |= {
+            life.route for life in self.lives if life.route not in self._caught and life.caught_up()
+        }
+        return len(self._caught) == len(self.lives)
 
     def _something_happens(self) -> None:
         if self.schedule.calm or self.random.random() > _EVENTFUL:
@@ -219,3 +229,10 @@ class World:
         """Everything that must hold of what was copied, whatever happened."""
         for life in self.lives:
             check_route(life, self.index)
+        if self.group is not None:
+            self.group.finish()
+
+    def close(self) -> None:
+        """Let go of what runs beside it."""
+        if self.group is not None:
+            self.group.close()
