@@ -121,6 +121,7 @@ class GroupLife:
         )
         self.cluster = next(iter(self.writers))
         self.consumed: set[int] = set()
+        self._visited: set[ClusterName] = set()
         self.excused: set[int] = set()
         self.may_repeat: set[int] = set()
         """Consumed before a move that promised less than once."""
@@ -128,7 +129,7 @@ class GroupLife:
         self.repeated = 0
         self._places = {number: _Place() for number in range(PARTITIONS)}
         self._began_before_cycles = _SEEN_AFTER_CYCLES
-        self._commit_is_seen = False
+        self._seen_in_cycles = 0
         self._clocks_differ = False
 
     def close(self) -> None:
@@ -160,7 +161,7 @@ class GroupLife:
             text = "" if place.skipping is None else encode(place.skipping)
             epoch = log.epoch_below(place.next_offset)
             self._write(number, GroupCommit(TargetOffset(place.next_offset), epoch, text))
-        self._commit_is_seen = False
+        self._seen_in_cycles = 0
         return f"commits in {self.cluster}"
 
     def restart(self) -> str:
@@ -210,44 +211,50 @@ class GroupLife:
     def sync(self) -> str:
         """One cycle of the sync job."""
         report = self._sync.cycle()
-        if not report.failures and not report.away:
+        if report.moves:
+            # Without a recorded primary an older offer that the group once began from may pass for its newest move.
+            self.may_repeat |= self.consumed
+        if not report.failures and not report.away and not self._index_is_away():
             self._began_before_cycles += 1
-            self._commit_is_seen = True
+            self._seen_in_cycles += 1
         return ""
 
     def delete(self) -> str:
         """The group is deleted, here or everywhere; then another one of its name begins with the earliest records."""
-        if not self._commit_is_seen:  # what nobody has seen can't be missed
+        if not self._may_be_set_back():
             return ""
         everywhere = self.world.random.random() < 0.5
         for cluster, writer in self.writers.items():
             if everywhere or cluster == self.cluster:
                 writer.commits.pop(GROUP, None)
         self.consumed.clear()
-        self._set_back(dict.fromkeys(self._places, 0))
+        self._places = {number: _Place() for number in self._places}
+        self._began_before_cycles = 0  # nobody reads on before the sync job has had the chance to see it
         return f"deleted {'everywhere' if everywhere else f'in {self.cluster}'}, begins anew"
 
     def reset(self) -> str:
         """Its offsets are set back where it is."""
-        if not self._commit_is_seen:
+        if not self._may_be_set_back():
             return ""
         commits = self.writers[self.cluster].commits.get(GROUP, {})
-        places: dict[int, int] = {}
-        for number in self._places:
+        told = {}
+        for number, place in self._places.items():
             log, commit = self._log(number), commits.get(_item(number))
-            if log is None or commit is None:
-                return ""
-            places[number] = self.world.random.randint(0, commit.next_offset)
-        self.consumed &= {
-            slot.value.serial
-            for number, place in places.items()
-            for slot in self._log_of(number).slots[:place]
-            if isinstance(slot.value, SourceRecord) and slot.visible
-        }
-        for number, next_offset in places.items():
-            self._write(number, GroupCommit(TargetOffset(next_offset), -1, ""))
-        self._set_back(places)
-        return f"set back in {self.cluster} to {places}"
+            if log is None or commit is None or not commit.next_offset:
+                continue
+            back_to = self.world.random.randrange(commit.next_offset)
+            below = {slot.value for slot in log.slots[: max(0, back_to - log.start)] if slot.visible}
+            self.consumed -= {
+                record.serial
+                for regional in self.world.regionals
+                for record in regional.records
+                if record.partition == number and record not in below
+            }
+            self._write(number, GroupCommit(TargetOffset(back_to), -1, ""))
+            self._places[number] = _Place(back_to)
+            told[number] = f"{place.next_offset} -> {back_to}"
+        self._began_before_cycles = 0
+        return f"set back in {self.cluster}: {told}"
 
     def step_a_clock(self, step_ms: int) -> str:
         """The clock of the offset service or of the sync job."""
@@ -288,9 +295,6 @@ class GroupLife:
     def _move_plainly(self, to: ClusterName) -> str:
         if self._began_before_cycles < _SEEN_AFTER_CYCLES:
             return ""
-        for item in self.store.published(GROUP, to):
-            if item.outcome not in _EXACT:
-                return ""  # what it excuses is told to those who ask
         self._leave(to)
         commits = self.writers[to].commits.get(GROUP, {})
         for number in self._places:
@@ -301,9 +305,10 @@ class GroupLife:
         return f"moves plainly to {to}: {[place.next_offset for place in self._places.values()]}"
 
     def _leave(self, to: ClusterName) -> None:
+        self._visited.add(self.cluster)
         self.cluster = to
         self.moves += 1
-        self._commit_is_seen = False
+        self._seen_in_cycles = 0
 
     def _start(self, place: _Place, log: Log, found: GroupCommit | None) -> None:
         place.next_offset = log.start if found is None else found.next_offset
@@ -329,10 +334,19 @@ class GroupLife:
                 and any(start <= record.offset < end for start, end in ranges)
             }
 
-    def _set_back(self, places: Mapping[int, int]) -> None:
-        """Nobody reads on before the sync job has had the chance to see it."""
-        self._began_before_cycles = 0
-        self._places = {number: _Place(next_offset) for number, next_offset in places.items()}
+    def _may_be_set_back(self) -> bool:
+        """Whether it is known where the group is: what nobody has seen can't be missed.
+
+        Left out: a move whose time was told by a clock days ahead, behind which what is set back is not seen; and a group
+        without a recorded primary whose commit in the cluster that it left still stands for more than what it is set back to.
+        """
+        told = [item for cluster in self.writers for item in self.store.published(GROUP, cluster)]
+        newest = {
+            item.topic_partition: item.origin_cluster
+            for item in sorted(told, key=lambda item: item.published_at_ms)
+        }
+        left = not self._visited or all(newest.get(_item(number)) == self.cluster for number in self._places)
+        return self._seen_in_cycles >= _SEEN_AFTER_CYCLES and not self._clocks_differ and left
 
     def _begins(self) -> bool:
         return self._began_before_cycles > 0
@@ -412,6 +426,8 @@ class GroupLife:
         if self._index_is_away():
             raise UnavailableError("the index is away")
         answers = self._service.failover.answers(request, Deadline.after_ms(_PATIENCE_MS))
+        for answer in answers:
+            self._excuse(answer)
         return answers_from_pb(group_to_pb(answers))
 
     def _index_is_away(self) -> bool:

@@ -57,6 +57,7 @@ class RouteLife:
         self.run_log = run_log_topic(world.config, regional.region)
         self.owners: list[Owner] = []
         self.run_log_harmed = False
+        self.shards = 1
         self._planners: list[Actor] = []
         self._started = 0
         self._checked_at = -1
@@ -173,7 +174,7 @@ class RouteLife:
         before = list(self.owners)
         layout = self.layout()
         if layout is None or not layout.settled:
-            self.plan(1 if layout is None else layout.shards)
+            self.plan(self.shards if layout is None else layout.shards)
         else:
             self.own_all(layout)
         return before
@@ -183,7 +184,7 @@ class RouteLife:
         layout = self.layout()
         if layout is None or not layout.settled:
             if all(planner.over for planner in self._planners):
-                self.plan(1 if layout is None else layout.shards)
+                self.plan(self.shards if layout is None else layout.shards)
             return False
         for shard in range(layout.shards):
             mine = [owner for owner in self.owners if self._is_of(owner, layout, shard)]

@@ -191,13 +191,15 @@ class Aggregate:
     """An aggregate cluster, what writes to it besides the replicators, and its misfortunes.
 
     Attributes:
-        trimmed: serials of copies that retention took, by topic id.
+        trimmed: serials of copies that retention took, or would have taken, by topic id.
     """
 
     def __init__(self, region: str, random: Random) -> None:
         self.region = RegionName(region)
         self.cluster = Cluster(f"aggregate-{region}-")
         self.trimmed: dict[str, set[int]] = {}
+        self._lost: list[tuple[Log, int, int]] = []
+        """Copies that an election took, as (log, offset, serial)."""
         self._random = random
         self._written = 0
         self._open: list[Transaction] = []
@@ -221,12 +223,21 @@ class Aggregate:
         log.elect()
         return f"{self.region}: target {self._named(log)}: clean election, epoch {log.epoch} from {log.end}"
 
-    def elect_unclean(self) -> str:
-        """Half of the time another route writes first, perhaps up to where the old end was and beyond."""
+    def elect_unclean(self, *, again: bool) -> str:
+        """Half of the time another route writes first, perhaps up to where the old end was and beyond.
+
+        Args:
+            again: also where this partition has lost its tail before.
+        """
         log = self._log()
-        if log is None:
+        if log is None or (log.first_loss_epoch is not None and not again):
             return ""
         end, cut = log.end, self._random.randint(max(log.start, log.end - _TAIL), log.end)
+        self._lost += [
+            (log, slot.offset, slot.value.serial)
+            for slot in log.slots[cut - log.start :]
+            if isinstance(slot.value, SourceRecord)
+        ]
         log.elect_unclean(cut)
         told = (
             f"{self.region}: target {self._named(log)}: unclean election, {end} -> {cut}, epoch {log.epoch}"
@@ -250,6 +261,8 @@ class Aggregate:
             for slot in log.slots[: start - log.start]
             if isinstance(slot.value, SourceRecord) and slot.visible
         }
+        # Nor is missed what an election had taken from there: the log's beginning hides that.
+        gone |= {serial for lost_from, offset, serial in self._lost if lost_from is log and offset < start}
         log.retain_from(start)
         return f"{self.region}: target {self._named(log)} begins at {start}"
 

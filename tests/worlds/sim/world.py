@@ -177,6 +177,7 @@ class World:
             self.schedule.on_step = self._something_happens
             shards = self.random.choice((1, 1, 2))
             for life in self.lives:
+                life.shards = shards
                 life.plan(shards)
             self.schedule.run(lambda: self.schedule.steps >= steps, at_most_steps=steps + 10_000)
             self._come_to_rest()
