@@ -17,11 +17,19 @@ from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster
 from parallax.errors import ParallaxError, PreflightError, UnavailableError
 from parallax.ports.clusters import TopicInfo
 from replicator.kafka.run_log import run_log_topic
-from replicator.kafka.topics import Replication, TopicConfig, partition_counts
+from replicator.kafka.topics import (
+    RUN_LOG_SETTINGS,
+    Replication,
+    TopicConfig,
+    in_sync_settings,
+    partition_counts,
+)
 
 _ANY_TIME_MS = 2**63 - 1
 _FOREVER_MS = 2**63 - 1
 _REPLICAS = 3
+_LARGEST_ENTRY_BYTES = 1024 * 1024
+"""An entry of `replicator.copying.ledger.MAX_RUNS_PER_TRANSACTION` runs stays below it."""
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -338,6 +346,59 @@ def _check_run_log(config: Config, route: Route, target: _Side) -> Iterator[Find
             f"{route}/{name}",
             f"cleanup.policy={settings['cleanup.policy']} on {target.cluster}: entries would vanish",
             f"set cleanup.policy=delete for {name!r}",
+        )
+    replicas = config.cluster(target.cluster).replication_factor
+    for setting, wanted, severity, harm in _unfit_settings(
+        settings, config.replicator.run_log_retention_ms, replicas
+    ):
+        yield Finding(
+            severity,
+            Problem.RUN_LOG_UNFIT,
+            f"{route}/{name}",
+            f"{setting}={settings[setting]} on {target.cluster}: {harm}",
+            f"set {setting}={wanted} for {name!r} (docs/run-log.md)",
+            name,
+        )
+
+
+def _unfit_settings(
+    settings: TopicConfig, retention_ms: int, replicas: int | None
+) -> Iterator[tuple[str, str, Severity, str]]:
+    """Settings of a run log under which entries can be lost or refused: what each should be, how grave it is, and why.
+
+    Those that a run log is created with since (`run_log_plan`) don't change by themselves.
+    """
+    error, warning = Severity.ERROR, Severity.WARNING
+    wanted = RUN_LOG_SETTINGS | in_sync_settings(replicas)
+
+    def number(name: str) -> int:
+        return _number(settings, name, int(wanted.get(name, 0))) or 0
+
+    name = "unclean.leader.election.enable"
+    if settings.get(name, "false") != "false":
+        yield name, "false", error, "a replica that lacks the newest entries may lead, and they are lost"
+    if number("retention.bytes") >= 0:
+        yield "retention.bytes", "-1", error, "entries are deleted however new they are"
+    kept_ms = _number(settings, "retention.ms", retention_ms) or 0
+    if 0 <= kept_ms < retention_ms:
+        harm = "a route that stands still for longer has lost its position"
+        yield "retention.ms", str(retention_ms), warning, harm
+    name = "message.timestamp.type"
+    if settings.get(name, wanted[name]) != wanted[name]:
+        yield name, wanted[name], warning, "entries of a copier whose clock is behind are deleted at once"
+    if number("max.message.bytes") < _LARGEST_ENTRY_BYTES:
+        yield (
+            "max.message.bytes",
+            wanted["max.message.bytes"],
+            error,
+            "a large entry is refused, and copying stops",
+        )
+    if number("min.insync.replicas") < int(wanted.get("min.insync.replicas", 0)):
+        yield (
+            "min.insync.replicas",
+            wanted["min.insync.replicas"],
+            warning,
+            "entries may be on one disk alone",
         )
 
 

@@ -153,7 +153,8 @@ def ensure_layout(
     """
     cluster = aggregate_cluster(route.target)
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=10_000)
-    admin.create(compacted_plan(LAYOUTS_TOPIC), Deadline.after_ms(_TIMEOUT_MS))
+    replicas = config.cluster(cluster).replication_factor
+    admin.create(compacted_plan(LAYOUTS_TOPIC, replicas), Deadline.after_ms(_TIMEOUT_MS))
     current, topics = read_layout(config, route), topics_chosen(config)
     if current is not None and current.topics not in ("", topics):
         _refuse_rival(config, route, admin, current, topics)
@@ -256,7 +257,8 @@ def _run_log(
         RunLogError: it is not the topic that the layout knows; or there is no layout, and it holds entries.
     """
     topic = run_log_topic(config, route.source)
-    plan = run_log_plan(topic, shards, config.replicator.run_log_retention_ms)
+    replicas = config.cluster(admin.cluster).replication_factor
+    plan = run_log_plan(topic, shards, config.replicator.run_log_retention_ms, replicas)
     if current is None:
         info = admin.create(plan, Deadline.after_ms(_TIMEOUT_MS))
         spans = admin.log_ranges([TopicPartition(topic, shard) for shard in range(info.partitions)])

@@ -94,14 +94,42 @@ def target_topic_plan(topic: TopicName, partitions: int, source_config: TopicCon
     return TopicPlan(topic, partitions, copied | FIXED_SETTINGS)
 
 
-def run_log_plan(topic: TopicName, shards: int, retention_ms: int) -> TopicPlan:
-    """A route's run log: one partition per shard, kept at least as long as the longest replicated topic."""
-    return TopicPlan(topic, shards, {"cleanup.policy": "delete", "retention.ms": str(retention_ms)})
+RUN_LOG_SETTINGS = {
+    "cleanup.policy": "delete",
+    # By time alone: a busy route must not push out what an idle hour needs.
+    "retention.bytes": "-1",
+    # A replica that lacks the newest entries never leads: they would be copied twice.
+    "unclean.leader.election.enable": "false",
+    # The broker's own time: retention goes by it, and a copier's clock that is weeks behind would let its entries be deleted
+    # as soon as they are written, one that is ahead keep them for ever.
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(4 * 1024 * 1024),
+}
+"""What every run log has, beside its retention by time."""
 
 
-def compacted_plan(topic: TopicName) -> TopicPlan:
+def run_log_plan(topic: TopicName, shards: int, retention_ms: int, replicas: int | None) -> TopicPlan:
+    """A route's run log: one partition per shard, kept at least as long as the longest replicated topic.
+
+    Args:
+        topic: its name.
+        shards: of the route.
+        retention_ms: how long entries are kept.
+        replicas: of each partition; None: the broker's default.
+    """
+    settings = RUN_LOG_SETTINGS | {"retention.ms": str(retention_ms)} | in_sync_settings(replicas)
+    return TopicPlan(topic, shards, settings)
+
+
+def compacted_plan(topic: TopicName, replicas: int | None) -> TopicPlan:
     """A topic of which only the newest record of each key counts, in one partition."""
-    return TopicPlan(topic, 1, {"cleanup.policy": "compact"})
+    settings = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
+    return TopicPlan(topic, 1, settings | in_sync_settings(replicas))
+
+
+def in_sync_settings(replicas: int | None) -> dict[str, str]:
+    """How many replicas must have a record before it counts: two where one of three or more may be away meanwhile."""
+    return {} if replicas is None else {"min.insync.replicas": "2" if replicas > 2 else "1"}  # noqa: PLR2004 - see above
 
 
 class TopicAdmin(KafkaCluster):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 import pytest
 
 from parallax.domain.ids import (
+    ClusterName,
     Lineage,
     Route,
     SourceOffset,
@@ -32,6 +33,39 @@ RUNS = "parallax.runs.a"
 ITEM = TopicPartition(TopicName("trips"), 0)
 
 
+class Admin:
+    """Topics of the target."""
+
+    cluster = ClusterName("aggregate-b")
+
+    def __init__(self, kafka: Cluster) -> None:
+        self._kafka = kafka
+
+    def create(self, plan: object, _deadline: object) -> TopicInfo:
+        topic, partitions = plan.topic, plan.partitions  # type: ignore[attr-defined]
+        if topic not in self._kafka.topics:
+            self._kafka.create(topic, partitions)
+        return self.topics()[topic]
+
+    def grow(self, topic: TopicName, partitions: int, _deadline: object) -> TopicInfo:
+        logs = self._kafka.topics[topic].logs
+        logs += [Log() for _ in range(partitions - len(logs))]
+        return self.topics()[topic]
+
+    def topics(self) -> Mapping[TopicName, TopicInfo]:
+        return {
+            TopicName(name): TopicInfo(TopicName(name), TopicId(topic.topic_id), len(topic.logs))
+            for name, topic in self._kafka.topics.items()
+        }
+
+    def log_ranges(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        found = {}
+        for place in places:
+            log = self._kafka.topics[place.topic].logs[place.partition]
+            found[place] = LogRange(TargetOffset(log.start), TargetOffset(log.end))
+        return found
+
+
 class LayoutKafka:
     """The target cluster."""
 
@@ -41,7 +75,7 @@ class LayoutKafka:
         self.while_watched: Callable[[], object] = lambda: None
         """Done while somebody looks whether the run log grows."""
         monkeypatch.setattr(layouts.SystemClock, "sleep_ms", lambda *_: self.while_watched())
-        monkeypatch.setattr(layouts, "TopicAdmin", lambda *_, **__: self)
+        monkeypatch.setattr(layouts, "TopicAdmin", lambda *_, **__: Admin(self.cluster))
         monkeypatch.setattr(layouts, "KafkaRunLog", lambda _config, _route, shard: self.run_log(shard))
         monkeypatch.setattr(layouts, "settle", lambda *_: None)
         monkeypatch.setattr(layouts, "read_partition", self._read)
@@ -56,32 +90,6 @@ class LayoutKafka:
     @property
     def logs(self) -> list[Log]:
         return self.cluster.topics[RUNS].logs
-
-    # --- the admin of topics
-
-    def create(self, plan: object, _deadline: object) -> TopicInfo:
-        topic, partitions = plan.topic, plan.partitions  # type: ignore[attr-defined]
-        if topic not in self.cluster.topics:
-            self.cluster.create(topic, partitions)
-        return self.topics()[topic]
-
-    def grow(self, topic: TopicName, partitions: int, _deadline: object) -> TopicInfo:
-        logs = self.cluster.topics[topic].logs
-        logs += [Log() for _ in range(partitions - len(logs))]
-        return self.topics()[topic]
-
-    def topics(self) -> Mapping[TopicName, TopicInfo]:
-        return {
-            TopicName(name): TopicInfo(TopicName(name), TopicId(topic.topic_id), len(topic.logs))
-            for name, topic in self.cluster.topics.items()
-        }
-
-    def log_ranges(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        found = {}
-        for place in places:
-            log = self.cluster.topics[place.topic].logs[place.partition]
-            found[place] = LogRange(TargetOffset(log.start), TargetOffset(log.end))
-        return found
 
     # --- a transactional producer
 

@@ -9,11 +9,18 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from parallax.config.config import Config
+from parallax.config.config import Config, Replicator
 from parallax.domain.ids import ClusterName, RegionName, Route, TopicId, TopicName
 from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError, PreflightError
 from parallax.ports.clusters import TopicInfo
-from replicator.kafka.topics import ANY_TIME_MS, FIXED_SETTINGS, Replication, target_topic_plan
+from replicator.kafka.topics import (
+    ANY_TIME_MS,
+    FIXED_SETTINGS,
+    Replication,
+    compacted_plan,
+    run_log_plan,
+    target_topic_plan,
+)
 from replicator.preflight import (
     Finding,
     Problem,
@@ -38,6 +45,7 @@ SOURCE_CONFIG = {
 }
 TARGET_CONFIG = SOURCE_CONFIG | FIXED_SETTINGS
 RUN_LOG = TopicName("parallax.runs.a")
+RETENTION_MS = Replicator().run_log_retention_ms
 
 
 def info(name: str, partitions: int = 3) -> TopicInfo:
@@ -84,8 +92,8 @@ def fitting() -> dict[str, FakeCluster]:
     }
 
 
-def config(**replicator: object) -> Config:
-    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+def config(replicas: int | None = None, **replicator: object) -> Config:
+    cluster = {"bootstrap_servers": "127.0.0.1:1", "replication_factor": replicas}
     return Config.model_validate(
         {
             "regions": {"a": {"regional": cluster}, "b": {"aggregate": cluster}},
@@ -105,11 +113,13 @@ def wide_config() -> Config:
     return Config.model_validate({"regions": {"a": region, "b": region}, "cassandra": cassandra})
 
 
-def preflight(clusters: Mapping[str, FakeCluster], **replicator: object) -> list[Finding]:
+def preflight(
+    clusters: Mapping[str, FakeCluster], replicas: int | None = None, **replicator: object
+) -> list[Finding]:
     def open_cluster(name: ClusterName) -> FakeCluster:
         return clusters[name]
 
-    return run_preflight(config(**replicator), [ROUTE], open_cluster)
+    return run_preflight(config(replicas, **replicator), [ROUTE], open_cluster)
 
 
 def problems(findings: Sequence[Finding]) -> list[Problem]:
@@ -257,6 +267,43 @@ def test_a_compacted_run_log_blocks() -> None:
     clusters["aggregate-b"].settings[RUN_LOG] = {"cleanup.policy": "compact"}
     (finding,) = preflight(clusters)
     assert (finding.problem, finding.blocks) == (Problem.RUN_LOG_UNFIT, True)
+
+
+def test_a_run_log_made_by_us_is_fit_for_it() -> None:
+    clusters = fitting()
+    clusters["aggregate-b"].settings[RUN_LOG] = dict(run_log_plan(RUN_LOG, 1, RETENTION_MS, 3).settings)
+    assert preflight(clusters) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "severity"),
+    [
+        ("unclean.leader.election.enable", "true", Severity.ERROR),
+        ("retention.bytes", "1073741824", Severity.ERROR),
+        ("max.message.bytes", "1000000", Severity.ERROR),
+        ("retention.ms", "3600000", Severity.WARNING),
+        ("message.timestamp.type", "CreateTime", Severity.WARNING),
+        ("min.insync.replicas", "1", Severity.WARNING),
+    ],
+)
+def test_settings_under_which_a_run_log_can_lose_entries_are_named(
+    setting: str, value: str, severity: Severity
+) -> None:
+    clusters, plan = fitting(), run_log_plan(RUN_LOG, 1, RETENTION_MS, 3)
+    clusters["aggregate-b"].settings[RUN_LOG] = {**plan.settings, setting: value}
+    [finding] = preflight(clusters, replicas=3)
+    assert (finding.problem, finding.severity) == (Problem.RUN_LOG_UNFIT, severity)
+    assert f"{setting}={value} on aggregate-b: " in finding.message
+    assert f"set {setting}={plan.settings[setting]} for 'parallax.runs.a'" in finding.advice
+
+
+@pytest.mark.parametrize(("replicas", "in_sync"), [(None, None), (1, "1"), (2, "1"), (3, "2"), (5, "2")])
+def test_two_replicas_must_have_an_entry_where_one_may_be_away(
+    replicas: int | None, in_sync: str | None
+) -> None:
+    for plan in (run_log_plan(RUN_LOG, 1, RETENTION_MS, replicas), compacted_plan(RUN_LOG, replicas)):
+        assert plan.settings.get("min.insync.replicas") == in_sync
+        assert plan.settings["unclean.leader.election.enable"] == "false"
 
 
 @pytest.mark.parametrize(("retention_ms", "found"), [("3600000", False), ("86400000", True), ("-1", True)])
