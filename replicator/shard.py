@@ -18,6 +18,7 @@ from replicator.copying.ports import RunLogReader, SourceReader, Surveyor, Targe
 from replicator.copying.recovery import RunLogError, RunLogProblem, Shard
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import (
+    Absences,
     Counts,
     PartitionRefusedError,
     SessionError,
@@ -138,13 +139,14 @@ class _Holder:
         self._stops: dict[TopicPartition, Stop] = {}
         self._stops_until_ms = float("inf")
         """When (monotonic) they are forgotten and the partitions tried again: their cause may have been repaired."""
+        self._absences = Absences(config.topics.chosen)
         self._goal: Mapping[TopicPartition, SourceOffset] | None = None
         self._known_to: int | None = None
         """Up to here the run log's entries are those that were read or written by this lease."""
         self._run_log_went_back = ""
         """Why the run log can't be the one that was read; empty as long as nothing says so."""
         self._indexed_up_to = 0
-        self._attempted: Entry | None = None
+        self._attempted: Sequence[Entry] = ()
         self._waiting_for = ""
         self._partitions: tuple[PartitionProgress, ...] = ()
         self._told_stops: Mapping[TopicPartition, str] = {}
@@ -283,6 +285,7 @@ class _Holder:
                 ledger=ledger,
                 history=lambda item, lineage: rows_of_lineages(run_log, item, lineage),
                 stops=self._stops.values(),
+                absences=self._absences,
                 goal=self._goal,
                 stopped=self._note_stop,
             )
@@ -348,7 +351,7 @@ class _Holder:
             return False
         entries = list(run_log.read(max(known_to, run_log.start()), end))
         # What can't be read as an entry is no owner's: the run log is refused for it when it is read.
-        return any(entry not in (None, self._attempted) for _, entry in entries)
+        return any(entry is not None and entry not in self._attempted for _, entry in entries)
 
 
 def _layout_of(lease: Lease, connector: Connector) -> LayoutRecord:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+import structlog
+
 from parallax.config.config import Replicator
 from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicId, TopicPartition
 from parallax.domain.runs import Run
@@ -15,12 +17,16 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.offset_ranges import OffsetRanges, runs_of
 from replicator.copying.ports import Clock, RecordBlock, RecordRefusedError, TargetWriter
 from replicator.copying.session_end import Counts, PartitionRefusedError, SessionError, Stop
-from replicator.copying.state import PartitionChange, PartitionState, encode
+from replicator.copying.state import PartitionChange, PartitionState, encode, pieces_of
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
+
+log = structlog.get_logger(__name__)
 
 _PAUSE_PER_PARTITION_MS = 0.25
 MAX_RUNS_PER_TRANSACTION = 40_000
 """With as many the run-log entry still stays below Kafka's 1 MB."""
+_MANY_PIECES = 8
+"""A snapshot of so many, 4 MB, is worth a warning: it is written every few seconds, and read at every start."""
 _IDLE_SHARE, _CHECK_SHARE = 0.75, 0.25
 """Of the watermark interval: a partition idle for the first gets a watermark, looked for every so often. Together
 no partition goes without a row for longer than the interval."""
@@ -149,8 +155,8 @@ class Ledger:
         self.states: dict[TopicPartition, PartitionState] = dict(states)
         self.counts = counts
         self.open: OpenTransaction | None = None
-        self.attempted: Entry | None = None
-        """The entry that was last to be committed, whether or not it was."""
+        self.attempted: Sequence[Entry] = ()
+        """What was last to be committed, whether or not it was: an entry in its pieces."""
         self._begun_at: float | None = None
         self._last_commit_at = clock.monotonic_ms()
         self._last_commit_partitions = 0
@@ -162,6 +168,7 @@ class Ledger:
         self._watermark_at = clock.monotonic_ms()
         self._snapshot_at = -math.inf  # the first entry is a snapshot: it shows that this owner has begun
         self._entries_since_snapshot = 0
+        self._told_large = False
 
     def holds(self, item: TopicPartition) -> bool:
         """Whether the open transaction has records of the partition."""
@@ -319,13 +326,22 @@ class Ledger:
         )
         if opened is None:
             self._begin()
-        self.attempted = entry
+        self.attempted = pieces_of(entry)
+        if len(self.attempted) >= _MANY_PIECES and not self._told_large:
+            self._told_large = True
+            log.warning(
+                "snapshot_large",
+                lease=str(self._lease),
+                partitions=len(after),
+                size_bytes=entry.ByteSize(),
+                advice="raise replicator.shards_per_route, or replicate fewer partitions",
+            )
         leader_epochs = {
             item: epoch
             for item in (() if opened is None else opened.partitions)
             if (epoch := self.states[item].target_leader_epoch) != UNKNOWN_EPOCH
         }
-        offset = self._target.commit(entry, leader_epochs)
+        offsets = self._target.commit(self.attempted, leader_epochs)
         self._begun_at = None
         self.states = after
         self.open = None
@@ -341,7 +357,8 @@ class Ledger:
             self._no_end.pop(change.state.topic_partition, None)
         if opened is not None:
             self._count(opened)
-        self._committed(offset, entry)
+        for offset, piece in zip(offsets, self.attempted, strict=True):
+            self._committed(offset, piece)
 
     def _count(self, opened: OpenTransaction) -> None:
         wall_ms = self._clock.now_ms()

@@ -244,11 +244,11 @@ class TargetWriter(Protocol):
             RecordRefusedError: the target refused one.
         """
 
-    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
-        """Append the entry to the run log and commit: its offset there.
+    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
+        """Append the entries to the run log and commit: their offsets there.
 
         Args:
-            entry: what is appended.
+            entries: what is appended.
             leader_epochs: of partitions of the transaction. It is committed only if each still has a leader with this
                 epoch when all records are acknowledged: what has another may have lost some of them already.
 

@@ -30,7 +30,8 @@ from replicator.copying.ports import (
     TopicChanged,
 )
 from replicator.copying.reconcile import PartitionDecision, RunHistory, changes_for, decide, read_from
-from replicator.copying.session_end import SessionError, Stop
+from replicator.copying.session_end import Absences, SessionError, Stop
+from replicator.copying.state import PartitionChange
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 
 log = structlog.get_logger(__name__)
@@ -99,6 +100,7 @@ class ShardSession:
         ledger: what is committed at the target, and what is about to be.
         history: rows for finding the source of a cut, should the target have lost its tail.
         stops: partitions that a record refused by the target holds up.
+        absences: since when topics are gone.
         goal: what an earlier session of this lease found to be the source's end (``available_now``).
         stopped: called with each partition that can go no further because its source is damaged.
     """
@@ -115,6 +117,7 @@ class ShardSession:
         ledger: Ledger,
         history: RunHistory,
         stops: Collection[Stop],
+        absences: Absences,
         goal: Mapping[TopicPartition, SourceOffset] | None,
         stopped: Callable[[Stop], None],
     ) -> None:
@@ -127,6 +130,7 @@ class ShardSession:
         self._history = history
         self._stopped = stopped
         self._stops = {stop.topic_partition: stop for stop in stops}
+        self._absences, self._clock = absences, clock
         self._behind: set[TopicPartition] = set()
         """Partitions whose target ends below what was committed, or has got another leader."""
         self._kept: set[TopicPartition] = set()
@@ -358,7 +362,24 @@ class ShardSession:
             item.topic_partition: item for item in readable if item.topic_partition not in self._reading
         }
         self._change(changing)
+        self._forget(survey)
         self._read(readable)
+
+    def _forget(self, survey: Survey) -> None:
+        """Drop what is long gone: snapshots would name it for ever."""
+        states, now_ms = self._ledger.states, self._clock.monotonic_ms()
+        gone = self._absences.gone({item.topic for item in states}, survey.source, survey.target, now_ms)
+        changes = [
+            PartitionChange(state, closed=True) for item, state in states.items() if item.topic in gone
+        ]
+        for change in changes:
+            item = change.state.topic_partition
+            self._status.pop(item, None)
+            if item in self._reading:
+                self._stop_reading(item)
+        if changes:
+            log.info("topics_forgotten", lease=str(self._lease), topics=sorted(gone))
+            self._ledger.write(changes)
 
     def _stop_of(self, item: TopicPartition) -> Stop | None:
         stop, state = self._stops.get(item), self._ledger.states.get(item)

@@ -235,3 +235,44 @@ def encode(
         committed_at_ms=committed_at_ms,
         format=ENTRY_FORMAT,
     )
+
+
+_TAG_BYTES = 6
+LARGEST_PIECE_BYTES = 512 * 1024
+"""Half of what a broker takes in one record by default; a single partition's change is never divided, and may be larger."""
+
+
+def pieces_of(entry: Entry, largest_bytes: int = LARGEST_PIECE_BYTES) -> list[Entry]:
+    """The entry as records that a broker takes: itself, or several that are written in one transaction, in order."""
+    if entry.ByteSize() <= largest_bytes:
+        return [entry]
+    cut: list[list[PartitionEntry]] = []
+    size_bytes = largest_bytes
+    for part in entry.partitions:
+        part_bytes = part.ByteSize() + _TAG_BYTES
+        if size_bytes + part_bytes > largest_bytes:
+            cut.append([])
+            size_bytes = 0
+        cut[-1].append(part)
+        size_bytes += part_bytes
+    head = Entry()
+    head.CopyFrom(entry)
+    del head.partitions[:]
+    pieces = []
+    for number, parts in enumerate(cut):
+        piece = Entry(partitions=parts, piece=number, pieces=len(cut))
+        piece.MergeFrom(head)
+        pieces.append(piece)
+    return pieces
+
+
+def whole_entry(pieces: Sequence[Entry]) -> Entry | None:
+    """The entry that these pieces are, in order; None if some are missing."""
+    numbers = [(piece.piece, piece.pieces) for piece in pieces]
+    if numbers not in ([(0, 0)], [(number, len(pieces)) for number in range(len(pieces))]):
+        return None
+    whole = Entry()
+    for piece in pieces:
+        whole.MergeFrom(piece)
+    whole.piece = whole.pieces = 0
+    return whole

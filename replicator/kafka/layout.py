@@ -30,7 +30,7 @@ from parallax.errors import ConfigError, NotFoundError, RefusedError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from replicator.copying.recovery import RunLogError, RunLogProblem, Shard
-from replicator.copying.state import PartitionState, encode
+from replicator.copying.state import PartitionState, encode, pieces_of
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
 from replicator.kafka.transactions.hanging import settle
@@ -343,7 +343,8 @@ def snapshots(layout: LayoutRecord, states: Mapping[TopicPartition, PartitionSta
             },
             committed_at_ms=SystemClock().now_ms(),
         )
-        yield layout.run_log, shard, None, entry.SerializeToString()
+        for piece in pieces_of(entry):
+            yield layout.run_log, shard, None, piece.SerializeToString()
 
 
 def fence_shards(config: Config, route: Route, layout: int, shards: int) -> None:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from parallax.domain.ids import TopicName, TopicPartition
+from replicator.copying import session_end
 from replicator.copying.ports import RecordRefusedError
 from tests.worlds.sim import doors
 from tests.worlds.sim.doors import Faults
@@ -83,3 +84,51 @@ def test_a_partition_that_the_target_refused_is_tried_again_by_the_same_holder(
         world.schedule.run(
             lambda: all(actor.over for actor in world.schedule.actors), at_most_steps=1_000_000
         )
+
+
+def test_a_topic_long_gone_from_both_sides_leaves_the_snapshots_and_is_another_when_it_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_end, "FORGOTTEN_AFTER_MS", 5_000)
+    world = World(1, Faults(0.0), only=())
+    world.lease_ms = 10**12
+    regional, life = world.regionals[0], world.lives[0]
+    target = life.aggregate.cluster
+    regional.create()
+    regional.produce()
+
+    def go(condition: Callable[[], bool]) -> None:
+        world.schedule.run(condition, at_most_steps=100_000)
+
+    def snapshot_names() -> set[int]:
+        snapshots = [entry for _, _, entry in life.entries() if entry.snapshot]
+        return {part.partition for part in snapshots[-1].partitions if not part.closed}
+
+    with world.in_memory():
+        world.schedule.calm = True
+        life.plan(1)
+        go(world.caught_up)
+        go(lambda: snapshot_names() == {0, 1})
+        for cluster in (regional.cluster, target):
+            del cluster.topics[TOPIC]
+        gone_at_ms = world.schedule.now_ms
+        go(lambda: world.schedule.now_ms > gone_at_ms + 3_000)
+        assert snapshot_names() == {0, 1}, "it might still come back as it was"
+        go(lambda: world.schedule.now_ms > gone_at_ms + 8_000)
+        assert snapshot_names() == set()
+        regional.create()
+        before = len(regional.records)
+        regional.produce()
+        go(world.caught_up)
+        world.finish = True
+        go(lambda: all(actor.over for actor in world.schedule.actors))
+    copied = [
+        slot.value.serial
+        for log in target.topics[TOPIC].logs
+        for slot in log.committed()
+        if isinstance(slot.value, SourceRecord)
+    ]
+    assert sorted(copied) == [record.serial for record in regional.records[before:]]
+    lineages = world.index.lineages(life.route, TopicName(TOPIC))
+    assert len({item.lineage for item in lineages}) == 2
+    assert len({item.lineage for item in lineages if item.closed_at is None}) == 1

@@ -94,23 +94,24 @@ class BatchTarget:
         self._refuse()
         return self._sender.acknowledged
 
-    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
-        """Append the entry, see that the leaders are still the same, and commit."""
+    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
+        """Append the entries, each in a batch of its own, see that the leaders are still the same, and commit."""
         confirmation = self._leader_epochs.confirm(leader_epochs)
-        record = Record(0, max(0, entry.committed_at_ms), record_body(None, entry.SerializeToString()))
-        # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.
-        compression = Compression.LZ4 if len(entry.partitions) > 1 else Compression.NONE
-        raw = memoryview(make_batch([record], compression))
-        self.produce(BatchBlock(self._run_log, -1, range(1), (raw,), len(raw)))
+        for entry in entries:
+            record = Record(0, max(0, entry.committed_at_ms), record_body(None, entry.SerializeToString()))
+            # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.
+            compression = Compression.LZ4 if len(entry.partitions) > 1 else Compression.NONE
+            raw = memoryview(make_batch([record], compression))
+            self.produce(BatchBlock(self._run_log, -1, range(1), (raw,), len(raw)))
         self._sender.flush("appending to the run log")
         self._refuse()
         confirmation.wait()
-        offset = self._sender.acknowledged[self._run_log][0]
+        offsets = self._sender.acknowledged[self._run_log]
         begun = time.monotonic()
         self._coordinator.end(self._producer, committed=True)
         if self._coordinator.newest:
             self._sender.committed((time.monotonic() - begun) * 1_000)
-        return offset
+        return offsets
 
     def ends(
         self, partitions: Mapping[TopicPartition, int], *, patient: bool = False

@@ -104,7 +104,7 @@ class KafkaTarget:
         self._callbacks: dict[TopicPartition, Callable[[KafkaError | None, Message], None]] = {}
         self._partitions: dict[TopicName, int] = {}
         self._failed: tuple[TopicPartition, KafkaError] | None = None
-        self._entry_offset: int | None = None
+        self._entry_offsets: list[int] = []
         self._admin = AdminClient({**settings, **FORGETFUL})
         self._producer = Producer(
             {
@@ -133,7 +133,7 @@ class KafkaTarget:
         """Begin a transaction."""
         self._acknowledged = {}
         self._callbacks = {}
-        self._entry_offset = None
+        self._entry_offsets = []
         self._call("beginning a transaction", self._producer.begin_transaction)
 
     def produce(self, block: RecordBlock) -> None:
@@ -185,20 +185,21 @@ class KafkaTarget:
             )
         return self._acknowledged
 
-    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
-        """See that the leaders are still the same, append the entry and commit."""
+    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
+        """See that the leaders are still the same, append the entries and commit."""
         self._leader_epochs.confirm(leader_epochs).wait()
         topic, shard = self._run_log
         try:
-            self._producer.produce(
-                topic, entry.SerializeToString(), partition=shard, on_delivery=self._entry_acknowledged
-            )
+            for entry in entries:
+                self._producer.produce(
+                    topic, entry.SerializeToString(), partition=shard, on_delivery=self._entry_acknowledged
+                )
         except (KafkaException, BufferError) as error:
             raise self._translated(error, "appending to the run log") from error
         self._call("committing", self._producer.commit_transaction, self._commit_timeout_s)
-        if self._entry_offset is None:
+        if len(self._entry_offsets) != len(entries):
             raise ClusterUnavailableError(f"{self._cluster}: the run-log entry was not acknowledged")
-        return self._entry_offset
+        return self._entry_offsets
 
     def ends(
         self,
@@ -272,7 +273,7 @@ class KafkaTarget:
 
     def _entry_acknowledged(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self._entry_offset = message.offset()
+            self._entry_offsets.append(message.offset())  # type: ignore[arg-type] # an acknowledged record has an offset
 
     def _produce_when_there_is_room(self, topic: str, produced: Mapping[str, Any]) -> None:
         for _ in range(max(1, int(self._timeout_s * 10))):

@@ -31,7 +31,7 @@ from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import Shard
-from replicator.copying.state import rows_of, topic_partition_of
+from replicator.copying.state import rows_of, topic_partition_of, whole_entry
 from replicator.kafka.run_log import KafkaRunLog, own_entries, read_partition, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions.coordinator import Coordinator, by_topic
@@ -188,13 +188,20 @@ def _fates(config: Config, lease: Lease, hanging: Mapping[TopicPartition, Target
         # Whether this is the run log that the layout knows is seen before anything is copied: another holds no snapshot.
         shard = Shard(cluster, run_log, reader.topic_id() or TopicId(""), lease.layout)
         return fates_by_entries(hanging, own_entries(reader, shard))
-    entry = record_at(run_log, start, committed=False)
-    if entry is None:
+    value = record_at(run_log, start, committed=False)
+    if value is None:
         raise ClusterUnavailableError(f"{cluster}: {run_log}: no entry at {start}")
+    pieces = [Entry.FromString(value)]
+    for number in range(1, pieces[0].pieces):
+        following = record_at(run_log, TargetOffset(start + number), committed=False)
+        pieces += [] if following is None else [Entry.FromString(following)]
+    entry = whole_entry(pieces)
+    if entry is None:  # its owner never came to committing it
+        return Fates(abort=tuple(sorted(hanging)))
     return fates_with_entry(
         hanging,
         run_log,
-        Entry.FromString(entry),
+        entry,
         lambda item, offset: record_at(item, offset, committed=True) is not None,
     )
 

@@ -151,7 +151,7 @@ class SimTarget:
         self._send()
         return self._acknowledged
 
-    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
+    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
         self._schedule.step()
         log = _run_log(self._cluster, self._run_log, self._shard)
         for item, epoch in leader_epochs.items():
@@ -160,14 +160,14 @@ class SimTarget:
                 raise ClusterUnavailableError(f"{item} has another leader than it had")
         self._may_fail()
         transaction = self._mine()
-        offset = log.append(entry, transaction)
+        offsets = [log.append(entry, transaction) for entry in entries]
         self._schedule.step()
         self._may_fail()
         if self._mine() is not transaction:
             raise FencedError("aborted meanwhile")
         transaction.decide(COMMITTED)
         self._may_fail()
-        return offset
+        return offsets
 
     def ends(
         self,

@@ -56,10 +56,10 @@ class Target:
     def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
         return self._sent
 
-    def commit(self, entry: Entry, leader_epochs: Mapping[TopicPartition, int]) -> int:
+    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
         self.confirmed.append(dict(leader_epochs))
-        self.entries.append(entry)
-        return len(self.entries) - 1
+        self.entries += entries
+        return range(len(self.entries) - len(entries), len(self.entries))
 
     def ends(
         self, partitions: Mapping[TopicPartition, int], *, patient: bool = False

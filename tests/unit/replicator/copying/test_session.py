@@ -22,7 +22,7 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import Damaged, LogEnd, ReadFrom, SourceEvent, Survey, TargetEnd
 from replicator.copying.session import ShardSession
-from replicator.copying.session_end import Counts, SessionError
+from replicator.copying.session_end import Absences, Counts, SessionError
 from replicator.copying.state import PartitionState
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 from tests.worlds.clocks import StandingClock
@@ -72,8 +72,8 @@ class Doors:
 
     def begin(self) -> None: ...
 
-    def commit(self, _entry: Entry, _leader_epochs: Mapping[TopicPartition, int]) -> int:
-        return 0
+    def commit(self, entries: Sequence[Entry], _leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
+        return range(len(entries))
 
     def ends(
         self, partitions: Collection[TopicPartition], *, patient: bool = False
@@ -106,6 +106,7 @@ def session_of(doors: Doors, states: Mapping[TopicPartition, PartitionState] | N
         ledger=ledger,
         history=lambda _item, _lineage: [],
         stops=(),
+        absences=Absences(lambda _topic: True),
         goal=None,
         stopped=lambda _stop: None,
     )

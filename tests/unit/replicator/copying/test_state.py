@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,7 +16,17 @@ from parallax.ports.clusters import TopicInfo
 from replicator.copying.ledger import OpenTransaction
 from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, RecordBlock, Survey, TargetEnd
 from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose, read_from
-from replicator.copying.state import PartitionChange, PartitionState, encode, fold, lost_of, rows_of
+from replicator.copying.state import (
+    LARGEST_PIECE_BYTES,
+    PartitionChange,
+    PartitionState,
+    encode,
+    fold,
+    lost_of,
+    pieces_of,
+    rows_of,
+    whole_entry,
+)
 from replicator.lease import PartitionStatus, shard_of, transactional_id
 
 ITEM = TopicPartition(TopicName("t"), 0)
@@ -397,6 +408,50 @@ def test_a_snapshot_forgets_what_it_does_not_name_and_a_closed_lineage_is_gone()
     assert fold({ITEM: state()}, [entry([PartitionChange(state(), closed=True)])]) == {}
     newer = state(11)
     assert fold({}, [entry([PartitionChange(state(), closed=True), PartitionChange(newer)])]) == {ITEM: newer}
+
+
+def many_states(topics: int, partitions: int) -> dict[TopicPartition, PartitionState]:
+    drawn = Random(7)
+    found = {}
+    for number in range(topics):
+        lineage = Lineage(TopicId(f"{drawn.getrandbits(128):x}"), TopicId(f"{drawn.getrandbits(128):x}"))
+        for partition in range(partitions):
+            item = TopicPartition(TopicName(f"payments.tenant-{number:06d}.orders-v2"), partition)
+            end = drawn.randrange(10**9, 10**11)
+            found[item] = PartitionState(item, lineage, 0, 0, 0, end, end, 2 * end, 12)
+    return found
+
+
+def test_a_snapshot_of_any_number_of_partitions_becomes_records_that_a_broker_takes() -> None:
+    known = many_states(400, 32)
+    entry = encode(
+        run_log_id=TopicId("log"),
+        layout=1,
+        shard=0,
+        path="batch",
+        changes=(),
+        everything=known,
+        committed_at_ms=1,
+    )
+    assert entry.ByteSize() > 1_048_588, "as one record it would be refused"
+    pieces = pieces_of(entry)
+    assert all(piece.ByteSize() < LARGEST_PIECE_BYTES + 100 for piece in pieces)
+    assert fold({ITEM: state()}, pieces) == known
+    assert whole_entry(pieces) == entry
+    assert whole_entry(pieces[:-1]) is None
+    assert whole_entry(pieces[1:]) is None
+    assert pieces_of(pieces[0]) == [pieces[0]], "what fits stays as it is"
+    small = encode(
+        run_log_id=TopicId("log"),
+        layout=1,
+        shard=0,
+        path="batch",
+        changes=[PartitionChange(state())],
+        everything=None,
+        committed_at_ms=1,
+    )
+    assert pieces_of(small) == [small]
+    assert whole_entry([small]) == small
 
 
 def test_rows_that_go_back_are_refused() -> None:
