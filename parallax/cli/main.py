@@ -35,6 +35,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "stack": Entry("lab.stack.command", "lab"),
     "schema": Entry("parallax.cli.schema", "services"),
+    "runlog": Entry("replicator.run_log_command", "replicator"),
     "replicate": Entry("replicator.command", "replicator", "replicate"),
     "serve": Entry("offsetsvc.command", "server", "serve"),
     "sync": Entry("syncjob.command", "replicator", "sync"),

@@ -15,7 +15,7 @@ taken for a new one (`replicator.copying.recovery`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Self, TypeGuard
 
@@ -30,7 +30,7 @@ from parallax.errors import ConfigError, NotFoundError, RefusedError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from replicator.copying.recovery import RunLogError, RunLogProblem, Shard
-from replicator.copying.state import PartitionState, encode, pieces_of
+from replicator.copying.state import PartitionChange, PartitionState, encode, pieces_of
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
 from replicator.kafka.transactions.hanging import settle
@@ -329,15 +329,21 @@ def shard_in(layout: LayoutRecord, lease: Lease) -> Shard:
     return Shard(aggregate_cluster(lease.route.target), run_log, layout.run_log_id, lease.layout)
 
 
-def snapshots(layout: LayoutRecord, states: Mapping[TopicPartition, PartitionState]) -> Iterator[Record]:
-    """The first records of the layout: each shard's snapshot."""
+def snapshots(
+    layout: LayoutRecord,
+    states: Mapping[TopicPartition, PartitionState],
+    changes: Sequence[PartitionChange] = (),
+) -> Iterator[Record]:
+    """The first records of the layout: each shard's snapshot, with what the states of some partitions came from."""
     for shard in range(layout.shards):
         entry = encode(
             run_log_id=layout.run_log_id,
             layout=layout.layout,
             shard=shard,
             path="layout",
-            changes=(),
+            changes=[
+                change for change in changes if shard_of(change.state.topic_partition, layout.shards) == shard
+            ],
             everything={
                 item: state for item, state in states.items() if shard_of(item, layout.shards) == shard
             },

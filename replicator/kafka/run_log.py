@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
@@ -86,9 +86,23 @@ def load_states(
         reach *= 4
 
 
-def own_entries(reader: RunLogReader, shard: Shard) -> Iterator[Entry]:
-    """Every entry of the shard that the run log still holds, in order."""
-    for _, entry in reader.read(reader.start(), reader.end()):
+def snapshot_of(reader: RunLogReader, shard: Shard) -> tuple[Sequence[Entry], int]:
+    """The pieces of the shard's last snapshot, and how many entries there are from its beginning on; none without one."""
+    pieces: list[Entry] = []
+    entries = 0
+    for entry in own_entries(reader, shard, reach=_FIRST_LOOK_OFFSETS):
+        if entry.snapshot and entry.piece == 0:
+            pieces, entries = [], 0
+        if entry.snapshot:
+            pieces.append(entry)
+        entries += 1
+    return pieces, entries
+
+
+def own_entries(reader: RunLogReader, shard: Shard, *, reach: int | None = None) -> Iterator[Entry]:
+    """Every entry of the shard that the run log still holds in its last ``reach`` offsets (None: in all), in order."""
+    start, end = reader.start(), reader.end()
+    for _, entry in reader.read(start if reach is None else max(start, end - reach), end):
         if entry is not None and shard.owns(entry):
             yield entry
 

@@ -23,7 +23,6 @@ REASONS_TO_BE_ALONE = {
     "parallax.client.kafka_error": "consumer and producer share it, and what both may import is core and client",
     "parallax.domain.outcome": "the words of answers, which every layer knows",
     "parallax.moved": "goes with the next release",
-    "replicator.copying.session_end": "session, ledger and shard share it",
     "parallax.adapters.spark.daemon": "run by Spark as a module, before anything else may be imported",
 }
 

@@ -1,0 +1,422 @@
+"""Rebuilds what a route's run log said: a new layout, whose first snapshots come from the index and from both clusters.
+
+It changes the layout as `replicator.kafka.layout` does: whoever copies is fenced, and the snapshots are written with the
+layout's record in one transaction. Shards whose run log is sound keep their states as they are. What is decided for each
+partition of the others, and why that loses nothing, is in `replicator.copying.rebuild`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+
+from parallax.config.config import Config
+from parallax.domain.ids import (
+    ClusterName,
+    Route,
+    RoutePartition,
+    TargetOffset,
+    TopicPartition,
+    aggregate_cluster,
+    regional_cluster,
+)
+from parallax.domain.index_rows import LineageRecord
+from parallax.domain.runs import Run
+from parallax.errors import ParallaxError, RefusedError
+from parallax.ports.index import MappingIndex
+from parallax.runtime.deadline import Deadline
+from replicator.copying.rebuild import PartitionSide, Remains, Restored, last_of, restored
+from replicator.copying.recovery import RunLogError, RunLogProblem
+from replicator.copying.session_end import SessionError
+from replicator.copying.state import PartitionState, rows_of, topic_partition_of
+from replicator.kafka.layout import (
+    FIRST_LAYOUT,
+    LAYOUTS_TOPIC,
+    PATHS,
+    LayoutRecord,
+    change_of_layout,
+    fence_shards,
+    other_run_log,
+    read_layout,
+    shard_in,
+    snapshots,
+    topics_chosen,
+)
+from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, run_log_topic
+from replicator.kafka.topics import TopicAdmin, run_log_plan
+from replicator.kafka.transactions.hanging import settle
+from replicator.lease import Lease, shard_of
+from replicator.mapping.feed import IndexFeed
+
+log = structlog.get_logger(__name__)
+
+_TIMEOUT_MS = 30_000
+_ROWS_PER_PAGE = 10_000
+_VERSION_OFFSET_BITS = 48
+"""Of an index version; the layout stands above them (`parallax.domain.index_rows.index_version`)."""
+
+Span = tuple[int, int]
+
+RecordOffsets = Callable[[TopicPartition, Span], Iterable[int]]
+"""The offsets of the records that a `read_committed` reader is given of a span of a partition of the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildPlan:
+    """What a rebuild does, or has done.
+
+    Attributes:
+        layout: the number of the new layout.
+        shards: into how many shards it cuts the route.
+        refused: why the run log of a shard is refused, by shard of the present layout.
+        kept: the states of shards whose run log is sound.
+        partitions: how each partition of the other shards goes on.
+        notes: what could not be known.
+    """
+
+    route: Route
+    layout: int
+    shards: int
+    refused: Mapping[int, RunLogError]
+    kept: Mapping[TopicPartition, PartitionState]
+    partitions: Sequence[Restored]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def twice(self) -> int | None:
+        """At most so many records come twice in all; None: of some partition nobody knows."""
+        counts = [item.twice for item in self.partitions]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON types."""
+        return {
+            "route": str(self.route),
+            "layout": self.layout,
+            "shards": self.shards,
+            "refused": {str(shard): str(error) for shard, error in self.refused.items()},
+            "kept_partitions": len(self.kept),
+            "records_twice_at_most": self.twice,
+            "notes": list(self.notes),
+            "partitions": [
+                {
+                    "topic": item.topic_partition.topic,
+                    "partition": item.topic_partition.partition,
+                    "going_on": item.going_on.value,
+                    "source_next": item.source_next,
+                    "records_twice_at_most": item.twice,
+                    "why": item.why,
+                }
+                for item in self.partitions
+            ],
+        }
+
+
+class Rebuild:
+    """Rebuilds one route.
+
+    Args:
+        config: all configuration.
+        route: the route.
+        index: what is known of it.
+        open_cluster: the clusters of its two ends.
+        record_offsets: reads the target.
+        anew: copy everything again that the sources hold, in the shards whose run log is refused.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        route: Route,
+        index: MappingIndex,
+        open_cluster: Callable[[ClusterName], TopicAdmin],
+        record_offsets: RecordOffsets,
+        *,
+        anew: bool = False,
+    ) -> None:
+        self._config = config
+        self._route = route
+        self._index = index
+        self._source = open_cluster(regional_cluster(route.source))
+        self._target = open_cluster(aggregate_cluster(route.target))
+        self._record_offsets = record_offsets
+        self._anew = anew
+        self._run_log = run_log_topic(config, route.source)
+
+    def plan(self) -> RebuildPlan:
+        """What would be done now; nothing is changed. The route may still be copied meanwhile.
+
+        Raises:
+            RefusedError: nothing is to be rebuilt.
+            UnavailableError: the index or a cluster does not answer.
+        """
+        return self._plan(read_layout(self._config, self._route))
+
+    def execute(self) -> RebuildPlan:
+        """Fence whoever copies the route, and write the new layout with its first snapshots.
+
+        May be called again after a crash: until its one transaction is committed everything is as before.
+
+        Returns:
+            What was done.
+
+        Raises:
+            RefusedError: nothing is to be rebuilt.
+            FencedError: another process is changing the layout of the same route.
+            UnavailableError: the index or a cluster does not answer.
+        """
+        config, route = self._config, self._route
+        with change_of_layout(config, route) as writer:
+            current = read_layout(config, route)
+            known = current or self._forgotten_layout()
+            fence_shards(config, route, known.layout, known.shards)
+            self._finish(known)
+            plan = self._plan(current)
+            topic = self._topic(plan.shards)
+            settled = LayoutRecord(
+                plan.layout,
+                plan.shards,
+                settled=True,
+                run_log=self._run_log,
+                run_log_id=topic.topic_id,
+                topics=topics_chosen(config),
+            )
+            states = dict(plan.kept)
+            states |= {item.topic_partition: item.state for item in plan.partitions if item.state is not None}
+            changes = [change for item in plan.partitions for change in item.changes]
+            writer.commit([*snapshots(settled, states, changes), writer.layout_record(settled)])
+        log.info(
+            "run_log_rebuilt",
+            route=str(route),
+            layout=plan.layout,
+            partitions=len(states),
+            records_twice_at_most=plan.twice,
+        )
+        return plan
+
+    # --- the run log that there is -------------------------------------------------------------------------------
+
+    def _topic(self, shards: int) -> Any:
+        found = self._target.topics().get(self._run_log)
+        if found is None:
+            replicas = self._config.cluster(self._target.cluster).replication_factor
+            retention_ms = self._config.replicator.run_log_retention_ms
+            plan = run_log_plan(self._run_log, shards, retention_ms, replicas)
+            found = self._target.create(plan, Deadline.after_ms(_TIMEOUT_MS))
+        if found.partitions < shards:
+            found = self._target.grow(self._run_log, shards, Deadline.after_ms(_TIMEOUT_MS))
+        return found
+
+    def _forgotten_layout(self) -> LayoutRecord:
+        """What stands in for a layout record that is gone: the newest layout that wrote a row."""
+        versions = [
+            record.version
+            for topic in self._index.topics(self._route)
+            for record in self._index.lineages(self._route, topic)
+        ]
+        newest = max((version >> _VERSION_OFFSET_BITS for version in versions), default=FIRST_LAYOUT)
+        found = self._target.topics().get(self._run_log)
+        shards = max(self._config.replicator.shards_per_route, 0 if found is None else found.partitions)
+        run_log_id = "" if found is None else found.topic_id
+        return LayoutRecord(newest, shards, settled=True, run_log=self._run_log, run_log_id=run_log_id)  # type: ignore[arg-type]
+
+    def _leases(self, layout: LayoutRecord, route: Route | None = None) -> list[Lease]:
+        """The shards that hold the newest states: those of the layout before, while a change is not settled."""
+        number = layout.layout if layout.settled else layout.layout - 1
+        shards = layout.shards if layout.settled else layout.previous_shards
+        return [Lease(route or self._route, shard, shards, number, 0, 0) for shard in range(shards)]
+
+    def _finish(self, layout: LayoutRecord) -> None:
+        """End what hangs, and index what is left of the run log: the layout that follows looks for neither."""
+        for lease in self._leases(layout):
+            with suppress(SessionError):
+                settle(self._config, lease, PATHS)
+            reader = KafkaRunLog(self._config, self._route, lease.shard)
+            if reader.topic_id() != layout.run_log_id:
+                continue
+            feed = IndexFeed(
+                self._index,
+                reader,
+                route=self._route,
+                layout=lease.layout,
+                shard=lease.shard,
+                clock=SystemClock(),
+            )
+            feed.note_end(reader.end())
+            with suppress(SessionError):
+                while not feed.complete:
+                    feed.turn()
+
+    def _refused(
+        self, current: LayoutRecord | None
+    ) -> tuple[dict[int, RunLogError], dict[TopicPartition, PartitionState]]:
+        """The shards whose run log is refused, each with why, and the states of the others."""
+        if current is None:
+            where = f"{self._target.cluster}: {self._route}"
+            error = RunLogError(
+                RunLogProblem.LAYOUT_MISSING, where, f"{LAYOUTS_TOPIC} has no record of the route"
+            )
+            return dict.fromkeys(range(self._config.replicator.shards_per_route), error), {}
+        found = self._target.topics().get(self._run_log)
+        if found is None or found.topic_id != current.run_log_id:
+            error = other_run_log(current, None if found is None else found.topic_id, self._route)
+            return {lease.shard: error for lease in self._leases(current)}, {}
+        refused: dict[int, RunLogError] = {}
+        states: dict[TopicPartition, PartitionState] = {}
+        for lease in self._leases(current):
+            reader = KafkaRunLog(self._config, self._route, lease.shard)
+            known_end = self._index.indexed_up_to(self._route, lease.layout, lease.shard)
+            try:
+                states |= load_states(reader, shard_in(current, lease), known_end=known_end)[0]
+            except RunLogError as error:
+                refused[lease.shard] = error
+        return refused, states
+
+    # --- what is left to know ------------------------------------------------------------------------------------
+
+    def _plan(self, current: LayoutRecord | None) -> RebuildPlan:
+        refused, kept = self._refused(current)
+        if not refused:
+            raise RefusedError(
+                f"{self._target.cluster}: the run log of {self._route} is sound: there is nothing to rebuild"
+            )
+        known = current or self._forgotten_layout()
+        old_shards = len(self._leases(known)) if current is not None else len(refused)
+        notes: list[str] = []
+        remains = self._remains(lambda item: shard_of(item, old_shards) in refused, notes)
+        return RebuildPlan(
+            self._route,
+            known.layout + 1,
+            known.shards if current is not None else self._config.replicator.shards_per_route,
+            refused,
+            kept,
+            [restored(item, anew=self._anew) for item in remains],
+            notes,
+        )
+
+    def _remains(self, wanted: Callable[[TopicPartition], bool], notes: list[str]) -> list[Remains]:
+        sources, targets = self._source.topics(), self._target.topics()
+        records: dict[TopicPartition, list[LineageRecord]] = defaultdict(list)
+        newest: dict[tuple[TopicPartition, Any], Run] = {}
+        for topic in self._index.topics(self._route):
+            for record in self._index.lineages(self._route, topic):
+                records[record.partition.topic_partition].append(record)
+            for (partition, lineage), stamped in self._index.newest(self._route, topic).items():
+                newest[TopicPartition(topic, partition), lineage] = stamped.row
+        there = {
+            TopicPartition(name, partition)
+            for name, info in targets.items()
+            if self._config.topics.chosen(name)
+            for partition in range(info.partitions)
+        }
+        items = sorted(item for item in {*records, *there} if wanted(item))
+        # In this order: whatever lies below these ends is in some run log by the time that those are read.
+        ends = self._target.log_ranges([item for item in items if item in there])
+        starts = self._source.log_ranges(
+            [
+                item
+                for item in items
+                if item.topic in sources and item.partition < sources[item.topic].partitions
+            ]
+        )
+        unindexed = self._unindexed_spans(notes)
+        policies = self._target.configs([*{item.topic for item in ends}])
+        found = []
+        for item in items:
+            last = last_of(records[item]) if records[item] else None
+            target = PartitionSide(targets[item.topic].topic_id, ends[item]) if item in ends else None
+            source = PartitionSide(sources[item.topic].topic_id, starts[item]) if item in starts else None
+            row = None if last is None else newest.get((item, last.lineage))
+            cut = False
+            if last is not None and target is not None and target.topic_id == last.lineage.target_topic_id:
+                row, cut = self._within(last, row, TargetOffset(target.log.high_watermark))
+            floor = last.target_first if last is not None else TargetOffset(0)
+            floor = row.target_end if row is not None else floor
+            unexplained: int | None = 0
+            if target is not None and (last is None or target.topic_id == last.lineage.target_topic_id):
+                compacted = "compact" in policies.get(item.topic, {}).get("cleanup.policy", "delete")
+                unexplained = self._unexplained(item, target, floor, unindexed, compacted=compacted)
+            found.append(Remains(item, records[item], row, cut, source, target, unexplained))
+        return found
+
+    def _within(self, last: LineageRecord, row: Run | None, end: TargetOffset) -> tuple[Run | None, bool]:
+        """The newest row below the target's end, and whether the lineage has others above."""
+        if row is None or row.target_end <= end:
+            return row, False
+        around = self._index.rows_at_target(last.partition, last.lineage, end)
+        below = [item for item in around if item.target_start <= end]
+        if not below:
+            return None, True
+        newest = below[-1]
+        return replace(newest, count=min(newest.count, end - newest.target_start)), True
+
+    def _unexplained(
+        self,
+        item: TopicPartition,
+        target: PartitionSide,
+        floor: TargetOffset,
+        unindexed: Mapping[TopicPartition, Collection[Span]],
+        *,
+        compacted: bool,
+    ) -> int | None:
+        """How many records above the floor no row of another route explains; None: that can't be known."""
+        end = target.log.high_watermark
+        if end <= floor:
+            return 0
+        if target.log.low_watermark > floor or compacted:
+            return None
+        spans = sorted([*unindexed.get(item, ()), *self._indexed_spans(item, target, floor)])
+        unexplained = 0
+        place = 0
+        for offset in self._record_offsets(item, (floor, end)):
+            while place < len(spans) and spans[place][1] <= offset:
+                place += 1
+            unexplained += not (place < len(spans) and spans[place][0] <= offset)
+        return unexplained
+
+    def _others(self) -> Iterator[Route]:
+        return (route for route in self._config.routes_into(self._route.target) if route != self._route)
+
+    def _indexed_spans(
+        self, item: TopicPartition, target: PartitionSide, floor: TargetOffset
+    ) -> Iterator[Span]:
+        """The target offsets above the floor that other routes' rows in the index hold."""
+        end = TargetOffset(target.log.high_watermark)
+        for route in self._others():
+            partition = RoutePartition(route, item)
+            for record in self._index.lineages(route, item.topic):
+                if record.partition != partition or record.lineage.target_topic_id != target.topic_id:
+                    continue
+                start = floor
+                while start < end:
+                    page = self._index.rows_from_target(partition, record.lineage, start, _ROWS_PER_PAGE, end)
+                    yield from ((row.target_start, row.target_end) for row in page.rows if row.count)
+                    if page.complete_to <= start:
+                        break
+                    start = page.complete_to
+
+    def _unindexed_spans(self, notes: list[str]) -> Mapping[TopicPartition, Collection[Span]]:
+        """The same of what other routes have committed, and the index does not have yet."""
+        spans: dict[TopicPartition, list[Span]] = defaultdict(list)
+        for route in self._others():
+            try:
+                layout = read_layout(self._config, route)
+                if layout is None:
+                    continue
+                for lease in self._leases(layout, route):
+                    reader = KafkaRunLog(self._config, route, lease.shard)
+                    start = max(reader.start(), self._index.indexed_up_to(route, lease.layout, lease.shard))
+                    for _, entry in reader.read(start, reader.stable_end()):
+                        for part in () if entry is None else entry.partitions:
+                            rows = [(row.target_start, row.target_end) for row in rows_of(part) if row.count]
+                            spans[topic_partition_of(part)] += rows
+            except ParallaxError as error:
+                notes.append(
+                    f"the run log of {route} can't be read, so its newest records count as unexplained: {error}"
+                )
+        return spans
