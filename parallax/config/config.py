@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from parallax.config.environment import override
-from parallax.config.mistakes import describe
+from parallax.config.mistakes import describe, repeated_keys
 from parallax.domain.ids import (
     ClusterName,
     RegionName,
@@ -43,6 +43,7 @@ SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 """What both Kafka clients can do with a name and a password; others need tickets or tokens that have no keys."""
 
+_LAST_PORT = 65_535
 _REGION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -63,8 +64,28 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    host, _, port = text.strip().rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not host or not port.isdecimal() or int(port) > _LAST_PORT or (":" in host and not bracketed):
+        raise ValueError(f"{text!r} is not of the form host:port")
+    return text
+
+
+def _addresses(text: str) -> str:
+    for part in text.split(","):
+        _address(part)
+    return text
+
+
 RegionKey = Annotated[str, AfterValidator(_region_name)]
 """A region's name. It becomes part of names of clusters, topics and transactional ids, and of routes (``a->b``)."""
+
+Address = Annotated[str, AfterValidator(_address)]
+"""``host:port``; an IPv6 address stands between square brackets."""
+
+Addresses = Annotated[str, AfterValidator(_addresses)]
+"""One or more of these, with commas between them."""
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
 """A regular expression in Python's syntax."""
@@ -90,7 +111,7 @@ class Security(_Section):
 class Cluster(_Section):
     """One Kafka cluster."""
 
-    bootstrap_servers: str
+    bootstrap_servers: Addresses
     security: Security = Security()
     replication_factor: Annotated[int, Field(ge=1)] | None = None
     """For topics that Parallax creates there; None takes the broker's default."""
@@ -99,9 +120,9 @@ class Cluster(_Section):
 class ServiceAddresses(_Section):
     """Where a region's offset service listens and is found."""
 
-    grpc: str = "127.0.0.1:7600"
+    grpc: Address = "127.0.0.1:7600"
     """host:port."""
-    rest: str = "127.0.0.1:7601"
+    rest: Address = "127.0.0.1:7601"
     """host:port."""
 
 
@@ -186,12 +207,20 @@ class Replicator(_Section):
     run_log_retention_ms: Annotated[int, Field(ge=3_600_000)] = 14 * 86_400_000
     run_log_topic_prefix: str = "parallax.runs"
     """The run log of the route a->b is the topic ``<prefix>.a`` on b's aggregate cluster."""
-    status_address: str = "127.0.0.1:7610"
+    status_address: Address = "127.0.0.1:7610"
     """host:port of /metrics, /livez, /readyz and of the progress that leases report."""
     spark_master: str | None = None
     """None: ``local[leases+2, 8]``."""
     checkpoint_directory: str | None = None
     """Spark's own bookkeeping; it holds no position and may be deleted. None: a temporary directory."""
+
+    @field_validator("commit_max_interval_ms")
+    @classmethod
+    def _not_below_the_least(cls, longest_ms: int, info: ValidationInfo) -> int:
+        least_ms = info.data.get("commit_min_interval_ms")
+        if least_ms is not None and longest_ms < least_ms:
+            raise ValueError(f"{longest_ms} is below replicator.commit_min_interval_ms ({least_ms})")
+        return longest_ms
 
 
 class Tls(_Section):
@@ -379,6 +408,8 @@ def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected keys such as 'regions' and 'cassandra' at the top")
+    if repeated := repeated_keys(node, path):
+        raise ConfigError("\n".join(repeated))
     origins = override(values, os.environ if environ is None else environ, Config)
     try:
         return Config.model_validate(values)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from datetime import date
 from functools import reduce
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 KeyPath = tuple[int | str, ...]
 """A key's place, from the top of the file."""
+
+_MERGE = "<<"
+"""YAML's key that takes over another section's keys."""
 
 _OF_THE_KEY = "[key]"
 """Ends pydantic's location of a mistake in the name of a key."""
@@ -52,8 +57,32 @@ def describe(
             hint = f"; did you mean {near[0]!r}?" if near else ""
             lines.append(f"{place}: unknown key {key!r}{hint}")
         else:
-            lines.append(f"{place}: {key}: {mistake['msg'].removeprefix('Value error, ')}")
+            lines.append(f"{place}: {key}: {_what_is_wrong(mistake)}")
     return "\n".join(lines)
+
+
+def _what_is_wrong(mistake: ErrorDetails) -> str:
+    if mistake["type"] == "string_type" and isinstance(mistake["input"], bool | int | float | date):
+        # The value itself is not shown: it may be a password.
+        return "has to be text, and YAML takes it for something else: put it between quotation marks"
+    return mistake["msg"].removeprefix("Value error, ")
+
+
+def repeated_keys(node: Node | None, path: Path) -> list[str]:
+    """A line for each key that stands twice in one section: YAML would take the last one without a word."""
+    lines = []
+    if isinstance(node, MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in seen and name != _MERGE:
+                lines.append(f"{path}:{line}: key {name!r} stands there twice, first in line {seen[name]}")
+            seen.setdefault(name, line)
+            lines += repeated_keys(value, path)
+    elif isinstance(node, SequenceNode):
+        for value in node.value:
+            lines += repeated_keys(value, path)
+    return lines
 
 
 def _variable(origins: Mapping[KeyPath, str], location: KeyPath) -> str | None:

@@ -197,6 +197,14 @@ def test_the_command_plans_applies_and_shows(new_keyspace: Cassandra, tmp_path: 
     assert parallax("apply", "--dry-run") == (0, "nothing to do\n")
 
 
+def test_a_datacenter_that_the_store_does_not_have_is_named(new_keyspace: Cassandra) -> None:
+    elsewhere = new_keyspace.model_copy(update={"local_datacenter": "nowhere"})
+    with CassandraStores(elsewhere, Index()) as stores, pytest.raises(ConfigError) as caught:
+        stores.connect()
+    told = "cassandra.local_datacenter: the store has no datacenter 'nowhere'; it has "
+    assert str(caught.value).startswith(told)
+
+
 def _away(port: int) -> Cassandra:
     return Cassandra(contact_points=(f"127.0.0.1:{port}",), keyspace="nowhere", request_timeout_ms=500)
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import cassandra
 from cassandra import ConsistencyLevel, ProtocolVersion, cluster, connection, pool, protocol, query
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.concurrent import execute_concurrent
 from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
@@ -155,6 +155,16 @@ def open_cluster(settings: Cassandra) -> Cluster:
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         connect_timeout=settings.request_timeout_ms / 1_000,
         control_connection_timeout=settings.request_timeout_ms / 1_000,
+    )
+
+
+def wrong_datacenter(settings: Cassandra, cluster: Cluster) -> ConfigError | None:
+    """What to raise where no node of the datacenter named is known, but others are: the driver asks none of them."""
+    known = sorted({host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter is not None})
+    if not known or settings.local_datacenter in known:
+        return None
+    return ConfigError(
+        f"cassandra.local_datacenter: the store has no datacenter {settings.local_datacenter!r}; it has {', '.join(known)}"
     )
 
 
@@ -392,6 +402,8 @@ class CassandraConnection:
                 self._check(session)
         except Exception as error:  # noqa: BLE001 - raised by those who wait
             problem = error
+            if cluster is not None and isinstance(error.__cause__, NoHostAvailable):
+                problem = wrong_datacenter(self.settings, cluster) or error
         with self._lock:
             self._opening = None
             if self._closed:

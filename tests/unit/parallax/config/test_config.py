@@ -97,6 +97,49 @@ def test_no_route_leads_into_a_region_without_an_aggregate_cluster(tmp_path: Pat
             ":10: groups.exclude.0: '*' is not a regular expression: nothing to repeat at position 0",
         ),
         (
+            '"127.0.0.1:1"',
+            "kafka.a.example",
+            ":3: regions.a.regional.bootstrap_servers: 'kafka.a.example' is not of the",
+        ),
+        (
+            '"127.0.0.1:1"',
+            '"k1:9092, k2"',
+            ":3: regions.a.regional.bootstrap_servers: ' k2' is not of the form host:port",
+        ),
+        ('"127.0.0.1:1"', '"k1:70000"', "'k1:70000' is not of the form host:port"),
+        ('"127.0.0.1:1"', '"SSL://k1:9092"', "'SSL://k1:9092' is not of the form host:port"),
+        (
+            "  edge:",
+            '    offsetsvc: {grpc: "offsets"}\n  edge:',
+            ":8: regions.b.offsetsvc.grpc: 'offsets' is not of",
+        ),
+        (
+            "cassandra:",
+            "replicator: {status_address: '7610'}\ncassandra:",
+            "replicator.status_address: '7610' is not",
+        ),
+        (
+            "cassandra:",
+            "replicator: {commit_min_interval_ms: 200}\ncassandra:",
+            ":10: replicator.commit_max_interval_ms: 100 is below replicator.commit_min_interval_ms (200)",
+        ),
+        ("  edge:", "  a:", ":8: key 'a' stands there twice, first in line 2"),
+        (
+            "  contact_points:",
+            "  keyspace: x\n  keyspace: y\n  contact_points:",
+            ":12: key 'keyspace' stands there twice",
+        ),
+        (
+            "  contact_points:",
+            "  password: 12345\n  contact_points:",
+            ":11: cassandra.password: has to be text, and YAML takes it for something else: put it between quotation marks",
+        ),
+        (
+            "  contact_points:",
+            "  username: yes\n  contact_points:",
+            ":11: cassandra.username: has to be text, and",
+        ),
+        (
             "  edge:",
             "  edge->x:",
             ":8: regions.edge->x: 'edge->x' is no name for a region: it takes 1 to 64 ",
@@ -110,7 +153,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, m
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["a", "eu-west", "eu_west.2", "EU", "1a", "a" * 64])
+@pytest.mark.parametrize("name", ["z", "eu-west", "eu_west.2", "EU", "1a", "a" * 64])
 def test_regions_have_names_that_topics_and_clusters_can_bear(tmp_path: Path, name: str) -> None:
     assert name in load(written(tmp_path, GOOD.replace("edge:", f'"{name}":')), {}).regions
 
@@ -119,6 +162,33 @@ def test_regions_have_names_that_topics_and_clusters_can_bear(tmp_path: Path, na
 def test_other_names_of_regions_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="is no name for a region"):
         load(written(tmp_path, GOOD.replace("edge:", f'"{name}":')), {})
+
+
+@pytest.mark.parametrize(
+    "address", ["k1:9092", "k1:9092,k2:9092", "k1:9092, k2:9092", "[::1]:9092", "10.0.0.1:1"]
+)
+def test_addresses_have_a_host_and_a_port(tmp_path: Path, address: str) -> None:
+    config = load(written(tmp_path, GOOD.replace('"127.0.0.1:1"', f'"{address}"')), {})
+    assert config.cluster(ClusterName("regional-a")).bootstrap_servers == address
+
+
+def test_a_secret_that_is_no_text_does_not_show(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(
+            written(tmp_path, GOOD.replace("  contact_points", "  password: 987654321\n  contact_points")), {}
+        )
+    assert "987654321" not in str(caught.value)
+
+
+def test_keys_that_are_taken_over_stand_there_once(tmp_path: Path) -> None:
+    merged = GOOD.replace('{bootstrap_servers: "127.0.0.1:1"}', '&k {bootstrap_servers: "127.0.0.1:1"}', 1)
+    merged = merged.replace(
+        '{bootstrap_servers: "127.0.0.1:5"}', "{<<: *k, bootstrap_servers: '127.0.0.1:6'}"
+    )
+    assert (
+        load(written(tmp_path, merged), {}).cluster(ClusterName("regional-edge")).bootstrap_servers
+        == "127.0.0.1:6"
+    )
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 
 import cassandra
 import cassandra.cluster
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from parallax.adapters.cassandra.coarse import CoarseChooser
 from parallax.adapters.cassandra.codec import pack, unpack
-from parallax.adapters.cassandra.connection import BY_TYPE, contact_points, translated
+from parallax.adapters.cassandra.connection import BY_TYPE, contact_points, translated, wrong_datacenter
 from parallax.adapters.cassandra.schema import keyspace_of, keyspace_statement
 from parallax.config.config import Cassandra
 from parallax.domain.ids import (
@@ -177,6 +178,19 @@ class TestSettings:
         assert keyspace_statement(settings).endswith(
             "{'class': 'NetworkTopologyStrategy', 'east': 3, 'west': 2}"
         )
+
+    @pytest.mark.parametrize(
+        ("known", "wrong"),
+        [([], False), ([None], False), (["dc1", "dc2", None], False), (["dc2", "dc3", "dc2"], True)],
+    )
+    def test_a_datacenter_is_wrong_if_others_are_known(self, known: list[str | None], *, wrong: bool) -> None:
+        hosts = [SimpleNamespace(datacenter=name) for name in known]
+        cluster = SimpleNamespace(metadata=SimpleNamespace(all_hosts=lambda: hosts))
+        settings = Cassandra(contact_points=("127.0.0.1",), local_datacenter="dc1")
+        found = wrong_datacenter(settings, cluster)  # type: ignore[arg-type] # what is asked of it is there
+        assert (found is not None) == wrong
+        if found is not None:
+            assert "no datacenter 'dc1'; it has dc2, dc3" in str(found)
 
     def test_a_datacenter_with_a_quote_is_refused(self) -> None:
         settings = Cassandra(contact_points=("db",), replication={"e'ast": 3})
