@@ -37,6 +37,9 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 MOST_IN_FLIGHT = 64
 """Per connection; the paths keep their own, smaller bounds. kafka-python fails a request beyond it."""
 _TURN_MS = 20
+_SETUP_MS = 2_000
+"""So long a broker has for a connection at first, and longer after each failure: with TLS twice that. One that takes
+connections and says nothing then leaves time to try another one."""
 _FRESH_MS = 500
 """So long a connection waits for its broker's present address before it takes the last known one."""
 
@@ -48,6 +51,14 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
         super().__init__(net, **config)
         self.refusals: dict[Any, bool] = {}
         """By node: whether it refused the last connection, instead of being silent."""
+        self.every_bootstrap_broker: Callable[[], Sequence[Any]] = self.cluster.bootstrap_brokers
+        self.cluster.bootstrap_brokers = self._least_failed
+
+    def _least_failed(self) -> Sequence[Any]:
+        """Those of the configured brokers that have failed least: kafka-python tries one by chance, the same perhaps again."""
+        brokers = self.every_bootstrap_broker()
+        failures = {broker.node_id: self._backoff.get(broker.node_id, (0,))[0] for broker in brokers}
+        return [broker for broker in brokers if failures[broker.node_id] == min(failures.values())]
 
     async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
         made = conn.connection_made
@@ -176,6 +187,9 @@ class Connections:
             receive_message_max_bytes=largest_answer_bytes,
             request_timeout_ms=timeout_ms,
             reconnect_backoff_max_ms=1_000,
+            socket_connection_setup_timeout_ms=_SETUP_MS
+            if security.protocol == "PLAINTEXT"
+            else 2 * _SETUP_MS,
             max_in_flight_requests_per_connection=MOST_IN_FLIGHT,
             security_protocol=security.protocol,
             sasl_mechanism=security.sasl_mechanism,
@@ -219,7 +233,7 @@ class Connections:
     def _refused(self) -> Exception | None:
         """The error of brokers that refused the credentials."""
         found = (
-            self._manager.auth_failure(broker.node_id) for broker in self._manager.cluster.bootstrap_brokers()
+            self._manager.auth_failure(broker.node_id) for broker in self._manager.every_bootstrap_broker()
         )
         return next((self._translated(error, "connecting") for error in found if error is not None), None)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import select
 import socket
-from contextlib import closing
+import time
+from contextlib import ExitStack, closing
 
 import kafka.errors
 import pytest
 
+from parallax.adapters.kafka import wire
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Cluster
@@ -59,3 +62,38 @@ def test_what_went_wrong_is_said_in_our_own_words(error: Exception, kind: type[E
         found = connections._translated(error, "writing")
         assert type(found) is kind
         assert str(found).startswith("aggregate-b: writing: ")
+
+
+def silent_brokers_tried(within_s: float) -> int:
+    """Of two brokers that take connections and say nothing: how many are tried in time."""
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as one,
+        closing(socket.create_server(("127.0.0.1", 0))) as other,
+        ExitStack() as accepted,
+    ):
+        loop = EventLoop()
+        servers = [one, other]
+        connections = Connections(
+            loop,
+            ClusterName("aggregate-b"),
+            Cluster(bootstrap_servers=",".join(f"127.0.0.1:{each.getsockname()[1]}" for each in servers)),
+            client_id="test",
+            largest_answer_bytes=1_000,
+        )
+        with closing(loop), closing(connections):
+            give_up_at = time.monotonic() + within_s
+            while servers and time.monotonic() < give_up_at:
+                loop.turn(20)
+                for each in select.select(servers, [], [], 0)[0]:
+                    accepted.enter_context(closing(each.accept()[0]))
+                    servers.remove(each)
+        return 2 - len(servers)
+
+
+def test_a_broker_that_says_nothing_leaves_time_to_try_another_one() -> None:
+    assert silent_brokers_tried(8.0) == 2
+
+
+def test_kafka_pythons_own_patience_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_SETUP_MS", 10_000)
+    assert silent_brokers_tried(3.0) == 1
