@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -46,6 +47,43 @@ def as_seen_for(
         name: None if snapshot is None or group in snapshot.refused else snapshot
         for name, snapshot in snapshots.items()
     }
+
+
+class Identified(Protocol):
+    """A cluster that tells its id."""
+
+    @property
+    def cluster(self) -> ClusterName:
+        """Its name in the configuration."""
+
+    def cluster_id(self) -> str:
+        """The id that it has given itself; empty if it does not say. May raise `ParallaxError`."""
+
+
+def refuse_same_cluster(clusters: Collection[Identified]) -> None:
+    """Refuse clusters that are one Kafka under two names, as far as they answer.
+
+    What is published for a group in one would replace what the group has committed in the other.
+
+    Raises:
+        ConfigError: two are one; the message names them (SAME_CLUSTER).
+    """
+    names: dict[str, ClusterName] = {}
+    with ThreadPoolExecutor(max(1, len(clusters)), "sync-ids") as threads:
+        for cluster, cluster_id in zip(clusters, threads.map(_id_of, clusters), strict=True):
+            other = names.setdefault(cluster_id, cluster.cluster) if cluster_id else cluster.cluster
+            if other != cluster.cluster:
+                raise ConfigError(
+                    f"SAME_CLUSTER: {other} and {cluster.cluster} are one Kafka cluster, of the id {cluster_id}: what is "
+                    "published in one would replace what groups commit in the other. Give each bootstrap_servers of its own"
+                )
+
+
+def _id_of(cluster: Identified) -> str:
+    try:
+        return cluster.cluster_id()
+    except ParallaxError:  # each cycle says that it is away
+        return ""
 
 
 class ClusterWatch:

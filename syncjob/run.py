@@ -17,6 +17,7 @@ from parallax.config.config import Config
 from parallax.errors import UnavailableError
 from parallax.runtime.deadline import Deadline
 from parallax.wiring import aggregate_clusters, open_client
+from syncjob.clusters import refuse_same_cluster
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.status import CYCLES, FAILED_CYCLES
 
@@ -30,10 +31,11 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
     """A syncer over the configured clusters, offset services and store.
 
     Raises:
-        ConfigError: no region has an offset service, or a certificate can't be read.
+        ConfigError: no region has an offset service, a certificate can't be read, or two clusters are one.
     """
     client = open_client(config)
     writers = list(aggregate_clusters(config).values())
+    refuse_same_cluster(writers)
     with CassandraStores(config.cassandra, config.index) as stores, client:
         syncer = Syncer(
             config, writers, stores.groups, stores.primaries, partial(ask, client), dry_run=dry_run
