@@ -93,6 +93,18 @@ def test_it_is_not_ready_before_a_good_cycle() -> None:
     assert not board.missing()
 
 
+def test_what_cant_be_read_is_named_and_counted() -> None:
+    board = SyncBoard(1_000)
+    assert samples(board)["parallax_sync_unreadable_rows"] == 0
+    board.record(SyncReport("first", {"cycles": 1}, "", ("group_published of group 'g'",), 30).to_json())
+    assert samples(board)["parallax_sync_unreadable_rows"] == 30
+    assert board.state()["sync"]["unreadable_rows"] == ["group_published of group 'g'"]
+    assert board.missing() == ()  # all others are served
+    board.record(report(cycles=2))
+    assert samples(board)["parallax_sync_unreadable_rows"] == 0
+    assert board.state()["sync"]["unreadable_rows"] == []
+
+
 def test_it_is_not_ready_once_the_last_good_cycle_is_too_old() -> None:
     clock = FakeClock()
     board = SyncBoard(1_000, clock)

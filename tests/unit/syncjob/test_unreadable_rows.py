@@ -233,3 +233,16 @@ def test_a_row_that_becomes_unreadable_while_the_group_stands_still_is_not_overw
         report = it.cycle()
     assert only(report, "b").reason is Reason.UNREADABLE_ROW
     assert keyspace.bodies("group_observed")[key] == theirs
+
+
+def test_the_list_of_a_groups_positions_says_what_it_lacks(
+    bench: Callable[..., Bench], keyspace: MemoryKeyspace
+) -> None:
+    it = two_groups(bench)
+    keyspace.rewrite("group_published", PUBLISHED, "{}")
+    here, there = it.service.positions.show(OTHER).clusters
+    problems = {item.partition: item.problem for item in there.positions if item.HasField("problem")}
+    assert problems.keys() == {0}
+    assert "group_published of group 'other', trips-0 on aggregate-b, can't be read" in problems[0]
+    assert [item.published_offset for item in there.positions] == [0, 5]
+    assert not any(item.HasField("problem") for item in here.positions)

@@ -339,6 +339,20 @@ def test_a_move_that_is_given_up_goes_on_where_it_was(world: Following) -> None:
     assert world.service.asked == []
 
 
+def test_a_stage_of_a_newer_release_moves_nobody(world: Following) -> None:
+    """What it asks is not known; where the group consumes now, it goes on."""
+    four_records(world)
+    world.service.decide("a")
+    consumer = world.start("a", follow_primary=True)
+    assert world.poll_records(4) == [A[0], B[0], A[1], A[2]]
+    world.service.decide("b", stage=17)  # type: ignore[arg-type]
+    world.poll_nothing()
+    assert (consumer.region, consumer.moving) == ("a", False)
+    world.service.decide("b")
+    world.settled("b")
+    assert world.poll_records(4) == [B[1], A[3], A[4], B[2]]
+
+
 def test_it_may_be_closed_while_the_group_moves(world: Following) -> None:
     interleaved(world)
     revoked: list[int] = []
