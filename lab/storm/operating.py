@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -128,6 +129,26 @@ class Operator:
         if not well:
             raise WorkerError(f"`parallax sync --once` failed: {_last_line(ended[-1].error)}")
 
+    def run_log_is_refused(self, route: str) -> bool:
+        """Whether the product says that something is wrong with a route's run log."""
+        return self._run(["runlog", "check", "--route", route]).code == 1
+
+    def rebuild_run_log(self, route: str) -> None:
+        """Make a route's run log anew; nothing copies the route meanwhile.
+
+        Raises:
+            WorkerError: the command failed.
+        """
+        code, out, error = self._run(["runlog", "rebuild", "--route", route, "--execute"])
+        if code != 0:
+            raise WorkerError(f"`parallax runlog rebuild --route {route}` failed: {_last_line(error)}")
+        plan = json.loads(out)
+        going_on = Counter(partition["going_on"] for partition in plan["partitions"])
+        self._remark(
+            f"the run log of {route} is rebuilt; partitions go on: {dict(going_on)}; "
+            f"records twice at most: {plan['records_twice_at_most']}"
+        )
+
 
 class GroupOffsets:
     """Groups' committed offsets on a topic, as any Kafka tool reads and resets them.
@@ -171,6 +192,18 @@ class GroupOffsets:
             raise WorkerError(
                 f"{cluster}: the offsets of {group} could not be set within {_EMPTY_S:.0f} s: {problem}"
             )
+
+    def delete_topic(self, cluster: str, topic: str) -> None:
+        """Delete a topic, as `kafka-topics --delete` does.
+
+        Raises:
+            WorkerError: the cluster refused, or did not answer.
+        """
+        admin = AdminClient({"bootstrap.servers": self._bootstrap(cluster), "log_level": 3})
+        try:
+            admin.delete_topics([topic])[topic].result(timeout=2 * _ANSWER_S)
+        except KafkaException as error:
+            raise WorkerError(f"{cluster}: topic {topic} was not deleted: {error}") from error
 
     def delete(self, cluster: str, group: str) -> None:
         """Delete a group without members, as `kafka-consumer-groups --delete` does; nothing happens if there is none.

@@ -28,6 +28,8 @@ _SETTLED_S = 90.0
 _REPEATED_S = 180.0
 _ASK_EVERY_S = 0.5
 _DISK_S = 60.0
+_REFUSED_S = 60.0
+_RUN_LOGS = "parallax.runs"
 _BYTES_PER_RECORD = 210
 """A trip with its key and headers, as it travels uncompressed."""
 _NARROW_SHARE = 0.3
@@ -146,6 +148,8 @@ class Player:
                 self._rewind(act)
             case ActKind.GROUP_DELETED:
                 self._delete_group(act)
+            case ActKind.RUN_LOG_DELETED:
+                self._delete_run_log(act)
             case ActKind.TOPIC_RECREATED:
                 self._note(self._recreated.recreate(act.region))
             case ActKind.RIVAL_SYNC:
@@ -179,6 +183,20 @@ class Player:
     def _has_died(self, part: str) -> bool:
         states = {item["name"]: item["state"] for item in self._stack.status()["processes"]}
         return bool(states[part] == ProcessState.DIED.value)
+
+    def _delete_run_log(self, act: Act) -> None:
+        """Delete it, wait until the product says so, and do what docs/run-log.md tells."""
+        self._offsets.delete_topic(f"aggregate-{act.target}", f"{_RUN_LOGS}.{act.region}")
+        route = f"{act.region}->{act.target}"
+        self._until(
+            _now_and_then(lambda: self._operator.run_log_is_refused(route)),
+            _REFUSED_S,
+            f"nobody says that the run log of {route} is gone",
+        )
+        self._stack.stop(SPARK)
+        self._down.add(SPARK)
+        self._operator.rebuild_run_log(route)
+        self._start(SPARK)
 
     def _kill_worker(self) -> None:
         """SIGKILL one of Spark's Python processes that work: they have no children themselves."""

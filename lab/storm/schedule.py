@@ -72,6 +72,8 @@ class ActKind(StrEnum):
     """Every name takes the same processes eight seconds."""
     RIVAL_SYNC = "rival-sync"
     """A second sync job runs beside the first."""
+    RUN_LOG_DELETED = "run-log-deleted"
+    """A route's run log is deleted under it; the operator rebuilds it, with the Spark application stopped meanwhile."""
     TOPIC_RECREATED = "topic-recreated"
     """A topic is deleted in a region, and created again under its name."""
     GROUP_DELETED = "group-deleted"
@@ -94,6 +96,7 @@ class Act:
     """One act. What does not belong to its kind is empty.
 
     Attributes:
+        target: of the route from ``region`` that is meant.
         part: the process, cluster or region (``region-a``) that is killed, stopped or started.
         group: whose offsets or members are meant; with moves of one group, the group.
         region: that groups leave; with a failback, to which they return.
@@ -120,6 +123,7 @@ class Act:
     down_s: float = 0.0
     pause_s: float = 0.0
     link: LinkState | None = None
+    target: str = ""
     clock_ahead_ms: int = 0
     resolver_late_ms: int = 0
 
@@ -155,6 +159,7 @@ class Act:
             ActKind.CLOCK_STEP: f"the clock of {self.part} is {self.clock_ahead_ms / _HOUR_MS:+.0f} h off for {self.down_s} s",
             ActKind.RESOLVER_HANGS: f"each name takes {self.part} 8 s for {self.down_s} s",
             ActKind.RIVAL_SYNC: f"a second sync job runs for {self.down_s} s",
+            ActKind.RUN_LOG_DELETED: f"the run log of {self.region}->{self.target} is deleted, and rebuilt",
             ActKind.TOPIC_RECREATED: f"a topic of region {self.region} is deleted, and created again",
             ActKind.GROUP_DELETED: f"{self.group} is deleted, and begins anew",
             ActKind.RESTART: f"{self.part or f'a member of {self.group}'} is stopped and started",
@@ -252,6 +257,7 @@ def needs(act: Act) -> tuple[str, ...]:
         ActKind.REWIND: (*CLUSTERS, SPARK),
         ActKind.GROUP_DELETED: (*CLUSTERS, SPARK, *SERVICES),
         ActKind.TOPIC_RECREATED: (*CLUSTERS, SPARK),
+        ActKind.RUN_LOG_DELETED: (*CLUSTERS, SPARK, *SERVICES),
         ActKind.ALARM: disaster,
         ActKind.CLUSTER_LOST: disaster,
         ActKind.CLUSTER_FROZEN: disaster,
@@ -347,8 +353,11 @@ class _Drawing:
                 act = self._behind(replace(act, part=part, region=here, to=_OTHER[here], groups=moved))
             case ActKind.REWIND | ActKind.GROUP_DELETED:
                 act = replace(act, group=group, region=here, records=draw.randrange(200, 2_001, 100))
-            case ActKind.RIVAL_SYNC | ActKind.TOPIC_RECREATED | ActKind.WORKER_KILLED:
-                act = replace(act, region=draw.choice(REGIONS), down_s=round(draw.uniform(8.0, 15.0), 1))
+            case (
+                ActKind.RIVAL_SYNC | ActKind.RUN_LOG_DELETED | ActKind.TOPIC_RECREATED | ActKind.WORKER_KILLED
+            ):
+                source, target = draw.choices(REGIONS, k=2)
+                act = replace(act, region=source, target=target, down_s=round(draw.uniform(8.0, 15.0), 1))
             case ActKind.RESTART:
                 part = draw.choice([*CLUSTERS, *SERVICES, SPARK, "", "", ""])
                 act = replace(act, part=part) if part else replace(act, group=group)

@@ -75,10 +75,19 @@ class World:
     def delete(self, cluster: str, group: str) -> None:
         self.log.append(f"delete {group} at {cluster}")
 
+    def delete_topic(self, cluster: str, topic: str) -> None:
+        self.log.append(f"delete topic {topic} at {cluster}")
+
     def run(self, arguments: Sequence[str]) -> Ended:
         self.log.append(" ".join(arguments))
         if arguments[0] == "sync":
             return Ended(0, "", "")
+        if arguments[:2] == ["runlog", "check"]:
+            return Ended(1, "[]", "")
+        if arguments[:2] == ["runlog", "rebuild"]:
+            return Ended(
+                0, json.dumps({"partitions": [{"going_on": "exact"}], "records_twice_at_most": 0}), ""
+            )
         moved = ["pair-a", "solo-a"] if "--region" in arguments else [arguments[1]]
         return Ended(
             0,
@@ -229,6 +238,16 @@ def test_a_planned_move_has_the_whole_route_again(world: World) -> None:
             ["steer offsetsvc-a: 0 8000", "steer offsetsvc-a: 0 0"],
         ),
         (Act(ActKind.RIVAL_SYNC), ["sync --once"]),
+        (
+            Act(ActKind.RUN_LOG_DELETED, region="a", target="b"),
+            [
+                "delete topic parallax.runs.a at aggregate-b",
+                "runlog check --route a->b",
+                "stop spark",
+                "runlog rebuild --route a->b --execute",
+                "start spark",
+            ],
+        ),
         (Act(ActKind.RESTART, group="pair-a"), ["restart a member of pair-a"]),
     ],
 )
