@@ -18,6 +18,7 @@ from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.domain.ids import RegionName
 from parallax.runtime.process import configure_logging
+from replicator.kafka.run_log_check import check_route
 from replicator.kafka.topics import TopicAdmin
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import Claims
@@ -28,6 +29,7 @@ from replicator.preflight import (
     Finding,
     Severity,
     refuse_if_blocked,
+    refused_findings,
     run_preflight,
     slots_finding,
     status_finding,
@@ -92,6 +94,7 @@ def _preflight(config: Config, regions: Sequence[RegionName], application: Appli
         routes_of(config, regions),
         lambda cluster: TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS),
     )
+    findings += refused_findings([check_route(config, route) for route in routes_of(config, regions)])
     session = application.session_settings
     slots = local_slots(session.master)
     first = [

@@ -16,7 +16,9 @@ from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster, regional_cluster
 from parallax.errors import ParallaxError, PreflightError, UnavailableError
 from parallax.ports.clusters import TopicInfo
+from replicator.copying.recovery import RunLogProblem
 from replicator.kafka.run_log import run_log_topic
+from replicator.kafka.run_log_check import RouteCheck
 from replicator.kafka.topics import (
     RUN_LOG_SETTINGS,
     Replication,
@@ -58,6 +60,7 @@ class Problem(Enum):
     RUN_LOG_TOO_SHORT = "RUN_LOG_TOO_SHORT"
     RUN_LOG_MISSING = "RUN_LOG_MISSING"
     RUN_LOG_UNFIT = "RUN_LOG_UNFIT"
+    RUN_LOG_REFUSED = "RUN_LOG_REFUSED"
     STATUS_OUT_OF_REACH = "STATUS_OUT_OF_REACH"
 
 
@@ -233,6 +236,24 @@ def compare_topic(
             f"set compression.type=producer for {topic!r} on {cluster}",
             topic,
         )
+
+
+def refused_findings(checks: Sequence[RouteCheck]) -> list[Finding]:
+    """What the run logs of routes are refused for: their shards wait, and all others go on."""
+    names = tuple(f"{problem.value}: " for problem in RunLogProblem)
+    return [
+        Finding(
+            Severity.WARNING,
+            Problem.RUN_LOG_REFUSED,
+            str(check.route),
+            problem,
+            "see docs/run-log.md; the other shards and routes are copied",
+            None if check.layout is None else TopicName(check.layout.run_log),
+        )
+        for check in checks
+        for problem in check.problems
+        if problem.startswith(names)
+    ]
 
 
 def slots_finding(slots: int, leases: int) -> Finding | None:

@@ -84,7 +84,7 @@ def rebuild(
             place,
             stores.index,
             lambda cluster: TopicAdmin(cluster, settings.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS),
-            _record_offsets(settings, aggregate_cluster(place.target)),
+            record_offsets(settings, aggregate_cluster(place.target)),
             anew=begin_anew,
         )
         plan = work.execute() if execute else work.plan()
@@ -101,7 +101,8 @@ def _route(config: Config, name: str) -> Route:
     return route
 
 
-def _record_offsets(config: Config, cluster: ClusterName) -> RecordOffsets:
+def record_offsets(config: Config, cluster: ClusterName) -> RecordOffsets:
+    """What reads the offsets of a target's records."""
     settings = client_settings(config.cluster(cluster), client_id="parallax-rebuild")
 
     def offsets(item: TopicPartition, span: Span) -> list[int]:

@@ -169,8 +169,9 @@ class _Holder:
                 self._note_stop(error.stop)
                 log.warning("partition_refused", lease=str(self._lease), reason=error.stop.reason)
             except RunLogError as error:
+                if self._waiting_for != str(error):  # told once: it waits for a person
+                    log.error("run_log_refused", lease=str(self._lease), problem=str(error))  # noqa: TRY400 - it names its place
                 self._waiting_for = str(error)
-                log.error("run_log_refused", lease=str(self._lease), problem=str(error))  # noqa: TRY400 - it names its place
             except (SessionError, ClusterUnavailableError) as error:
                 self._waiting_for = str(error)
                 log.warning("session_ended", lease=str(self._lease), problem=str(error))
@@ -245,6 +246,8 @@ class _Holder:
         run_log = connector.run_log(lease)
         doors: list[TargetWriter | SourceReader | Surveyor | RunLogReader] = [run_log]
         try:
+            if run_log.topic_id() is None:  # nothing of what follows could be asked
+                raise other_run_log(_layout_of(lease, connector), None, lease.route)
             # Before this owner fences others once more: has one taken over while this one could not reach the target?
             if self._others_wrote(run_log):
                 raise FencedError(f"{lease}: another owner has written to the run log")

@@ -234,10 +234,13 @@ class Rebuild:
     def _finish(self, layout: LayoutRecord) -> None:
         """End what hangs, and index what is left of the run log: the layout that follows looks for neither."""
         for lease in self._leases(layout):
+            reader = KafkaRunLog(self._config, self._route, lease.shard)
+            topic_id = reader.topic_id()
+            if topic_id is None:
+                continue
             with suppress(SessionError):
                 settle(self._config, lease, PATHS)
-            reader = KafkaRunLog(self._config, self._route, lease.shard)
-            if reader.topic_id() != layout.run_log_id:
+            if topic_id != layout.run_log_id:
                 continue
             feed = IndexFeed(
                 self._index,

@@ -55,7 +55,7 @@ LEASE_METRICS: tuple[TotalsMetric[LeaseTotals], ...] = (
     ),
     TotalsMetric(
         "waiting",
-        "1 while the lease waits for a cluster that does not answer.",
+        "1 while the lease waits for a cluster that does not answer, or for its run log to be mended.",
         lambda lease: int(bool(lease.report.progress.waiting_for)),
     ),
     TotalsMetric("epoch", "The epoch that the lease belongs to.", lambda lease: lease.epoch),

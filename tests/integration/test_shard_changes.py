@@ -12,6 +12,7 @@ from confluent_kafka.cimpl import NewPartitions
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.domain.runs import LostRange
 from parallax.errors import ConfigError, FencedError
+from replicator.copying.recovery import RunLogError
 from replicator.kafka.foreign_records import ForeignRecordWatch
 from replicator.kafka.layout import LAYOUTS_TOPIC, ensure_layout, read_layout
 from replicator.kafka.run_log import KafkaRunLog
@@ -239,16 +240,23 @@ def test_a_route_is_cut_anew_without_losing_or_repeating_a_record(harness: Harne
     assert (found.layout, found.shards, found.settled) == (2, 3, True)
 
 
-def test_another_run_log_is_refused_until_a_tombstone_lets_the_route_begin_anew(harness: Harness) -> None:
+def test_another_run_log_is_refused(harness: Harness) -> None:
     moved = harness.config(run_log_topic_prefix=f"moved.{harness.topic}")
     assert ensure_layout(harness.config(), harness.route, 2).layout == 1
     with pytest.raises(ConfigError, match="everything would be copied again"):
         ensure_layout(moved, harness.route, 2)
+
+
+def test_a_tombstone_in_place_of_the_layout_is_no_new_route(harness: Harness) -> None:
+    harness.create()
+    harness.produce(["v"])
+    harness.copy_now()
     producer = Producer({"bootstrap.servers": harness.target})
     producer.produce(LAYOUTS_TOPIC, value=None, key=str(harness.route), partition=0)
     assert producer.flush(30) == 0
-    assert read_layout(moved, harness.route) is None
-    assert ensure_layout(moved, harness.route, 1).layout == 1
+    assert read_layout(harness.config(), harness.route) is None
+    with pytest.raises(RunLogError, match=r"^LAYOUT_MISSING: "):
+        ensure_layout(harness.config(), harness.route, 1)
 
 
 def test_records_that_someone_else_wrote_into_the_target_are_found(harness: Harness) -> None:

@@ -77,7 +77,7 @@ class Bench:
 
     def go_on(self) -> None:
         self.life.plan(1)
-        self.world.schedule.run(self.world.caught_up, at_most_steps=30_000)
+        self.world.schedule.run(self.life.caught_up, at_most_steps=30_000)
 
     def copies(self) -> Counter[int]:
         return Counter(

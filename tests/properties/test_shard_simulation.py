@@ -107,7 +107,7 @@ def test_a_topic_long_gone_from_both_sides_leaves_the_snapshots_and_is_another_w
     with world.in_memory():
         world.schedule.calm = True
         life.plan(1)
-        go(world.caught_up)
+        go(life.caught_up)
         go(lambda: snapshot_names() == {0, 1})
         for cluster in (regional.cluster, target):
             del cluster.topics[TOPIC]
@@ -119,7 +119,7 @@ def test_a_topic_long_gone_from_both_sides_leaves_the_snapshots_and_is_another_w
         regional.create()
         before = len(regional.records)
         regional.produce()
-        go(world.caught_up)
+        go(life.caught_up)
         world.finish = True
         go(lambda: all(actor.over for actor in world.schedule.actors))
     copied = [

@@ -13,6 +13,9 @@ from parallax.config.config import Config, Replicator
 from parallax.domain.ids import ClusterName, RegionName, Route, TopicId, TopicName
 from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError, PreflightError
 from parallax.ports.clusters import TopicInfo
+from replicator.copying.recovery import RunLogError, RunLogProblem
+from replicator.kafka.layout import LayoutRecord
+from replicator.kafka.run_log_check import RouteCheck, ShardCheck
 from replicator.kafka.topics import (
     ANY_TIME_MS,
     FIXED_SETTINGS,
@@ -27,6 +30,7 @@ from replicator.preflight import (
     Severity,
     compare_topic,
     refuse_if_blocked,
+    refused_findings,
     run_preflight,
     slots_finding,
     status_finding,
@@ -260,6 +264,16 @@ def test_a_run_log_that_is_not_there_yet_is_only_a_note() -> None:
     del clusters["aggregate-b"].known[RUN_LOG]
     (finding,) = preflight(clusters)
     assert (finding.problem, finding.severity) == (Problem.RUN_LOG_MISSING, Severity.NOTE)
+
+
+def test_a_run_log_that_is_refused_is_named_and_the_others_start() -> None:
+    layout = LayoutRecord(2, 2, settled=True, run_log=RUN_LOG, run_log_id=TopicId("log"))
+    refused = str(RunLogError(RunLogProblem.RUN_LOG_HEADLESS, "aggregate-b: run log", "no snapshot"))
+    shards = [ShardCheck(0), ShardCheck(1, problem=refused)]
+    away = RouteCheck(ROUTE, None, None, problem="aggregate-b did not answer")  # named already, as a cluster
+    (finding,) = refused_findings([RouteCheck(ROUTE, layout, TopicId("log"), shards), away])
+    assert (finding.problem, finding.where, finding.blocks) == (Problem.RUN_LOG_REFUSED, "a->b", False)
+    assert finding.message == refused
 
 
 def test_a_compacted_run_log_blocks() -> None:
