@@ -171,6 +171,28 @@ def ensure_layout(
     return current
 
 
+def ensure_layouts(config: Config, routes: Sequence[Route], shards: int) -> dict[Route, int]:
+    """The number of each route's layout, once it is cut into so many shards (`ensure_layout`).
+
+    A route whose run log is refused, where its layout had to change, is left out and told of: the others go on.
+
+    Raises:
+        RunLogError: all of them are.
+        ParallaxError: as `ensure_layout`, for anything else.
+    """
+    layouts: dict[Route, int] = {}
+    refused: RunLogError | None = None
+    for route in routes:
+        try:
+            layouts[route] = ensure_layout(config, route, shards).layout
+        except RunLogError as error:
+            refused = error
+            log.error("run_log_refused", route=str(route), problem=str(error))  # noqa: TRY400 - it names its place
+    if refused is not None and not layouts:
+        raise refused
+    return layouts
+
+
 def _is_as(current: LayoutRecord | None, shards: int) -> TypeGuard[LayoutRecord]:
     """Whether nothing has to change. If the run log is still the same is for each lease to see: the other routes go on."""
     return current is not None and current.settled and current.shards == shards

@@ -47,7 +47,8 @@ def replication_query(config: Config, region: RegionName, *, available_now: bool
     """Replicates every route into a region.
 
     Each start creates the routes' run logs and layouts on the region's aggregate cluster where they are missing, and
-    changes the layout where ``replicator.shards_per_route`` has changed. A cluster that does not answer is waited for;
+    changes the layout where ``replicator.shards_per_route`` has changed. A route whose run log is refused then gets no
+    lease, and the others go on. A cluster that does not answer is waited for;
     another process that is changing a layout ends the application (`FencedError`), and so does another replicator that copies
     a route with other topics (`RefusedError`).
 
@@ -65,9 +66,9 @@ def replication_query(config: Config, region: RegionName, *, available_now: bool
 
     def parts(status: StatusTarget) -> tuple[LeasePlan, AggregateHolder]:
         # Spark's workers import this module too, and need plan and holder alone.
-        from replicator.kafka.layout import ensure_layout  # noqa: PLC0415
+        from replicator.kafka.layout import ensure_layouts  # noqa: PLC0415
 
-        layouts = {route: ensure_layout(config, route, shards).layout for route in routes}
+        layouts = ensure_layouts(config, routes, shards)
         plan = LeasePlan(layouts, shards, config.replicator.lease_epoch_s * 1_000, available_now)
         return plan, AggregateHolder(config, status, region, layouts)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from parallax.config.config import Config, Names
-from parallax.domain.ids import TopicId
+from parallax.domain.ids import Route, TopicId
 from parallax.errors import ConfigError, FencedError, RefusedError
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.kafka import layout as layouts
@@ -103,6 +103,24 @@ def test_a_layout_record_that_is_gone_is_no_new_route(kafka: LayoutKafka) -> Non
     with pytest.raises(RunLogError) as raised:
         ensure_layout(kafka.config, ROUTE, 1)
     assert raised.value.problem is RunLogProblem.LAYOUT_MISSING
+
+
+def test_a_route_that_is_refused_at_the_start_holds_up_no_other(
+    kafka: LayoutKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Route.parse("c->b")
+    refused = RunLogError(RunLogProblem.LAYOUT_MISSING, "aggregate-b: c->b", "gone")
+    made = ensure_layout(kafka.config, ROUTE, 1)
+
+    def ensured(_config: object, route: Route, _shards: int) -> LayoutRecord:
+        if route == other:
+            raise refused
+        return made
+
+    monkeypatch.setattr(layouts, "ensure_layout", ensured)
+    assert layouts.ensure_layouts(kafka.config, [other, ROUTE], 1) == {ROUTE: 1}
+    with pytest.raises(RunLogError, match="LAYOUT_MISSING"):
+        layouts.ensure_layouts(kafka.config, [other], 1)
 
 
 def test_a_headless_run_log_is_not_moved_into_a_new_layout(kafka: LayoutKafka) -> None:
