@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,7 @@ from parallax.errors import PartitionStoppedError
 from parallax.ports.clusters import TopicInfo
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
-from replicator.copying.ports import Damaged, LogEnd, ReadFrom, SourceEvent, Survey, TargetEnd
+from replicator.copying.ports import Damaged, LogEnd, ReadFrom, RecordBlock, SourceEvent, Survey, TargetEnd
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import Absences, Counts, SessionError
 from replicator.copying.state import PartitionState
@@ -182,3 +183,14 @@ def test_what_the_source_does_not_have_any_more_is_no_lag() -> None:
     doors.request()
     part = told(session)[P0]
     assert (part.status, part.lag_records) == (PartitionStatus.ABSENT, 0)
+
+
+def test_a_record_of_an_older_epoch_than_the_last_one_copied_is_of_another_log() -> None:
+    """Some clients compare the ends of logs alone, and read on in the one of a leader from before."""
+    doors = Doors()
+    session = session_of(doors, {P0: replace(copied_to(P0, 600), source_leader_epoch=3)})
+    assert told(session)[P0].source_next == 600
+    doors.events = [RecordBlock(P0, 2, [600, 601], ["", ""], 2)]
+    told(session)
+    part = told(session)[P0]
+    assert (part.status, part.source_next) == (PartitionStatus.COPYING, 0), "no row tells where the two part"
