@@ -30,13 +30,9 @@ from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey, Ta
 from replicator.copying.reconcile import changes_for, decide, read_from
 from replicator.copying.state import PartitionChange, PartitionState
 from replicator.lease import PartitionStatus
-from tests.worlds.model_logs import Cluster, Record, SourceLog
+from tests.worlds.model_logs import Cluster, Record, SourceLog, UnknowableError
 
 ITEM = TopicPartition(TopicName("t"), 0)
-
-
-class UnknowableError(Exception):
-    """What happened can't be told from what is left of it (docs/decisions/0003-lineage.md): the world is over."""
 
 
 @dataclass
@@ -72,6 +68,7 @@ class Copier:
         self._unreadable: OutOfRange | None = None
         self._copied: tuple[int, int] = (0, UNKNOWN_EPOCH)
         """The last record that was copied of the source's log: its end and leader epoch."""
+        self._lost_to = 0
         self._lineage: Lineage | None = None
         self._lineages: dict[Lineage, LoggedLineage] = {}
 
@@ -171,8 +168,9 @@ class Copier:
         if not source.low <= at <= len(source.log):
             self._out_of_range(OutOfRange(ITEM, None))
             return []
-        end, epoch = self._copied
-        if epoch != UNKNOWN_EPOCH and end < at and not source.agrees(end, epoch):
+        copied_to, copied_epoch = self._copied
+        passed = source.log[max(copied_to, self._lost_to) : min(at, source.low)]
+        if any(passed) or (copied_epoch != UNKNOWN_EPOCH and not source.agrees(copied_to, copied_epoch)):
             raise UnknowableError("the source lost its tail, and retention took all that would tell where")
         by_epoch: dict[int, list[Record]] = {}
         left = self._random.randint(1, 6)
@@ -302,6 +300,7 @@ class Copier:
         state, begins = change.state, change.state.lineage != self._lineage
         if change.lost:
             self._copied = (change.lost[0].source_start, state.source_leader_epoch)
+            self._lost_to = change.lost[0].source_end
         elif begins or any(row.count for row in change.rows):
             self._copied = (state.last_run_end, state.source_leader_epoch)
         self._lineage = state.lineage

@@ -13,7 +13,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.place import Via
 from parallax.domain.progress import Progress, SourceHistory, TargetTruncation
 from parallax.domain.resume import Resume, SourceAnswer
-from tests.worlds.model_logs import Cluster, Record, ViolationError
+from tests.worlds.model_logs import Cluster, Record, UnknowableError, ViolationError
 from tests.worlds.model_replication import Replication
 
 
@@ -161,9 +161,7 @@ class Group:
                 world.settle(destination)
         from_origin, destination_rows = world.told(origin), world.told(destination).histories
         origin_rows = from_origin.histories
-        commit = progress_module.settled_commit(
-            TargetOffset(self.commit), from_origin.truncations, self._told_epoch(from_origin.truncations)
-        )
+        commit = self._settled(from_origin.truncations)
         progress = self.progress
         answer = resume_module.resume(
             commit=commit,
@@ -194,17 +192,28 @@ class Group:
         if world.options.complete and not world.options.truncation:
             self._check_tight(answer, destination, origin_rows, destination_rows)
 
-    def _told_epoch(self, truncations: Sequence[TargetTruncation]) -> int:
-        """The leader epoch that Kafka keeps with the commit; not every client stores one.
+    def _settled(self, truncations: Sequence[TargetTruncation]) -> TargetOffset:
+        """The part of the commit that counts; not every client stores a leader epoch with it (KIP-320).
 
-        Without one, no row tells of a commit made before a loss and beyond all that replicators had committed by then
+        Where no row tells of what was lost, be it by a commit's epoch or at all, nobody can know
         (docs/decisions/0003-lineage.md).
         """
-        beyond = all(self.commit > loss.old_end for loss in truncations)
-        made_before = any(self.commit_epoch < loss.leader_epoch for loss in self.cluster.truncations)
-        if (beyond and made_before) or self.world.random.random() < 0.5:
-            return self.commit_epoch
-        return UNKNOWN_EPOCH
+        cuts = [loss.cut for loss in self.cluster.truncations if self.commit_epoch < loss.leader_epoch]
+        low = min([cut for cut in cuts if cut < self.commit], default=self.commit)
+
+        def tells(epoch: int) -> bool:
+            return low == self.commit or any(
+                loss.cut <= low
+                and (epoch < loss.leader_epoch if epoch != UNKNOWN_EPOCH else self.commit <= loss.old_end)
+                for loss in truncations
+            )
+
+        epoch = self.commit_epoch
+        if not tells(epoch):
+            raise UnknowableError("the target lost what no row tells of")
+        if tells(UNKNOWN_EPOCH) and self.world.random.random() < 0.5:
+            epoch = UNKNOWN_EPOCH
+        return progress_module.settled_commit(TargetOffset(self.commit), truncations, epoch)
 
     def _excuse(self, answer: Resume, destination: Cluster) -> None:
         """Records in ranges that the answer names as never delivered, or as trimmed."""

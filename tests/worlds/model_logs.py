@@ -28,6 +28,10 @@ class ViolationError(AssertionError):
     """A property does not hold; the message says which."""
 
 
+class UnknowableError(Exception):
+    """What happened can't be told from what is left of it (docs/decisions/0003-lineage.md): the world is over."""
+
+
 @dataclass(frozen=True)
 class Record:
     """A record's name: offset and leader epoch are unique within one incarnation of a topic."""
