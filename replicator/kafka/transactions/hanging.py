@@ -27,11 +27,19 @@ from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.librdkafka import client_settings
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Config
-from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition, aggregate_cluster
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    aggregate_cluster,
+)
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import Shard
-from replicator.copying.state import rows_of, topic_partition_of, whole_entry
+from replicator.copying.state import PartitionState, rows_of, state_of, topic_partition_of, whole_entry
+from replicator.kafka.leader_epochs import LeaderEpochs
 from replicator.kafka.run_log import KafkaRunLog, own_entries, read_partition, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions.coordinator import Coordinator, by_topic
@@ -74,7 +82,8 @@ def settle(config: Config, lease: Lease, paths: Sequence[str]) -> None:
             hanging = _open_transactions(connections, candidates, producer.producer_id)
             if not hanging:
                 continue
-            fates = _fates(config, lease, hanging)
+            leader_epochs = LeaderEpochs(loop, connections, timeout_ms=_TIMEOUT_MS)
+            fates = _fates(config, lease, hanging, leader_epochs)
             log.warning(
                 "hanging_transaction",
                 lease=str(lease),
@@ -168,7 +177,9 @@ def _start_of(
     return TargetOffset(min(starts)) if starts else None
 
 
-def _fates(config: Config, lease: Lease, hanging: Mapping[TopicPartition, TargetOffset]) -> Fates:
+def _fates(
+    config: Config, lease: Lease, hanging: Mapping[TopicPartition, TargetOffset], leader_epochs: LeaderEpochs
+) -> Fates:
     """Read what the decision needs, and decide."""
     cluster, run_log = aggregate_cluster(lease.route.target), _run_log_of(config, lease)
     settings = client_settings(config.cluster(cluster), client_id="parallax-settle")
@@ -182,12 +193,20 @@ def _fates(config: Config, lease: Lease, hanging: Mapping[TopicPartition, Target
         first = next(records, None)
         return None if first is None or first[0] != offset else first[2] or b""
 
+    def ends_of(epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, TargetOffset]:
+        ends = leader_epochs.ends_of({item: (UNKNOWN_EPOCH, epoch) for item, epoch in epochs.items()})
+        if silent := epochs.keys() - ends.keys():
+            raise ClusterUnavailableError(
+                f"{cluster}: {min(silent)}: its leader does not tell what it has kept"
+            )
+        return ends
+
     start = hanging.get(run_log)
     if start is None:
         reader = KafkaRunLog(config, lease.route, lease.shard)
         # Whether this is the run log that the layout knows is seen before anything is copied: another holds no snapshot.
         shard = Shard(cluster, run_log, reader.topic_id() or TopicId(""), lease.layout)
-        return fates_by_entries(hanging, own_entries(reader, shard))
+        return fates_by_entries(hanging, own_entries(reader, shard), ends_of)
     value = record_at(run_log, start, committed=False)
     if value is None:
         raise ClusterUnavailableError(f"{cluster}: {run_log}: no entry at {start}")
@@ -252,30 +271,37 @@ def fates_with_entry(
     return Fates(abort=tuple(sorted({*ours, *others})))
 
 
-def fates_by_entries(hanging: Mapping[TopicPartition, TargetOffset], entries: Iterable[Entry]) -> Fates:
+def fates_by_entries(
+    hanging: Mapping[TopicPartition, TargetOffset],
+    entries: Iterable[Entry],
+    ends_of: Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, TargetOffset]],
+) -> Fates:
     """The fates where the run log does not hang: what its entries tell of was committed, anything else was not.
 
     Args:
         hanging: where the open transaction begins, by partition.
         entries: the shard's own that the run log still holds, in order.
+        ends_of: asks where leader epochs end, by partition: rows from there on are void, though nobody has said so yet.
     """
     told: dict[TopicPartition, int] = {}
     """The number of the lineage whose rows hold the first record."""
-    target_ids: dict[TopicPartition, str] = {}
+    newest: dict[TopicPartition, PartitionState] = {}
     for entry in entries:
         for part in entry.partitions:
             item = topic_partition_of(part)
             start = hanging.get(item)
             if start is None:
                 continue
-            if target_ids.get(item) != part.target_topic_id:
-                target_ids[item] = part.target_topic_id
+            state, before = state_of(part), newest.get(item)
+            if before is not None and before.lineage.target_topic_id != state.lineage.target_topic_id:
                 told.pop(item, None)
-            if (
-                part.lineage_sequence > told.get(item, part.lineage_sequence)
-                and part.lineage_target_first <= start
-            ):
+            newest[item] = state
+            if state.sequence > told.get(item, state.sequence) and state.target_first <= start:
                 told.pop(item)  # the target lost it, and gave the offset again
             if any(row.target_start <= start < row.target_end for row in rows_of(part)):
-                told[item] = part.lineage_sequence
-    return Fates(commit=tuple(sorted(told)), abort=tuple(sorted(hanging.keys() - told.keys())))
+                told[item] = state.sequence
+    epochs = {item: newest[item].target_leader_epoch for item in told}
+    kept_to = ends_of({item: epoch for item, epoch in epochs.items() if epoch != UNKNOWN_EPOCH})
+    void = {item for item, end in kept_to.items() if hanging[item] >= end}
+    committed = told.keys() - void
+    return Fates(commit=tuple(sorted(committed)), abort=tuple(sorted(hanging.keys() - committed)))

@@ -31,10 +31,8 @@ class Action:
     rare: bool = True
 
 
-SECOND_LOSS = "second_unclean_target_election"
 _RUN_LOG = "a refused run log is not rebuilt here yet"
 SWITCHED_OFF: dict[str, str] = {
-    SECOND_LOSS: "what hangs after another loss is judged by rows that the first one has made void",
     "target_recreation": "a topic made anew between two surveys is written to under the old lineage",
     "resharding": "what a layout left to be indexed is lost to the index once another has come and gone",
     "run_log_deleted": _RUN_LOG,
@@ -168,10 +166,6 @@ def _trim_run_log(world: World) -> str:
     return f"{life.run_log} begins at {start} of {log.end}"
 
 
-def _elect_target_unclean(world: World) -> str:
-    return world.random.choice(world.aggregates).elect_unclean(again=SECOND_LOSS not in SWITCHED_OFF)
-
-
 ACTIONS = (
     Action("produce", 40, lambda world: world.random.choice(world.regionals).produce(), rare=False),
     Action(
@@ -205,7 +199,7 @@ ACTIONS = (
     Action("source_recreation", 1, lambda world: world.random.choice(world.regionals).recreate()),
     Action("target_retention", 1, lambda world: world.random.choice(world.aggregates).retain()),
     Action("target_election", 2, lambda world: world.random.choice(world.aggregates).elect()),
-    Action("unclean_target_election", 2, _elect_target_unclean),
+    Action("unclean_target_election", 2, lambda world: world.random.choice(world.aggregates).elect_unclean()),
     Action("target_recreation", 1, lambda world: world.random.choice(world.aggregates).recreate()),
     Action("clock_step", 2, _step_a_clock),
     Action("slow_store", 1, _slow_store),

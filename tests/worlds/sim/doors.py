@@ -415,7 +415,14 @@ def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -
         shard = Shard(
             aggregate_cluster(lease.route.target), run_log, reader.topic_id() or TopicId(""), lease.layout
         )
-        fates = fates_by_entries(starts, own_entries(reader, shard))
+        fates = fates_by_entries(
+            starts,
+            own_entries(reader, shard),
+            lambda epochs: {
+                item: TargetOffset(cluster.topics[item.topic].logs[item.partition].end_of_epoch(epoch))
+                for item, epoch in epochs.items()
+            },
+        )
     else:
         entry = entry_of(_run_log(cluster, name, lease.shard).slot(starts[run_log]).value)
         assert entry is not None

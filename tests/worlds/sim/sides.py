@@ -223,14 +223,10 @@ class Aggregate:
         log.elect()
         return f"{self.region}: target {self._named(log)}: clean election, epoch {log.epoch} from {log.end}"
 
-    def elect_unclean(self, *, again: bool) -> str:
-        """Half of the time another route writes first, perhaps up to where the old end was and beyond.
-
-        Args:
-            again: also where this partition has lost its tail before.
-        """
+    def elect_unclean(self) -> str:
+        """Half of the time another route writes first, perhaps up to where the old end was and beyond."""
         log = self._log()
-        if log is None or (log.first_loss_epoch is not None and not again):
+        if log is None:
             return ""
         end, cut = log.end, self._random.randint(max(log.start, log.end - _TAIL), log.end)
         self._lost += [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId, TopicName, TopicPartition
@@ -13,7 +15,9 @@ from replicator.kafka.transactions.hanging import Fates, fates_by_entries
 ITEM = TopicPartition(TopicName("trips"), 0)
 
 
-def entry(*rows: Run, sequence: int = 0, target_first: int = 0, target_id: str = "t") -> Entry:
+def entry(
+    *rows: Run, sequence: int = 0, target_first: int = 0, target_id: str = "t", epoch: int = -1
+) -> Entry:
     end = rows[-1]
     state = PartitionState(
         ITEM,
@@ -24,6 +28,7 @@ def entry(*rows: Run, sequence: int = 0, target_first: int = 0, target_id: str =
         SourceOffset(end.source_end),
         SourceOffset(end.source_end),
         TargetOffset(end.target_end),
+        target_leader_epoch=epoch,
     )
     return Entry(partitions=[PartitionChange(state, rows).encoded()])
 
@@ -50,5 +55,21 @@ def test_it_is_committed_if_a_row_that_holds_tells_of_its_first_record(
     entries: list[Entry],
     committed: bool,  # noqa: FBT001 - parametrised
 ) -> None:
-    found = fates_by_entries({ITEM: TargetOffset(start)}, entries)
+    found = fates_by_entries({ITEM: TargetOffset(start)}, entries, lambda _epochs: {})
     assert found == (Fates(commit=(ITEM,)) if committed else Fates(abort=(ITEM,)))
+
+
+def test_a_row_that_the_target_has_not_kept_is_void_before_anybody_has_said_so() -> None:
+    for kept_to, fates in ((9, Fates(abort=(ITEM,))), (10, Fates(commit=(ITEM,)))):
+        epochs: dict[TopicPartition, int] = {}
+
+        def ends_of(
+            asked: Mapping[TopicPartition, int], end: int = kept_to, told: dict[TopicPartition, int] = epochs
+        ) -> Mapping[TopicPartition, TargetOffset]:
+            told.update(asked)
+            return dict.fromkeys(asked, TargetOffset(end))
+
+        assert (
+            fates_by_entries({ITEM: TargetOffset(9)}, [entry(Run(5, 9, 3, 5, 0), epoch=4)], ends_of) == fates
+        )
+        assert epochs == {ITEM: 4}
