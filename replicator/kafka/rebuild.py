@@ -277,6 +277,8 @@ class Rebuild:
             try:
                 states |= load_states(reader, shard_in(current, lease), known_end=known_end)[0]
             except RunLogError as error:
+                if error.problem is RunLogProblem.RUN_LOG_NEWER:
+                    raise  # nothing is lost: a rebuild would throw away what only the newer release can read
                 refused[lease.shard] = error
         return refused, states
 

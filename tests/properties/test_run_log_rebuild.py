@@ -13,8 +13,10 @@ import pytest
 from parallax.domain.history import History
 from parallax.domain.ids import ClusterName, RoutePartition, TargetOffset, TopicName, TopicPartition
 from parallax.errors import InvariantError, RefusedError
+from parallax.v1.runlog_pb2 import Entry
 from replicator.copying import rebuild as rules
 from replicator.copying.rebuild import GoingOn
+from replicator.copying.recovery import RunLogError
 from replicator.kafka import layout as layout_module
 from replicator.kafka import rebuild as rebuild_module
 from replicator.kafka import run_log_check
@@ -245,6 +247,23 @@ def test_a_sound_run_log_is_left_alone(bench: Bench) -> None:
     assert (shard.start, shard.partitions) == (0, 2)
     assert shard.entries
     assert shard.snapshot_bytes
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_what_only_a_newer_release_can_read_is_not_rebuilt(*, bench: Bench, anew: bool) -> None:
+    bench.end_owners()
+    bench.life.run_log_harmed = True
+    log = bench.target.topics[bench.life.run_log].logs[0]
+    newest = [slot.value for slot in log.committed() if isinstance(slot.value, Entry)][-1]
+    newer = Entry()
+    newer.CopyFrom(newest)
+    newer.format = 2
+    log.append(newer)
+    layouts_before = bench.target.topics[layout_module.LAYOUTS_TOPIC].logs[0].end
+    for work in (bench.rebuild(anew=anew).plan, bench.rebuild(anew=anew).execute):
+        with pytest.raises(RunLogError, match=r"^RUN_LOG_NEWER: "):
+            bench.in_turn(work)
+    assert bench.target.topics[layout_module.LAYOUTS_TOPIC].logs[0].end == layouts_before
 
 
 def test_without_looking_at_the_target_records_come_twice_that_nobody_told_of(bench: Bench) -> None:
