@@ -194,3 +194,14 @@ def test_a_record_of_an_older_epoch_than_the_last_one_copied_is_of_another_log()
     told(session)
     part = told(session)[P0]
     assert (part.status, part.source_next) == (PartitionStatus.COPYING, 0), "no row tells where the two part"
+
+
+def test_a_lag_that_only_readers_tell_of_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_readers_alone(session: ShardSession, item: TopicPartition, end: int | None) -> int:
+        return 0 if end is None else max(0, end - session._position(item))
+
+    monkeypatch.setattr(ShardSession, "_lag", of_readers_alone)
+    with pytest.raises(AssertionError):
+        test_a_stopped_partition_lags_by_what_its_source_holds(0, {}, 700)
+    with pytest.raises(AssertionError):
+        test_a_partition_whose_source_is_damaged_lags_from_the_damage_on()

@@ -13,6 +13,7 @@ from parallax.domain.ids import Lineage, Route, TopicId, TopicName, TopicPartiti
 from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
+from replicator.copying import reconcile
 from replicator.copying.ledger import OpenTransaction
 from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, RecordBlock, Survey, TargetEnd
 from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose, read_from
@@ -185,6 +186,24 @@ def test_a_topic_that_can_not_grow_waits_as_a_whole_and_says_that_nothing_of_it_
     assert (found.status, found.reason) == (PartitionStatus.STOPPED, "may not grow")
     begun = found.begins and found.begins.lineage.source_topic_id
     assert begun == (None if known else "")
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_a_partition_that_the_sources_topic_does_not_have_is_absent_and_has_a_lineage_all_the_same,
+        test_nothing_of_a_source_that_never_answered_was_copied,
+        lambda: test_a_topic_that_can_not_grow_waits_as_a_whole_and_says_that_nothing_of_it_was_copied({}),
+    ],
+    ids=["fewer partitions", "away", "no growth"],
+)
+def test_a_partition_without_a_row_is_noticed(
+    test: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = reconcile._nothing_copied
+    monkeypatch.setattr(reconcile, "_nothing_copied", lambda *asked: replace(right(*asked), begins=None))
+    with pytest.raises(AssertionError):
+        test()
 
 
 def test_another_source_id_is_another_source_from_its_start() -> None:
