@@ -90,7 +90,7 @@ class Primaries:
     def _set(self, change: Change, reach: Reach, deadline: Deadline, *, dry_run: bool) -> Assignment:
         while not deadline.passed:
             log = self._store.read_log(change.group, reach)
-            decision = decide(change, log.decisions, self.site, self._now_ms())
+            decision = decide(change, log.decisions, self.site, self._now_ms(), log.latest)
             done = any(item.fencing_number == decision.fencing_number for item in log.decisions)
             if done or dry_run or self._store.append(decision, after=log.latest, reach=reach):
                 with self._lock:

@@ -101,7 +101,7 @@ class ClusterWatch:
         self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, f"sync-{writer.cluster}-groups")
         self._reading: Future[ClusterSnapshot] | None = None
         self._away = False
-        self._told_refused: set[GroupName] = set()
+        self._told_refused: set[GroupName] = set()  # of groups that are known now
 
     @property
     def cluster(self) -> ClusterName:
@@ -157,6 +157,7 @@ class ClusterWatch:
         refused = frozenset(state.group for state in listed if state.refused)
         states = {state.group: state for state in listed if not state.refused}
         groups = sorted(known.union(states) - refused)
+        self._told_refused.intersection_update(groups)
         found = dict(zip(groups, self._askers.map(self._committed, groups), strict=True))
         commits = {group: offsets for group, offsets in found.items() if offsets is not None}
         return ClusterSnapshot(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -25,6 +25,7 @@ from parallax.runtime.deadline import wall_clock_ms
 from syncjob.active import moves_seen, pairs_to_ask
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes
+from syncjob.dormant import DormantGroups
 from syncjob.facts import GroupFacts, GroupSide, Seen
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
 from syncjob.publish import publish
@@ -34,6 +35,7 @@ from syncjob.status import FAILED_GROUPS
 _log = structlog.get_logger(__name__)
 
 _GROUPS_AT_ONCE = 8
+_DAY_MS = 86_400_000
 
 Ask = Callable[[GroupName, Pair, Sequence[TopicName]], Mapping[TopicPartition, ResumeAnswer]]
 """Asks the offset service where each partition of the topics resumes (`parallax.client.answer.ask` with a client)."""
@@ -46,6 +48,7 @@ class CycleReport:
     Attributes:
         failures: by group, why nothing could be decided.
         away: clusters that did not answer.
+        empty: groups without a commit, a member or a report in any cluster, all of which answered.
     """
 
     decisions: tuple[Decision, ...]
@@ -53,6 +56,7 @@ class CycleReport:
     away: tuple[ClusterName, ...] = ()
     moves: int = 0
     rewinds: int = 0
+    empty: tuple[GroupName, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -107,7 +111,9 @@ class Syncer:
         self._rules = Rules(config.sync.on_rewind == "propagate", config.sync.republish_after_s * 1_000)
         self._before: dict[tuple[GroupName, ClusterName], Commits] = {}
         self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
-        self._told: dict[tuple[GroupName, TopicPartition, ClusterName], Reason] = {}
+        self._told: dict[GroupName, dict[tuple[TopicPartition, ClusterName], Reason]] = {}
+        self._forget_after_ms = config.groups.forget_after_days * _DAY_MS
+        self._dormant = DormantGroups(store, primaries, forget_after_ms=self._forget_after_ms)
         self._standing = Standing()
 
     def close(self) -> None:
@@ -124,11 +130,18 @@ class Syncer:
         """
         known = frozenset(group for group in self._store.groups() if self._config.groups.chosen(group))
         for watch in self._watches.values():
-            watch.begin(self._config.groups.chosen, known)
+            watch.begin(self._config.groups.chosen, known - self._dormant.names)
         snapshots = {name: watch.result() for name, watch in self._watches.items()}
-        groups = {group for snapshot in snapshots.values() if snapshot for group in snapshot.commits} | known
+        alive = frozenset(
+            group
+            for snapshot in snapshots.values()
+            if snapshot
+            for group, commits in snapshot.commits.items()
+            if commits or group in snapshot.with_members
+        )
+        groups = (known - self._dormant.names) | alive
         decided = self._primaries.decisions(groups)
-        self._standing.forget_all_but(groups)
+        self._forget_all_but(groups)
         reports = list(
             self._threads.map(
                 lambda group: self._group(group, as_seen_for(group, snapshots), decided.get(group, ())),
@@ -141,9 +154,21 @@ class Syncer:
             away=tuple(name for name, snapshot in snapshots.items() if snapshot is None),
             moves=sum(part.moves for part in reports),
             rewinds=sum(part.rewinds for part in reports),
+            empty=tuple(group for part in reports for group in part.empty),
         )
         self._tell(report)
+        if not self._dry_run:
+            self._dormant.forget_all_but(known)
+            self._dormant.note(report.empty, alive, self._now_ms())
+            if not report.away:
+                self._dormant.forget_old(self._now_ms())
         return report
+
+    def _forget_all_but(self, groups: Collection[GroupName]) -> None:
+        """Keep in memory what is of these groups alone."""
+        self._standing.forget_all_but(groups)
+        self._before = {key: commits for key, commits in self._before.items() if key[0] in groups}
+        self._told = {group: told for group, told in self._told.items() if group in groups}
 
     def _group(
         self,
@@ -166,7 +191,9 @@ class Syncer:
             decisions, holds = self._serve(facts)
             if holds and not (moves or void):
                 self._standing.keep(group, sight, decisions, now_ms)
-            return CycleReport(tuple(decisions), moves=moves, rewinds=rewinds)
+            forget_before_ms = now_ms - self._forget_after_ms
+            empty = (group,) if _is_empty(facts, forget_before_ms) and not void else ()
+            return CycleReport(tuple(decisions), moves=moves, rewinds=rewinds, empty=empty)
         except ParallaxError as error:
             return CycleReport((), {group: f"[{error.code}] {error}"})
 
@@ -356,9 +383,10 @@ class Syncer:
     def _tell(self, report: CycleReport) -> None:
         """Log decisions whose reason is another than in the cycle before."""
         for decision in report.decisions:
-            key = (decision.group, decision.topic_partition, decision.target)
-            if self._told.get(key) is not decision.reason:
-                self._told[key] = decision.reason
+            key = (decision.topic_partition, decision.target)
+            told = self._told.setdefault(decision.group, {})
+            if told.get(key) is not decision.reason:
+                told[key] = decision.reason
                 asks_for_somebody = (
                     decision.outcome is Outcome.DUAL_ACTIVE or decision.reason is Reason.UNREADABLE_ROW
                 )
@@ -376,3 +404,13 @@ class Syncer:
                 )
         for group, problem in report.failures.items():
             _log.warning("group_failed", group=group, problem=problem)
+
+
+def _is_empty(facts: GroupFacts, before_ms: int) -> bool:
+    """Whether there is nothing of a group anywhere, by the word of every cluster, nor a report since a moment."""
+    return not facts.unreadable and all(
+        side.reachable
+        and not (side.commits or side.has_members)
+        and all(seen.observed_at_ms <= before_ms for seen in side.seen.values())
+        for side in facts.sides.values()
+    )

@@ -155,6 +155,13 @@ class Names(_Section):
         return matches(self.include) and not matches(self.exclude)
 
 
+class Groups(Names):
+    """Which consumer groups are looked after, and for how long."""
+
+    forget_after_days: Annotated[int, Field(ge=1, le=3_650)] = 7
+    """A group without a commit in any cluster for so long is forgotten: one that comes back later is a new group."""
+
+
 class Cassandra(_Section):
     """The store."""
 
@@ -287,7 +294,7 @@ class Config(_Section):
     routes: tuple[str, ...] | None = None
     """Written ``a->b``; None: from every regional to every aggregate cluster."""
     topics: Names = Names(exclude=(r"__.*", r"parallax\..*"))
-    groups: Names = Names(exclude=(r"console-consumer-.*", r"parallax\..*"))
+    groups: Groups = Groups(exclude=(r"console-consumer-.*", r"parallax\..*"))
     index: Index = Index()
     replicator: Replicator = Replicator()
     service: Service = Service()

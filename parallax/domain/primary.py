@@ -20,6 +20,9 @@ from enum import Enum
 from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cluster
 from parallax.errors import FencedError, InvariantError, RefusedError, UnknownRegionError
 
+KEPT_DECISIONS = 64
+"""So many of a group's newest decisions are kept, beside all that no other one supersedes."""
+
 NO_NUMBER = 0
 """The fencing number of a group for which nothing was ever decided."""
 
@@ -197,10 +200,32 @@ def next_number(highest: int, site: Site, *, disaster: bool) -> int:
     return counter * len(site.regions) + sorted(site.regions).index(site.decided_in)
 
 
+def outlived(decisions: Collection[PrimaryDecision]) -> list[PrimaryDecision]:
+    """Decisions that need not be kept, the oldest first: long superseded.
+
+    They are to be forgotten in this order: then none outlives the one that supersedes it. A decision that comes into
+    sight later, of a region that was cut off, is superseded by none of those that are kept, as it was by none that is not.
+    """
+    heads = {item.fencing_number for item in _heads(decisions)}
+    oldest_first = sorted(decisions, key=lambda item: item.fencing_number)
+    return [item for item in oldest_first[:-KEPT_DECISIONS] if item.fencing_number not in heads]
+
+
 def decide(
-    change: Change, known: Collection[PrimaryDecision], site: Site, decided_at_ms: int
+    change: Change,
+    known: Collection[PrimaryDecision],
+    site: Site,
+    decided_at_ms: int,
+    latest: int = NO_NUMBER,
 ) -> PrimaryDecision:
     """The decision that carries a change out; the standing one if it says the same already.
+
+    Args:
+        change: what is wanted.
+        known: the group's decisions.
+        site: where it is decided.
+        decided_at_ms: when.
+        latest: the number of the last decision, though it may be forgotten: the next is greater.
 
     Raises:
         UnknownRegionError: the region or cluster is not configured.
@@ -219,7 +244,7 @@ def decide(
     moving_from = _moving_from(change, standing, site, mode, cluster)
     made = PrimaryDecision(
         group=change.group,
-        fencing_number=next_number(number, site, disaster=change.disaster),
+        fencing_number=next_number(max(number, latest), site, disaster=change.disaster),
         mode=mode,
         primary=change.primary,
         cluster=cluster,

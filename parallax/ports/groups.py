@@ -66,6 +66,18 @@ class GroupStore(Protocol):
     def void_published(self, offsets: Collection[PublishedOffset]) -> None:
         """Forget what was published: it stands there no more. What was published later than any of these is kept."""
 
+    def empty_since(self) -> Mapping[GroupName, int]:
+        """Groups that were noted to have no commit anywhere, and when that was first seen, milliseconds since the epoch."""
+
+    def note_empty(self, group: GroupName, since_ms: int) -> None:
+        """Remember that a group has no commit anywhere."""
+
+    def note_alive(self, group: GroupName) -> None:
+        """Remember that it has."""
+
+    def forget(self, group: GroupName, *, at_ms: int) -> None:
+        """Forget all that is known of a group but decisions and operations; what is said of a later moment is kept."""
+
 
 # --- primaries -------------------------------------------------------------------------------------------------
 
@@ -84,7 +96,7 @@ class PrimaryLog:
     """A group's decisions as read in order to append one.
 
     Attributes:
-        decisions: the newest, at least all that no other one supersedes.
+        decisions: all but those that have long been superseded (`parallax.domain.primary.outlived`).
         latest: what `PrimaryStore.append` compares: the number that the last append left; 0 before the first.
     """
 
@@ -101,7 +113,7 @@ class PrimaryStore(Protocol):
     def decisions(
         self, groups: Collection[GroupName]
     ) -> Mapping[GroupName, Sequence[PrimaryDecision] | InvariantError]:
-        """The newest decisions of each group as this region sees them; groups without any are left out.
+        """The decisions of each group as this region sees them; groups without any are left out.
 
         In the place of decisions that can't be read stands why.
         """
@@ -119,6 +131,16 @@ class PrimaryStore(Protocol):
 
         Raises:
             StoreUnavailableError: it is not known whether it was appended; read the log again.
+        """
+
+    def forget(self, group: GroupName, decisions: Collection[PrimaryDecision]) -> bool:
+        """Forget a group's decisions if they are all that there are; whether they were.
+
+        The number of the last append stays, so that the next decision's number is greater.
+
+        Raises:
+            StoreUnavailableError: it is not known whether all are forgotten; forgetting them again does no harm.
+            InvariantError: a decision can't be read.
         """
 
 

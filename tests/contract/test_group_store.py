@@ -205,3 +205,36 @@ def test_nothing_to_save_is_no_error(groups: GroupStore, group: GroupName) -> No
     groups.void_observed([])
     groups.void_published([])
     assert groups.progress(group, TRIPS) == {}
+
+
+def test_when_a_group_was_first_seen_without_a_commit_is_remembered(
+    groups: GroupStore, group: GroupName
+) -> None:
+    other = GroupName(unique_name("other"))
+    groups.note_empty(group, 50)
+    groups.note_empty(other, 60)
+    assert {name: at_ms for name, at_ms in groups.empty_since().items() if name in {group, other}} == {
+        group: 50,
+        other: 60,
+    }
+    groups.note_alive(group)
+    assert group not in groups.empty_since()
+
+
+def test_a_forgotten_group_is_known_no_more_until_something_later_is_saved(
+    groups: GroupStore, group: GroupName
+) -> None:
+    groups.save_progress(group, TRIPS, {0: progress(5)}, moved_at_ms=10)
+    groups.save_observed([observed(group, 0, 40, 10)])
+    groups.save_published([published(group, 0, 10, 10)])
+    groups.note_empty(group, 10)
+
+    groups.forget(group, at_ms=20)
+
+    assert group not in groups.groups()
+    assert group not in groups.empty_since()
+    assert groups.progress(group, TRIPS) == {}
+    assert (groups.observed(group, HERE), groups.published(group, THERE)) == ([], [])
+    groups.save_observed([observed(group, 0, 41, 21)])
+    assert groups.observed(group, HERE) == [observed(group, 0, 41, 21)]
+    assert group in groups.groups()

@@ -5,7 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from parallax.domain.ids import ClusterName, GroupName, RegionName
-from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, decide
+from parallax.domain.primary import (
+    KEPT_DECISIONS,
+    Change,
+    Mode,
+    PrimaryDecision,
+    Site,
+    Stage,
+    assignment_of,
+    decide,
+)
 from parallax.errors import InvariantError
 from parallax.ports.groups import PrimaryStore, Reach
 from tests.support import unique_name
@@ -106,3 +115,36 @@ def test_nothing_of_one_group_is_another_groups(primaries: PrimaryStore, group: 
     append(primaries, Change(group, A), Reach.HERE)
     other = GroupName(unique_name("group"))
     assert primaries.read_log(other, Reach.HERE).decisions == ()
+
+
+def test_long_superseded_decisions_are_forgotten_and_rivals_are_not(
+    primaries: PrimaryStore, group: GroupName
+) -> None:
+    made = [append(primaries, Change(group, A), Reach.HERE)]
+    rival = decide(Change(group, A, renew=True), made, SITE, decided_at_ms=1)
+    made += [
+        append(primaries, Change(group, B, renew=True, disaster=True), Reach.HERE)
+        for _ in range(KEPT_DECISIONS + 2)
+    ]
+    assert len(readable(primaries, group)) == KEPT_DECISIONS
+    assert primaries.append(rival, after=made[-1].fencing_number, reach=Reach.HERE)
+    found = assignment_of(readable(primaries, group))
+    assert found is not None
+    assert found.rivals == (rival,)
+
+
+def test_forgotten_decisions_leave_their_number(primaries: PrimaryStore, group: GroupName) -> None:
+    made = append(primaries, Change(group, A), Reach.EVERYWHERE)
+    assert not primaries.forget(group, [])
+    assert group in primaries.assigned_groups()
+
+    assert primaries.forget(group, [made])
+
+    assert group not in primaries.assigned_groups()
+    assert primaries.decisions([group]) == {}
+    log = primaries.read_log(group, Reach.EVERYWHERE)
+    assert (log.decisions, log.latest) == ((), made.fencing_number)
+    again = decide(Change(group, B), log.decisions, SITE, 1, log.latest)
+    assert again.fencing_number > made.fencing_number
+    assert primaries.append(again, after=log.latest, reach=Reach.EVERYWHERE)
+    assert group in primaries.assigned_groups()

@@ -140,8 +140,12 @@ class MemoryKeyspace:
         if found := _DELETE.match(cql):
             at, key = (values[0], values[1:]) if found[2] else (next(self._now), values)
             table = self.tables[found[1]]
-            row = table.rows.setdefault(table.key_of(dict(zip(_names(found[3]), key, strict=True))), _Row())
-            row.deleted_at = max(row.deleted_at, at)
+            where = dict(zip(_names(found[3]), key, strict=True))
+            if where.keys() == set(table.key):
+                table.rows.setdefault(table.key_of(where), _Row())
+            for place, row in table.rows.items():  # of a whole partition: those that are there
+                if all(place[table.key.index(name)] == value for name, value in where.items()):
+                    row.deleted_at = max(row.deleted_at, at)
             return []
         if found := _BATCH.match(cql):
             update, insert = found[1].split("; ")

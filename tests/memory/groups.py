@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
-from parallax.domain.primary import NO_NUMBER, PrimaryDecision
+from parallax.domain.primary import NO_NUMBER, PrimaryDecision, outlived
 from parallax.domain.progress import Progress
 from parallax.ports.groups import OperationNote, PrimaryLog, Reach
 
@@ -24,6 +24,7 @@ class MemoryGroupStore:
         self._progress: dict[tuple[GroupName, TopicName, int], tuple[int, Progress | None]] = {}
         self._observed: dict[_Key, ObservedCommit] = {}
         self._published: dict[_Key, PublishedOffset] = {}
+        self._empty_since_ms: dict[GroupName, int] = {}
         self._voided_at_ms: dict[tuple[str, GroupName, ClusterName, TopicPartition], int] = {}
 
     def groups(self) -> Sequence[GroupName]:
@@ -118,6 +119,40 @@ class MemoryGroupStore:
                 if stored is not None and stored.published_at_ms <= item.published_at_ms:
                     del self._published[key]
 
+    def empty_since(self) -> Mapping[GroupName, int]:
+        """Groups that were noted to have no commit anywhere, and since when."""
+        with self._lock:
+            return dict(self._empty_since_ms)
+
+    def note_empty(self, group: GroupName, since_ms: int) -> None:
+        """Remember that a group has no commit anywhere."""
+        with self._lock:
+            self._empty_since_ms[group] = since_ms
+
+    def note_alive(self, group: GroupName) -> None:
+        """Remember that it has."""
+        with self._lock:
+            self._empty_since_ms.pop(group, None)
+
+    def forget(self, group: GroupName, *, at_ms: int) -> None:
+        """Forget all that is known of a group; what is said of a later moment is kept."""
+        self.note_alive(group)
+        with self._lock:
+            self._groups.discard(group)
+            for place in [key for key in self._progress if key[0] == group]:
+                if self._progress[place][0] <= at_ms:
+                    self._progress[place] = (self._progress[place][0], None)
+            self._observed = {
+                key: item
+                for key, item in self._observed.items()
+                if key[0] != group or item.observed_at_ms > at_ms
+            }
+            self._published = {
+                key: item
+                for key, item in self._published.items()
+                if key[0] != group or item.published_at_ms > at_ms
+            }
+
     def _void(self, table: str, key: _Key, at_ms: int) -> None:
         self._voided_at_ms[table, *key] = max(at_ms, self._voided_at_ms.get((table, *key), -1))
 
@@ -160,6 +195,16 @@ class MemoryPrimaryStore:
                 return False
             self._decisions.setdefault(decision.group, {})[decision.fencing_number] = decision
             self._latest[decision.group] = decision.fencing_number
+            for item in outlived(self._decisions[decision.group].values()):
+                del self._decisions[decision.group][item.fencing_number]
+            return True
+
+    def forget(self, group: GroupName, decisions: Collection[PrimaryDecision]) -> bool:
+        """Forget a group's decisions if they are all that there are; the number of the last append stays."""
+        with self._lock:
+            if set(self._decisions.get(group, {})) != {item.fencing_number for item in decisions}:
+                return False
+            self._decisions.pop(group, None)
             return True
 
     def absorb(self, other: MemoryPrimaryStore) -> None:

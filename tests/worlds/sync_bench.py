@@ -128,11 +128,13 @@ def sync_benches() -> Iterator[Callable[..., Bench]]:
     """Makes benches, and closes what they hold."""
     with ExitStack() as stack:
 
-        def make(*regions: str, dry_run: bool = False, partitions: int = 1, **sync: Any) -> Bench:
+        def make(
+            *regions: str, dry_run: bool = False, partitions: int = 1, timeout_ms: int = 200, **sync: Any
+        ) -> Bench:
             world = World(
                 regions or ("a", "b"),
                 partitions=partitions,
-                service={"cluster_timeout_ms": 200},
+                service={"cluster_timeout_ms": timeout_ms},
                 sync=sync,
             )
             for name, cluster in list(world.clusters.items()):

@@ -11,19 +11,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import structlog
 from cassandra import ConsistencyLevel
 
 from parallax.adapters.cassandra.connection import CassandraConnection, Row
 from parallax.adapters.cassandra.groups import GroupList
 from parallax.domain.formats import read_text, stored_text
 from parallax.domain.ids import ClusterName, GroupName, RegionName
-from parallax.domain.primary import NO_NUMBER, Mode, PrimaryDecision, Stage
-from parallax.errors import InvariantError
+from parallax.domain.primary import NO_NUMBER, Mode, PrimaryDecision, Stage, outlived
+from parallax.errors import InvariantError, ParallaxError
 from parallax.ports.groups import OperationNote, PrimaryLog, Reach
 
-_NEWEST_DECISIONS = 64
-"""Decisions read of a group: one that none of 64 later ones supersedes does not exist in practice, since every
-decision supersedes all that it knows."""
+_log = structlog.get_logger(__name__)
 
 _NEWEST_OPERATIONS = 20
 
@@ -42,7 +41,11 @@ class CassandraPrimaryStore:
         self._groups = GroupList(connection, f"{keyspace}.assigned_groups")
         self._select_cql = (
             f"SELECT latest, fencing_number, decided_in, body FROM {keyspace}.primary_decisions "
-            f"WHERE group_id = ? LIMIT {_NEWEST_DECISIONS}"
+            "WHERE group_id = ?"
+        )
+        self._delete_cql = (
+            f"DELETE FROM {keyspace}.primary_decisions "
+            "WHERE group_id = ? AND fencing_number = ? AND decided_in = ?"
         )
         self._append_cql = (
             "BEGIN BATCH "
@@ -59,7 +62,7 @@ class CassandraPrimaryStore:
     def decisions(
         self, groups: Collection[GroupName]
     ) -> Mapping[GroupName, Sequence[PrimaryDecision] | InvariantError]:
-        """The newest decisions of each group as this region sees them, the newest first; or why they can't be read."""
+        """The decisions of each group as this region sees them, the newest first; or why they can't be read."""
         asked = list(groups)
         select = self._connection.prepare(self._select_cql)
         answers = self._connection.run_all([(select, (group,)) for group in asked])
@@ -98,7 +101,38 @@ class CassandraPrimaryStore:
             level=_COMMIT_LEVEL[reach],
             serial_level=_READ_LEVEL[reach],
         )
-        return bool(rows[0][0])
+        appended = bool(rows[0][0])
+        if appended:
+            self._forget_outlived(decision.group)
+        return appended
+
+    def forget(self, group: GroupName, decisions: Collection[PrimaryDecision]) -> bool:
+        """Forget a group's decisions if they are all that there are; whether they were.
+
+        Rows are deleted without a transaction: none is ever written twice. The cell with the last number stays.
+        """
+        present = self.read_log(group, Reach.EVERYWHERE).decisions
+        if {item.fencing_number for item in present} != {item.fencing_number for item in decisions}:
+            return False
+        self._delete(present)
+        self._connection.run_all([self._groups.removing(group)])
+        if self.read_log(group, Reach.EVERYWHERE).decisions:  # somebody has decided meanwhile
+            self._connection.run_all([self._groups.adding(group)])
+            return False
+        return True
+
+    def _forget_outlived(self, group: GroupName) -> None:
+        """All decisions are read whenever one is needed: rivals may have any number. So old ones don't stay for ever."""
+        try:
+            rows = self._connection.run(self._select_cql, group)
+            self._delete(outlived(_decisions(group, rows)))
+        except ParallaxError as error:  # the next decision tries again
+            _log.info("decisions_kept", group=group, problem=str(error))
+
+    def _delete(self, decisions: Collection[PrimaryDecision]) -> None:
+        """One after another, the oldest first: none outlives the one that supersedes it."""
+        for item in sorted(decisions, key=lambda item: item.fencing_number):
+            self._connection.run(self._delete_cql, item.group, item.fencing_number, item.decided_in)
 
 
 def _readable(group: GroupName, rows: Iterable[Row]) -> list[PrimaryDecision] | InvariantError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,12 @@ _BUCKETS = 16
 """Partitions of a list of groups; never changed, or groups would be listed in the wrong one."""
 
 _PER_MS = 1_000
+
+_LISTED_S = 600.0
+"""A group that something is saved of is listed again after so long: another process may have forgotten it."""
+
+_MOST_LISTED = 100_000
+"""Groups whose listing is remembered."""
 
 
 PROGRESS_FORMAT = 1
@@ -171,6 +178,7 @@ class GroupList:
     def __init__(self, connection: CassandraConnection, table: str) -> None:
         self._connection = connection
         self._insert_cql = f"INSERT INTO {table} (bucket, group_id) VALUES (?, ?)"
+        self._delete_cql = f"DELETE FROM {table} WHERE bucket = ? AND group_id = ?"
         self._select_cql = f"SELECT group_id FROM {table} WHERE bucket = ?"
 
     def all(self) -> list[GroupName]:
@@ -181,7 +189,16 @@ class GroupList:
 
     def adding(self, group: GroupName) -> Request:
         """The request that lists a group."""
-        return self._connection.prepare(self._insert_cql), (zlib.crc32(group.encode()) % _BUCKETS, group)
+        return self._connection.prepare(self._insert_cql), (bucket_of(group), group)
+
+    def removing(self, group: GroupName) -> Request:
+        """The request that takes a group off the list."""
+        return self._connection.prepare(self._delete_cql), (bucket_of(group), group)
+
+
+def bucket_of(group: GroupName) -> int:
+    """The partition of a list of groups that a group stands in."""
+    return zlib.crc32(group.encode()) % _BUCKETS
 
 
 class WriteMoments:
@@ -221,7 +238,7 @@ class CassandraGroupStore:
 
     def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
         self._connection = connection
-        self._known: set[GroupName] = set()
+        self._listed_at_s: dict[GroupName, float] = {}
         self._moments = WriteMoments()
         self._groups = GroupList(connection, f"{keyspace}.known_groups")
         self._progress_cql = f"SELECT partition, moved_at_ms, body FROM {keyspace}.group_progress WHERE group_id = ? AND topic = ?"
@@ -246,6 +263,15 @@ class CassandraGroupStore:
             "WHERE group_id = ? AND cluster = ? AND topic = ? AND partition = ?"
             for table in ("group_observed", "group_published")
         }
+        self._empty_cql = f"SELECT group_id, since_ms FROM {keyspace}.empty_groups WHERE bucket = ?"
+        self._note_empty_cql = (
+            f"INSERT INTO {keyspace}.empty_groups (bucket, group_id, since_ms) VALUES (?, ?, ?)"
+        )
+        self._note_alive_cql = f"DELETE FROM {keyspace}.empty_groups WHERE bucket = ? AND group_id = ?"
+        self._forget_cql = [
+            f"DELETE FROM {keyspace}.{table} USING TIMESTAMP ? WHERE group_id = ?"
+            for table in ("group_progress", "group_published", "group_observed")
+        ]
         self._save_cql = {
             table: f"INSERT INTO {keyspace}.{table} (group_id, cluster, topic, partition, body) "
             "VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
@@ -367,6 +393,29 @@ class CassandraGroupStore:
             ]
         )
 
+    def empty_since(self) -> Mapping[GroupName, int]:
+        """Groups that were noted to have no commit anywhere, and since when."""
+        select = self._connection.prepare(self._empty_cql)
+        answers = self._connection.run_all([(select, (bucket,)) for bucket in range(_BUCKETS)])
+        return {GroupName(row[0]): row[1] for answer in answers for row in answer}
+
+    def note_empty(self, group: GroupName, since_ms: int) -> None:
+        """Remember that a group has no commit anywhere."""
+        self._connection.run(self._note_empty_cql, bucket_of(group), group, since_ms)
+
+    def note_alive(self, group: GroupName) -> None:
+        """Remember that it has."""
+        self._connection.run(self._note_alive_cql, bucket_of(group), group)
+
+    def forget(self, group: GroupName, *, at_ms: int) -> None:
+        """Forget all that is known of a group; what is said of a later moment is kept."""
+        self._connection.run_all(
+            [(self._connection.prepare(cql), (last_write_of(at_ms), group)) for cql in self._forget_cql]
+        )
+        self._connection.run_all([self._groups.removing(group)])
+        self.note_alive(group)
+        self._listed_at_s.pop(group, None)
+
     def _stored(
         self, table: str, group: GroupName, cluster: ClusterName, read: Callable[[TopicPartition, str], T]
     ) -> list[T | UnreadableRow]:
@@ -374,9 +423,12 @@ class CassandraGroupStore:
         return [_or_why_not(TopicPartition(TopicName(row[0]), row[1]), row[2], read) for row in rows]
 
     def _save(self, groups: Iterable[GroupName], requests: list[Request]) -> None:
-        unknown = {group for group in groups if group not in self._known}
+        now_s = time.monotonic()
+        unknown = {group for group in groups if now_s - self._listed_at_s.get(group, -_LISTED_S) >= _LISTED_S}
         self._connection.run_all([*map(self._groups.adding, sorted(unknown)), *requests])
-        self._known |= unknown
+        if len(self._listed_at_s) + len(unknown) > _MOST_LISTED:
+            self._listed_at_s.clear()
+        self._listed_at_s.update(dict.fromkeys(unknown, now_s))
 
 
 def _key(item: ObservedCommit | PublishedOffset, cluster: ClusterName) -> tuple[str, str, str, int]:

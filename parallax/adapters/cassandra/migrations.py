@@ -149,6 +149,11 @@ MIGRATIONS: tuple[Migration, ...] = (
             ),
         ),
     ),
+    Migration(
+        5,
+        "groups without a commit",
+        (_table("empty_groups", "bucket int, group_id text, since_ms bigint", "bucket, group_id", _UNIFIED),),
+    ),
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version
