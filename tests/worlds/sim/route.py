@@ -209,7 +209,8 @@ class RouteLife:
             for shard in range(layout.shards)
         )
         found = {item.partition: position for item, position in positions.items() if item.topic == TOPIC}
-        return indexed and all(found.get(number, -1) >= log.end for number, log in enumerate(source.logs))
+        # A position beyond the end is one of a log that the source has thrown away: that is still to be noticed.
+        return indexed and all(found.get(number, -1) == log.end for number, log in enumerate(source.logs))
 
     @staticmethod
     def _is_of(owner: Owner, layout: LayoutRecord, shard: int) -> bool:
