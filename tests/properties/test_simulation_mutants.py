@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from parallax.domain.ids import UNKNOWN_EPOCH, TopicPartition
+from replicator import shard as shard_module
 from replicator.copying import ledger as ledger_module
 from replicator.copying import reconcile as reconcile_module
 from replicator.copying import session as session_module
 from replicator.copying.ports import ReadFrom
+from replicator.copying.state import fold
 from replicator.mapping.feed import IndexFeed
-from tests.worlds.sim.doors import SimTarget
+from tests.worlds.sim.doors import SimConnector, SimTarget
 from tests.worlds.sim.kafka import OPEN, Cluster
 from tests.worlds.sim.run import play
 
@@ -44,9 +46,9 @@ def no_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
 def watermark_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     right = SimTarget.commit
 
-    def wrong(target: SimTarget, entry: Any) -> int:
+    def wrong(target: SimTarget, entry: Any, leader_epochs: Any) -> int:
         if target._acknowledged:
-            return right(target, entry)
+            return right(target, entry, leader_epochs)
         return target._cluster.topics[target._run_log].logs[target._shard].append(entry)
 
     monkeypatch.setattr(SimTarget, "commit", wrong)
@@ -56,10 +58,11 @@ def watermark_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -> Non
 def last_stable_offset_for_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     right = SimTarget.ends
 
-    def wrong(target: SimTarget, partitions: Any, *, patient: bool = False) -> dict[TopicPartition, int]:
+    def wrong(target: SimTarget, partitions: Any, *, patient: bool = False) -> Any:
         found = right(target, partitions, patient=patient)
+        logs = {item: target._cluster.topics[item.topic].logs[item.partition] for item in found}
         return {
-            item: min(end, target._cluster.topics[item.topic].logs[item.partition].stable_end)
+            item: replace(end, next_offset=min(end.next_offset, logs[item].stable_end))
             for item, end in found.items()
         }
 
@@ -120,6 +123,38 @@ def commit_believed_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimTarget, "_mine", wrong)
 
 
+@mutant
+def leader_epochs_of_the_target_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the target kept is not asked for: a lost tail shows only where its end lies too low."""
+    right = SimTarget.ends
+
+    def wrong(target: SimTarget, partitions: Any, *, patient: bool = False) -> Any:
+        found = right(target, partitions, patient=patient)
+        return {item: replace(end, kept_to=None) for item, end in found.items()}
+
+    monkeypatch.setattr(SimTarget, "ends", wrong)
+
+
+@mutant
+def another_run_log_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run log without a snapshot, under whatever id, is taken for that of a new route."""
+
+    def credulous(reader: Any, shard: Any, *, known_end: int = 0) -> Any:
+        del shard, known_end
+        end = reader.end()
+        return fold({}, [entry for _, entry in reader.read(reader.start(), end) if entry is not None]), end
+
+    def layout(connector: SimConnector, lease: Any) -> Any:
+        known = right(connector, lease)
+        topic = connector._target.topics[known.run_log]
+        return replace(known, run_log_id=topic.topic_id)
+
+    right = SimConnector.layout
+    monkeypatch.setattr(SimConnector, "layout", layout)
+    monkeypatch.setattr(shard_module, "load_states", credulous)
+    monkeypatch.setattr(shard_module._Holder, "_refuse_truncated", lambda *_: None)
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_dies(
     name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
@@ -128,3 +163,4 @@ def test_mutant_dies(
     dead = next((outcome for seed in range(SEEDS) if (outcome := play(seed)).problem), None)
     record_property("problem", str(dead))
     assert dead is not None, f"mutant {name} survived {SEEDS} lives"
+    assert dead.problem.startswith(("AssertionError", "InvariantError")), "the mutant itself is broken"

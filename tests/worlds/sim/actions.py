@@ -31,13 +31,12 @@ class Action:
     rare: bool = True
 
 
-_RUN_LOG = "a refused run log is not rebuilt here yet"
+BOTH_LOST = "run_log_loss_beside_unclean_target_election"
 SWITCHED_OFF: dict[str, str] = {
+    BOTH_LOST: "what a target has kept is told by entries that are lost, too",
     "target_recreation": "a topic made anew between two surveys is written to under the old lineage",
     "resharding": "what a layout left to be indexed is lost to the index once another has come and gone",
-    "run_log_deleted": _RUN_LOG,
-    "run_log_cut": _RUN_LOG,
-    "run_log_trimmed": _RUN_LOG,
+    "run_log_cut": "an entry that is lost before it is indexed, with the owner that wrote it, is missed by nobody",
 }
 """Actions that take no part, by name, each with the reason."""
 
@@ -134,9 +133,10 @@ def _slow_store(world: World) -> str:
 
 def _delete_run_log(world: World) -> str:
     life = world.random.choice(world.lives)
-    topic = life.aggregate.cluster.topics.pop(life.run_log, None)
-    if topic is None:
+    topic = life.aggregate.cluster.topics.get(life.run_log)
+    if topic is None or (life.aggregate.has_lost_a_tail and BOTH_LOST in SWITCHED_OFF):
         return ""
+    del life.aggregate.cluster.topics[life.run_log]
     life.run_log_harmed = True
     life.aggregate.cluster.create(life.run_log, len(topic.logs))
     return f"{life.run_log} deleted and created again"
@@ -157,13 +157,19 @@ def _cut_run_log(world: World) -> str:
 def _trim_run_log(world: World) -> str:
     life = world.random.choice(world.lives)
     topic = life.aggregate.cluster.topics.get(life.run_log)
-    if topic is None:
+    if topic is None or (life.aggregate.has_lost_a_tail and BOTH_LOST in SWITCHED_OFF):
         return ""
     log = world.random.choice(topic.logs)
     start = world.random.randint(log.start, log.stable_end)
     life.run_log_harmed = True
     log.retain_from(start)
     return f"{life.run_log} begins at {start} of {log.end}"
+
+
+def _elect_target_unclean(world: World) -> str:
+    if BOTH_LOST in SWITCHED_OFF and any(life.run_log_harmed for life in world.lives):
+        return ""
+    return world.random.choice(world.aggregates).elect_unclean()
 
 
 ACTIONS = (
@@ -199,7 +205,7 @@ ACTIONS = (
     Action("source_recreation", 1, lambda world: world.random.choice(world.regionals).recreate()),
     Action("target_retention", 1, lambda world: world.random.choice(world.aggregates).retain()),
     Action("target_election", 2, lambda world: world.random.choice(world.aggregates).elect()),
-    Action("unclean_target_election", 2, lambda world: world.random.choice(world.aggregates).elect_unclean()),
+    Action("unclean_target_election", 2, _elect_target_unclean),
     Action("target_recreation", 1, lambda world: world.random.choice(world.aggregates).recreate()),
     Action("clock_step", 2, _step_a_clock),
     Action("slow_store", 1, _slow_store),

@@ -11,11 +11,12 @@ from parallax.domain.ids import Route, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError, StoreUnavailableError
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.recovery import RunLogProblem
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import topic_partition_of
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
 from replicator.kafka.run_log import run_log_topic
-from replicator.lease import Lease, shard_of
+from replicator.lease import Lease, LeaseProgress, shard_of
 from replicator.mapping.feed import IndexFeed
 from replicator.shard import copy_until_over, earlier_feeds
 from tests.worlds.sim.doors import SimClock, SimConnector, SimRunLog, Written, entry_of
@@ -58,6 +59,8 @@ class RouteLife:
         self.owners: list[Owner] = []
         self.run_log_harmed = False
         self.shards = 1
+        self.refused = False
+        """Whether a process said that it stands still because the run log was harmed."""
         self._planners: list[Actor] = []
         self._started = 0
         self._checked_at = -1
@@ -68,7 +71,7 @@ class RouteLife:
         """A driver starts: it sees to the layout, then leases are held."""
 
         def work() -> None:
-            while True:
+            while not self.world.finish:
                 try:
                     layout = ensure_layout(
                         self.world.config,
@@ -78,7 +81,8 @@ class RouteLife:
                     )
                 except FencedError:
                     return
-                except (ClusterUnavailableError, SessionError):
+                except (ClusterUnavailableError, SessionError) as error:
+                    self._note(str(error))
                     self.world.schedule.sleep(_RETRY_MS)
                 else:
                     self.own_all(layout)
@@ -110,6 +114,10 @@ class RouteLife:
             bound_entries=_FEED_BOUND_ENTRIES,
         )
 
+        def report(progress: LeaseProgress) -> None:
+            self._note(progress.waiting_for)
+            world.report(progress)
+
         def hold() -> None:
             with suppress(FencedError):
                 copy_until_over(
@@ -117,7 +125,7 @@ class RouteLife:
                     world.config,
                     connector,
                     feed=feed,
-                    report=world.report,
+                    report=report,
                     end_asked=lambda: world.finish,
                     retries=RetryPolicy(random=world.random),
                 )
@@ -140,7 +148,7 @@ class RouteLife:
                     earlier.pop(0)
                 else:
                     feed.turn()
-            if owner.over and not earlier and feed.complete:
+            if owner.over and not earlier and (feed.complete or (self.world.finish and self.refused)):
                 return
             self.world.schedule.sleep(100)
 
@@ -167,6 +175,10 @@ class RouteLife:
         ]
         return iter(sorted(found, key=lambda item: (item[2].layout, item[0], item[1])))
 
+    def _note(self, problem: str) -> None:
+        names = tuple(problem.value for problem in RunLogProblem)
+        self.refused |= self.run_log_harmed and problem.startswith(names)
+
     # --- the end -------------------------------------------------------------------------------------------------
 
     def take_over(self) -> list[Owner]:
@@ -180,17 +192,30 @@ class RouteLife:
         return before
 
     def caught_up(self) -> bool:
-        """Whether everything is copied and indexed; owners and drivers that are missing are started."""
+        """Whether everything is copied and indexed, or stands still because the run log was harmed."""
+        if self.refused:
+            return True
+        layout = self.layout()
+        return layout is not None and layout.settled and self._held(layout) and self._copied(layout)
+
+    def keep_going(self) -> None:
+        """Start the driver and the owners that are missing."""
         layout = self.layout()
         if layout is None or not layout.settled:
             if all(planner.over for planner in self._planners):
                 self.plan(self.shards if layout is None else layout.shards)
-            return False
+            return
         for shard in range(layout.shards):
-            mine = [owner for owner in self.owners if self._is_of(owner, layout, shard)]
-            if all(owner.over for owner in mine):
+            if all(owner.over for owner in self.owners if self._is_of(owner, layout, shard)):
                 self.own(layout, shard)
-                return False
+
+    def _held(self, layout: LayoutRecord) -> bool:
+        return all(
+            any(not owner.over for owner in self.owners if self._is_of(owner, layout, shard))
+            for shard in range(layout.shards)
+        )
+
+    def _copied(self, layout: LayoutRecord) -> bool:
         source = self.regional.cluster.topics[TOPIC]
         target = self.aggregate.cluster.topics.get(TOPIC)
         if target is None:

@@ -223,6 +223,13 @@ class Aggregate:
         log.elect()
         return f"{self.region}: target {self._named(log)}: clean election, epoch {log.epoch} from {log.end}"
 
+    @property
+    def has_lost_a_tail(self) -> bool:
+        """Whether an unclean election has happened to its topic."""
+        return any(
+            log.first_loss_epoch is not None for topic in self.cluster.topics.values() for log in topic.logs
+        )
+
     def elect_unclean(self) -> str:
         """Half of the time another route writes first, perhaps up to where the old end was and beyond."""
         log = self._log()

@@ -207,9 +207,12 @@ class World:
 
     def caught_up(self) -> bool:
         """Whether every route has copied and indexed everything at some time since all is calm."""
-        self._caught |= {
-            life.route for life in self.lives if life.route not in self._caught and life.caught_up()
-        }
+        for life in self.lives:
+            if life.route not in self._caught:
+                if life.caught_up():
+                    self._caught.add(life.route)
+                else:
+                    life.keep_going()
         return len(self._caught) == len(self.lives)
 
     def _something_happens(self) -> None:
