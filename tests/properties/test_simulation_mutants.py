@@ -46,10 +46,11 @@ def no_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
 def watermark_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     right = SimTarget.commit
 
-    def wrong(target: SimTarget, entry: Any, leader_epochs: Any) -> int:
+    def wrong(target: SimTarget, entries: Any, leader_epochs: Any) -> Any:
         if target._acknowledged:
-            return right(target, entry, leader_epochs)
-        return target._cluster.topics[target._run_log].logs[target._shard].append(entry)
+            return right(target, entries, leader_epochs)
+        log = target._cluster.topics[target._run_log].logs[target._shard]
+        return [log.append(entry) for entry in entries]
 
     monkeypatch.setattr(SimTarget, "commit", wrong)
 
