@@ -52,7 +52,11 @@ class SyncHolder:
         from syncjob.run import run_until  # noqa: PLC0415
         from syncjob.status import REPORTS_PATH, UNREADABLE_TOLD, SyncReport  # noqa: PLC0415
 
-        remaining_ms = lease["deadline_unix_ms"] - time.time_ns() // 1_000_000
+        # Clocks may differ, or be set: nobody holds a lease for longer than an epoch.
+        remaining_ms = min(
+            lease["deadline_unix_ms"] - time.time_ns() // 1_000_000,
+            self.config.replicator.lease_epoch_s * 1_000,
+        )
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
         def report(counts: Mapping[str, int], problem: str, unreadable: Sequence[str]) -> None:
