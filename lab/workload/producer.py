@@ -21,6 +21,7 @@ _PAUSE_S = 0.01
 """Until the next records are due."""
 _FLUSH_S = 60.0
 _TRANSACTION_S = 60.0
+_LONGEST_AWAY_MS = 300_000
 _POLL_EVERY_RECORDS = 500
 
 
@@ -81,6 +82,9 @@ class TripProducer:
         }
         if plan.transactions is not None:
             settings["transactional.id"] = f"trips.{topic}.{region}"
+            # A cluster that is away for longer than this has aborted the transaction when it returns, and librdkafka calls
+            # the answer to a commit fatal then.
+            settings["transaction.timeout.ms"] = _LONGEST_AWAY_MS
         self._settings = settings
         self._producer = Producer(settings)
 
