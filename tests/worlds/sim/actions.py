@@ -136,8 +136,8 @@ def _delete_run_log(world: World) -> str:
     topic = life.aggregate.cluster.topics.get(life.run_log)
     if topic is None or (life.aggregate.has_lost_a_tail and BOTH_LOST in SWITCHED_OFF):
         return ""
+    life.harm_run_log({log: (log.start, log.end) for log in topic.logs})
     del life.aggregate.cluster.topics[life.run_log]
-    life.run_log_harmed = True
     life.aggregate.cluster.create(life.run_log, len(topic.logs))
     return f"{life.run_log} deleted and created again"
 
@@ -149,7 +149,7 @@ def _cut_run_log(world: World) -> str:
         return ""
     log = world.random.choice(topic.logs)
     end, cut = log.end, world.random.randint(max(log.start, log.end - 6), log.end)
-    life.run_log_harmed = True
+    life.harm_run_log({log: (cut, end)})
     log.elect_unclean(cut)
     return f"{life.run_log}: {end} -> {cut}"
 
@@ -161,7 +161,7 @@ def _trim_run_log(world: World) -> str:
         return ""
     log = world.random.choice(topic.logs)
     start = world.random.randint(log.start, log.stable_end)
-    life.run_log_harmed = True
+    life.harm_run_log({log: (log.start, start)})
     log.retain_from(start)
     return f"{life.run_log} begins at {start} of {log.end}"
 

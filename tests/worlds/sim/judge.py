@@ -114,11 +114,12 @@ def _check_content(
             continue
         if life.refused:  # it stands still, and nothing is copied until an operator mends it
             continue
+        lost = [(lineage, gap) for lineage, lineage_told in told.items() for gap in lineage_told.lost]
+        lost += [(lineage, gap) for of, lineage, gap in life.gone_lost_ranges if of == item]
         assert any(
             gap.source_start <= record.offset < gap.source_end
-            for lineage, lineage_told in told.items()
+            for lineage, gap in lost
             if lineage.source_topic_id == record.incarnation
-            for gap in lineage_told.lost
         ), f"{life.route} {item}: {record} is missing, and no lost range says so"
 
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parallax.domain.ids import Route, TopicPartition
+from parallax.domain.ids import Lineage, Route, TopicPartition
+from parallax.domain.runs import LostRange
 from parallax.errors import ClusterUnavailableError, FencedError, StoreUnavailableError
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import RunLogProblem
 from replicator.copying.session_end import SessionError
-from replicator.copying.state import topic_partition_of
+from replicator.copying.state import lineage_of, lost_of, topic_partition_of
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
 from replicator.kafka.run_log import run_log_topic
 from replicator.lease import Lease, LeaseProgress, shard_of
 from replicator.mapping.feed import IndexFeed
 from replicator.shard import copy_until_over, earlier_feeds
 from tests.worlds.sim.doors import SimClock, SimConnector, SimRunLog, Written, entry_of
+from tests.worlds.sim.kafka import Log
 from tests.worlds.sim.schedule import Actor
 from tests.worlds.sim.sides import TOPIC, Aggregate, Regional
 
@@ -58,6 +60,8 @@ class RouteLife:
         self.run_log = run_log_topic(world.config, regional.region)
         self.owners: list[Owner] = []
         self.run_log_harmed = False
+        self.gone_lost_ranges: list[tuple[TopicPartition, Lineage, LostRange]] = []
+        """What entries told that the run log has lost, perhaps before they were indexed."""
         self.shards = 1
         self.refused = False
         """Whether a process said that it stands still because the run log was harmed."""
@@ -174,6 +178,15 @@ class RouteLife:
             if (entry := entry_of(slot.value)) is not None
         ]
         return iter(sorted(found, key=lambda item: (item[2].layout, item[0], item[1])))
+
+    def harm_run_log(self, gone: Mapping[Log, tuple[int, int]]) -> None:
+        """The run log is about to lose what lies in these spans."""
+        self.run_log_harmed = True
+        for log, (start, end) in gone.items():
+            entries = (entry_of(slot.value) for slot in log.committed(start, end))
+            for part in (part for entry in entries if entry is not None for part in entry.partitions):
+                item, lineage = topic_partition_of(part), lineage_of(part)
+                self.gone_lost_ranges += [(item, lineage, lost) for lost in lost_of(part)]
 
     def _note(self, problem: str) -> None:
         names = tuple(problem.value for problem in RunLogProblem)
