@@ -290,14 +290,16 @@ def cut_by_source(
 ) -> Beginning:
     """The source has another log than the one that was copied: go back to where the two part.
 
-    The source tells where its own log ends in an epoch that is not later than the one that was read. It may hold records
-    of that epoch that were never copied: what was read there had another epoch, or was nothing that one could see. So
-    copying goes back to the end of what was copied in such epochs too, as a follower cuts its log (KIP-101).
+    The source tells where its own log ends in an epoch that is not later than the one that was read. Two logs that have
+    the same epoch are the same up to where it ends in the shorter one: if it is the epoch of the last record that was
+    copied, nothing else has to be known, and the rows from before may be gone with the run log's head. Of an older epoch
+    the source may hold records that were never copied: what was read there had another epoch. So copying goes back to
+    the end of what was copied in such epochs too, as a follower cuts its log (KIP-101).
     """
     if beginning.parted_at is None or beginning.leader_epoch == UNKNOWN_EPOCH:
         return beginning
     cut, epoch = min(beginning.parted_at, state.last_run_end), state.source_leader_epoch
-    if beginning.leader_epoch < epoch or cut < state.last_run_end:
+    if beginning.leader_epoch < epoch:
         cut, epoch = _copied_below(cut, beginning.leader_epoch, state, history)
     return replace(
         beginning, source_first=SourceOffset(max(cut, source_start)), parted_at=cut, leader_epoch=epoch

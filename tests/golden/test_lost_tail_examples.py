@@ -181,6 +181,20 @@ def test_log_that_parted_where_nothing_was_to_be_seen() -> None:
     assert (opened.state.source_next, opened.state.source_leader_epoch) == (3, 0)
 
 
+def test_tail_lost_within_an_epoch_needs_no_rows_from_before() -> None:
+    """The source lost a3 and a4 of epoch 1. Retention had taken X's rows with the head of the run log: a snapshot is left.
+
+    ::
+
+        X   0  1  2   3   4   |5  *      source   0  1  2   3
+            a0 a1 a2' a3' a4'                     a0 a1 a2' b3
+
+    It says: mine is epoch 1, too, and ends at 3. Up to there two logs of the same epoch are the same.
+    """
+    _, opened = source_told(copied(5, 5, 6, epoch=1), [mark(5, 5, 5)], epoch=1, ends_at=3, target_end=7)
+    assert (opened.state.source_next, opened.state.source_leader_epoch) == (3, 1)
+
+
 def test_group_that_passed_a_lost_range_of_another_epoch_is_told_so() -> None:
     """The source threw a1 away and wrote a1' (epoch 1), which retention took before X copied it; then a2 (epoch 2).
 

@@ -384,6 +384,18 @@ def end_told_by_the_source_taken_for_the_copys(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(reconcile, "cut_by_source", lambda beginning, *_: beginning)
 
 
+@shown_by(examples.test_tail_lost_within_an_epoch_needs_no_rows_from_before)
+def every_cut_of_the_source_looked_up_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reconcile.cut_by_source
+
+    def wrong(
+        beginning: Beginning, state: PartitionState, source_start: int, history: reconcile.RunHistory
+    ) -> Beginning:
+        return right(beginning, replace(state, source_leader_epoch=99), source_start, history)
+
+    monkeypatch.setattr(reconcile, "cut_by_source", wrong)
+
+
 @shown_by(examples.test_tail_that_another_route_hid_is_known_by_the_epoch_alone)
 def leader_epoch_of_the_commit_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     right = examples.settled_commit
