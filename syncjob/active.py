@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from parallax.client.answer import Answers, Pair
+from parallax.domain.commits import PublishedOffset
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, TopicName, TopicPartition
 from parallax.domain.progress import START, Progress, SourcePosition
 from syncjob.facts import GroupFacts, GroupSide
@@ -73,7 +74,8 @@ def where_active(
 def moves_seen(facts: GroupFacts) -> list[tuple[TopicPartition, Progress]]:
     """Partitions on which the group is seen active at or above the offset published for it there.
 
-    What was published is its progress now. Where a primary is recorded, only what happens there counts.
+    What was published is its progress now. Where a primary is recorded, only what happens there counts. An offer from before
+    the last move that is known makes no newer one: the group may have begun from it before that move.
     """
     return [
         (item, offer.progress)
@@ -83,6 +85,7 @@ def moves_seen(facts: GroupFacts) -> list[tuple[TopicPartition, Progress]]:
         if item in side.own
         and side.commits[item].commit.next_offset >= offer.progress.resume_offset
         and not _holds(facts.progress.get(item), side, item)
+        and not _is_before(offer, facts.progress.get(item))
     ]
 
 
@@ -211,3 +214,8 @@ def _holds(progress: Progress | None, side: GroupSide, item: TopicPartition) -> 
         and progress.holds_in(side.cluster, side.topic_ids.get(item.topic))
         and side.commits[item].commit.next_offset >= progress.resume_offset
     )
+
+
+def _is_before(offer: PublishedOffset, progress: Progress | None) -> bool:
+    """Whether a move was recorded after the offer was published: it need not be known where the group went in between."""
+    return progress is not None and progress.moved_at_ms > offer.published_at_ms

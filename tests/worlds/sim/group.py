@@ -211,9 +211,6 @@ class GroupLife:
     def sync(self) -> str:
         """One cycle of the sync job."""
         report = self._sync.cycle()
-        if report.moves:
-            # Without a recorded primary an older offer that the group once began from may pass for its newest move.
-            self.may_repeat |= self.consumed
         if not report.failures and not report.away and not self._index_is_away():
             self._began_before_cycles += 1
             self._seen_in_cycles += 1
