@@ -26,7 +26,7 @@ from replicator.copying.session_end import (
 )
 from replicator.kafka.connector import Connector, connector_for
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, other_run_log, shard_in
-from replicator.kafka.run_log import load_states, rows_of_lineages
+from replicator.kafka.run_log import changes_of_lineages, load_states
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress, PartitionStatus
 from replicator.mapping.feed import IndexFeed, IndexThread
 
@@ -286,7 +286,7 @@ class _Holder:
                 surveyor=surveyor,
                 clock=self._clock,
                 ledger=ledger,
-                history=lambda item, lineage: rows_of_lineages(run_log, item, lineage),
+                history=lambda item, lineage: changes_of_lineages(run_log, item, lineage),
                 stops=self._stops.values(),
                 absences=self._absences,
                 goal=self._goal,

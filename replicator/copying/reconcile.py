@@ -21,9 +21,9 @@ from replicator.lease import PartitionStatus, shard_of
 
 log = structlog.get_logger(__name__)
 
-RunHistory = Callable[[TopicPartition, Lineage], Iterable[tuple[PartitionState, Run]]]
-"""Every row of a partition that the run log still holds under the lineage's topic ids, whatever the generation: in the
-order in which they were committed, each with the state after its entry."""
+RunHistory = Callable[[TopicPartition, Lineage], Iterable[PartitionChange]]
+"""Every change of a partition that the run log still holds under the lineage's topic ids, whatever the generation: in the
+order in which they were committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +296,14 @@ def cut_by_source(
     the source may hold records that were never copied: what was read there had another epoch. So copying goes back to
     the end of what was copied in such epochs too, as a follower cuts its log (KIP-101).
     """
-    if beginning.parted_at is None or beginning.leader_epoch == UNKNOWN_EPOCH:
+    if beginning.parted_at is None:
         return beginning
+    if (
+        beginning.leader_epoch == UNKNOWN_EPOCH
+    ):  # nothing was copied: what was there when the lineage began still is
+        present = [row for at, row in _record_ends(state, history) if at.lineage == state.lineage]
+        parted_at = present[0].source_start if present else beginning.parted_at
+        return replace(beginning, parted_at=parted_at)
     cut, epoch = min(beginning.parted_at, state.last_run_end), state.source_leader_epoch
     if beginning.leader_epoch < epoch:
         cut, epoch = _copied_below(cut, beginning.leader_epoch, state, history)
@@ -311,15 +317,35 @@ def _copied_below(
 ) -> tuple[SourceOffset, int]:
     """Where the source's log, as it was copied, ends below an offset in an epoch or an older one, and in which."""
     bound, kept_to, at = source_next, state.target_floor, state
-    for then, row in reversed([*history(state.topic_partition, state.lineage)]):
+    for then, row in reversed(_record_ends(state, history)):
         if then.lineage != at.lineage:
             bound, kept_to, at = min(bound, at.source_first), min(kept_to, at.target_first), then
-        opens = row.is_watermark and row.source_start == at.source_first
         void = row.target_start > kept_to or (row.count and row.target_start == kept_to)
-        if row.source_leader_epoch > epoch or void or not (opens or (row.count and row.source_start < bound)):
+        if row.source_leader_epoch > epoch or void or (row.count and row.source_start >= bound):
             continue
         return min(bound, row.to_source(min(row.target_end, kept_to))), row.source_leader_epoch
     return SourceOffset(0), UNKNOWN_EPOCH
+
+
+def _record_ends(state: PartitionState, history: RunHistory) -> list[tuple[PartitionState, Run]]:
+    """The runs, and for the opening of each lineage a watermark at the end of the last record before it.
+
+    An opening names the place where copying began, which is higher where the source had lost more by then. Nobody has read
+    that: a lineage that begins at such a place again would count it as read. Other watermarks are left out: between the
+    last record and them may lie what a later epoch wrote, or what was lost.
+    """
+    result: list[tuple[PartitionState, Run]] = []
+    opened: set[Lineage] = set()
+    for change in history(state.topic_partition, state.lineage):
+        at = change.state
+        for row in change.rows:
+            if row.count:
+                result.append((at, row))
+            elif row.source_start == at.source_first and at.lineage not in opened:
+                opened.add(at.lineage)
+                end = change.lost[0].source_start if change.lost else row.previous_source_end
+                result.append((at, replace(row, source_start=end, previous_source_end=end)))
+    return result
 
 
 def cut_by_target(state: PartitionState, kept_to: TargetOffset, history: RunHistory) -> Beginning:
@@ -328,11 +354,9 @@ def cut_by_target(state: PartitionState, kept_to: TargetOffset, history: RunHist
     The place is told by the last row of any generation that survived: the present one may have begun above the cut.
     """
     lineage, cut, epoch = state.lineage, SourceOffset(0), UNKNOWN_EPOCH
-    if state.target_first <= kept_to or not lineage.generation:
+    if state.target_first <= kept_to and lineage.generation:
         cut = state.source_first
-    for at, row in history(state.topic_partition, lineage):
-        if row.is_watermark and row.source_start > at.source_first:
-            continue  # between the last record and it may lie what a later epoch wrote, or what was lost
+    for _, row in _record_ends(state, history):
         if row.target_end <= kept_to:
             cut, epoch = row.source_end, row.source_leader_epoch
         elif row.target_start < kept_to:

@@ -32,13 +32,20 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
-from parallax.domain.runs import Run
 from parallax.errors import ClusterUnavailableError
 from parallax.runtime.deadline import Deadline
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RunLogReader
 from replicator.copying.recovery import LoggedRecord, RunLogProblem, Shard, states_of
-from replicator.copying.state import PartitionState, lineage_of, rows_of, state_of, topic_partition_of
+from replicator.copying.state import (
+    PartitionChange,
+    PartitionState,
+    lineage_of,
+    lost_of,
+    rows_of,
+    state_of,
+    topic_partition_of,
+)
 
 _TOPIC_TIMEOUT_MS = 10_000
 _FIRST_LOOK_OFFSETS = 3_000
@@ -107,19 +114,18 @@ def own_entries(reader: RunLogReader, shard: Shard, *, reach: int | None = None)
             yield entry
 
 
-def rows_of_lineages(
+def changes_of_lineages(
     reader: RunLogReader, item: TopicPartition, lineage: Lineage
-) -> Iterator[tuple[PartitionState, Run]]:
-    """Every row of a partition that the run log still holds under the lineage's topic ids, whatever the generation.
+) -> Iterator[PartitionChange]:
+    """Every change of a partition that the run log still holds under the lineage's topic ids, whatever the generation.
 
-    In the order in which they were committed, each with the partition's state after its entry.
+    In the order in which they were committed.
     """
     for _, entry in reader.read(reader.start(), reader.end()):
         for part in () if entry is None else entry.partitions:
             same = replace(lineage_of(part), generation=lineage.generation) == lineage
             if same and topic_partition_of(part) == item:
-                state = state_of(part)
-                yield from ((state, row) for row in rows_of(part))
+                yield PartitionChange(state_of(part), rows_of(part), lost_of(part), part.closed)
 
 
 def read_partition(

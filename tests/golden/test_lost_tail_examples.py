@@ -44,7 +44,7 @@ def position(epoch: int, source_next: int, *ends: tuple[int, int]) -> SourcePosi
 
 def history_of(*parts: tuple[PartitionState, list[Run]]) -> reconcile.RunHistory:
     """What the run log holds, generation by generation."""
-    return lambda *_: [(state, row) for state, rows in parts for row in rows]
+    return lambda *_: [PartitionChange(state, (row,)) for state, rows in parts for row in rows]
 
 
 def source_told(
@@ -143,6 +143,57 @@ def test_target_cut_below_the_opening_of_a_generation() -> None:
     ]
     on_y = [of(A, run(0, 0, 90), run(90, 90, 5, epoch=1))]
     assert ask(85, on_x, on_y, log(0, 95), [A]).resume_offset == 85
+
+
+def began_behind_a_lost_range(target_first: int) -> tuple[PartitionState, tuple[PartitionChange, ...]]:
+    """Retention took a0 to a2 before X copied anything."""
+    first = reconcile.Beginning(copied(0, 0, 0).lineage, SourceOffset(3), "first seen")
+    changes = reconcile.begin(ITEM, first, None, TargetEnd(TargetOffset(target_first)))
+    return changes[-1].state, changes
+
+
+def test_target_cut_below_where_copying_began_behind_a_lost_range() -> None:
+    """Retention took a0 to a2 before X copied anything: it began at 3, at 17 of X. Then X loses its tail from 7 on.
+
+    ::
+
+        X   0 .. 6 [ .. 17 lost     |3 at 7   commit 9     Y   0  1  2
+                         |3                                    a0 a1 a2
+
+    Nobody has read a0 to a2 on X, be it before the loss or after it.
+    """
+    state, changes = began_behind_a_lost_range(17)
+    beginning = reconcile.cut_by_target(state, TargetOffset(7), lambda *_: changes)
+    _, opened = reconcile.begin(ITEM, beginning, state, TargetEnd(TargetOffset(7)))
+    assert (opened.state.source_next, opened.rows[0].previous_source_end) == (0, 0)
+    late = reconcile.lose(opened.state, SourceOffset(3), TargetEnd(TargetOffset(8)))  # again
+    on_x = [of(A, closed_at=3), of(A, *opened.rows, *late.rows, lost=late.lost, generation=1)]
+    answer = ask(9, on_x, [of(A, mark(0, 0), run(0, 0, 3))], log(0, 3), [A])
+    assert answer.resume_offset == 0
+
+
+def test_target_cut_above_where_copying_began_behind_a_lost_range() -> None:
+    """The same, but what X keeps goes on to 20: the opening at 17 is there, and says as little of a0 to a2."""
+    state, changes = began_behind_a_lost_range(17)
+    beginning = reconcile.cut_by_target(state, TargetOffset(20), lambda *_: changes)
+    assert (beginning.source_first, beginning.parted_at) == (0, 0)
+
+
+def test_source_cut_where_copying_began_behind_a_lost_range() -> None:
+    """X had seen markers at 3 to 7, and then the source ends at 6: the generation that begins has lost a0 to a2, too."""
+    state, changes = began_behind_a_lost_range(17)
+    parted = reconcile.Beginning(
+        Lineage(TopicId("1"), TopicId("t"), 1), SourceOffset(3), "", parted_at=SourceOffset(3)
+    )
+    beginning = reconcile.cut_by_source(parted, state, 3, lambda *_: changes)
+    _, opened = reconcile.begin(ITEM, beginning, state, TargetEnd(TargetOffset(19)))
+    assert (opened.state.source_next, opened.lost) == (3, (lost(0, 3, 19),))
+    on_x = [
+        of(A, *changes[-1].rows, lost=changes[-1].lost),
+        of(A, *opened.rows, lost=opened.lost, generation=1),
+    ]
+    answer = ask(20, on_x, [of(A, mark(0, 0), run(0, 0, 3))], log(0, 3), [A])
+    assert answer.resume_offset == 0
 
 
 def test_leader_that_returns_with_a_log_of_its_own() -> None:

@@ -359,7 +359,8 @@ def copying_goes_on_at_a_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     right = reconcile.cut_by_target
 
     def wrong(state: PartitionState, end: TargetOffset, history: reconcile.RunHistory) -> Beginning:
-        left = [row for _, row in history(state.topic_partition, state.lineage) if row.target_end <= end]
+        changes = history(state.topic_partition, state.lineage)
+        left = [row for change in changes for row in change.rows if row.target_end <= end]
         return replace(right(state, end, history), source_first=left[-1].source_end)
 
     monkeypatch.setattr(reconcile, "cut_by_target", wrong)
@@ -370,14 +371,27 @@ def rows_of_the_present_generation_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     right = reconcile.cut_by_target
 
     def wrong(state: PartitionState, end: TargetOffset, history: reconcile.RunHistory) -> Beginning:
-        rows = [
-            item for item in history(state.topic_partition, state.lineage) if item[0].lineage == state.lineage
-        ]
-        return replace(right(state, end, lambda *_: rows), source_first=state.source_first)
+        changes = history(state.topic_partition, state.lineage)
+        present = [change for change in changes if change.state.lineage == state.lineage]
+        return replace(right(state, end, lambda *_: present), source_first=state.source_first)
 
     monkeypatch.setattr(reconcile, "cut_by_target", wrong)
 
 
+@shown_by(examples.test_target_cut_below_where_copying_began_behind_a_lost_range)
+@shown_by(examples.test_target_cut_above_where_copying_began_behind_a_lost_range)
+def lineage_begun_again_where_it_began_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reconcile.cut_by_target
+
+    def wrong(state: PartitionState, end: TargetOffset, history: reconcile.RunHistory) -> Beginning:
+        found = right(state, end, history)
+        first = max(found.source_first, state.source_first)
+        return replace(found, source_first=first, parted_at=first)
+
+    monkeypatch.setattr(reconcile, "cut_by_target", wrong)
+
+
+@shown_by(examples.test_source_cut_where_copying_began_behind_a_lost_range)
 @shown_by(examples.test_leader_that_returns_with_a_log_of_its_own)
 @shown_by(examples.test_log_that_parted_where_nothing_was_to_be_seen)
 def end_told_by_the_source_taken_for_the_copys(monkeypatch: pytest.MonkeyPatch) -> None:

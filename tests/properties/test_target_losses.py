@@ -12,10 +12,9 @@ from dataclasses import replace
 import pytest
 
 from parallax.domain.ids import Lineage, TargetOffset, TopicPartition
-from parallax.domain.runs import Run
 from replicator.copying import reconcile
 from replicator.copying.ports import TargetEnd
-from replicator.copying.state import PartitionState
+from replicator.copying.state import PartitionChange, PartitionState
 from tests.worlds.sim import sides
 from tests.worlds.sim.doors import SimTarget
 from tests.worlds.sim.world import World
@@ -97,10 +96,10 @@ def test_going_back_in_the_present_generation_alone_loses_records(monkeypatch: p
     def present_only(
         state: PartitionState, kept_to: TargetOffset, history: reconcile.RunHistory
     ) -> reconcile.Beginning:
-        def rows(item: TopicPartition, lineage: Lineage) -> list[tuple[PartitionState, Run]]:
-            return [(at, row) for at, row in history(item, lineage) if at.lineage == lineage]
+        def changes(item: TopicPartition, lineage: Lineage) -> list[PartitionChange]:
+            return [change for change in history(item, lineage) if change.state.lineage == lineage]
 
-        return search(replace(state, target_first=min(state.target_first, kept_to)), kept_to, rows)
+        return search(replace(state, target_first=min(state.target_first, kept_to)), kept_to, changes)
 
     monkeypatch.setattr(reconcile, "cut_by_target", present_only)
     assert first_problem(range(SEEDS))

@@ -284,12 +284,11 @@ class Copier:
         kept_to = TargetOffset(cluster.kept_since(known)) if known < cluster.leader_epoch else None
         return TargetEnd(TargetOffset(len(cluster.entries)), cluster.leader_epoch, kept_to)
 
-    def _history(self, _: TopicPartition, lineage: Lineage) -> Iterable[tuple[PartitionState, Run]]:
+    def _history(self, _: TopicPartition, lineage: Lineage) -> Iterable[PartitionChange]:
         ids = lineage.source_topic_id, lineage.target_topic_id
         return [
-            (change.state, row)
+            change
             for change in self.run_log
-            for row in change.rows
             if (change.state.lineage.source_topic_id, change.state.lineage.target_topic_id) == ids
         ]
 

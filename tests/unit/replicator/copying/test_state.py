@@ -300,8 +300,8 @@ def test_a_target_that_lost_its_tail_sets_the_position_back_to_the_source_of_the
 
 def whole_history(
     *parts: tuple[PartitionState, list[Run]],
-) -> Callable[[TopicPartition, Lineage], list[tuple[PartitionState, Run]]]:
-    return lambda _item, _lineage: [(at, row) for at, rows in parts for row in rows]
+) -> Callable[[TopicPartition, Lineage], list[PartitionChange]]:
+    return lambda _item, _lineage: [PartitionChange(at, tuple(rows)) for at, rows in parts]
 
 
 def changes(known: PartitionState, end: TargetEnd, *parts: tuple[PartitionState, list[Run]]) -> list[Any]:
