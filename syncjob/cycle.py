@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +25,11 @@ from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.runtime.deadline import wall_clock_ms
 from syncjob.active import moves_seen, pairs_to_ask
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
-from syncjob.decide import Decision, Reason, Rules, decide, needs_answers, writes
+from syncjob.decide import Decision, Reason, Rules, decide, held, needs_answers, writes
 from syncjob.dormant import DormantGroups
-from syncjob.facts import GroupFacts, GroupSide, Seen
+from syncjob.facts import GroupFacts, GroupSide, Place, Seen
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
+from syncjob.patience import Patience
 from syncjob.publish import publish
 from syncjob.rewinds import Void, confirmed, void_of, without
 from syncjob.status import FAILED_GROUPS
@@ -49,6 +51,7 @@ class CycleReport:
         failures: by group, why nothing could be decided.
         away: clusters that did not answer.
         empty: groups without a commit, a member or a report in any cluster, all of which answered.
+        unconfirmed: commits that have gone back, or are gone, and are not believed yet to be.
     """
 
     decisions: tuple[Decision, ...]
@@ -57,6 +60,7 @@ class CycleReport:
     moves: int = 0
     rewinds: int = 0
     empty: tuple[GroupName, ...] = ()
+    unconfirmed: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -85,6 +89,7 @@ class Syncer:
         ask: asks the offset service.
         dry_run: decide and tell, write nothing anywhere.
         now_ms: the wall clock.
+        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -97,6 +102,7 @@ class Syncer:
         *,
         dry_run: bool = False,
         now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._watches = {
@@ -115,6 +121,8 @@ class Syncer:
         self._forget_after_ms = config.groups.forget_after_days * _DAY_MS
         self._dormant = DormantGroups(store, primaries, forget_after_ms=self._forget_after_ms)
         self._standing = Standing()
+        # Nothing is forgotten by one that only looks: it tells what it sees.
+        self._patience = Patience(0 if dry_run else config.sync.rewind_confirm_ms, clock)
 
     def close(self) -> None:
         """Stop reading."""
@@ -155,6 +163,7 @@ class Syncer:
             moves=sum(part.moves for part in reports),
             rewinds=sum(part.rewinds for part in reports),
             empty=tuple(group for part in reports for group in part.empty),
+            unconfirmed=sum(part.unconfirmed for part in reports),
         )
         self._tell(report)
         if not self._dry_run:
@@ -167,6 +176,7 @@ class Syncer:
     def _forget_all_but(self, groups: Collection[GroupName]) -> None:
         """Keep in memory what is of these groups alone."""
         self._standing.forget_all_but(groups)
+        self._patience.forget_all_but(groups)
         self._before = {key: commits for key, commits in self._before.items() if key[0] in groups}
         self._told = {group: told for group, told in self._told.items() if group in groups}
 
@@ -183,17 +193,23 @@ class Syncer:
             if kept is not None and self._still_stands(group, snapshots, kept, now_ms):
                 return CycleReport(kept.decisions)
             facts, told = self._facts(group, snapshots, sight)
-            void = self._note_void(facts)  # before what shows it is overwritten
+            unconfirmed = self._patience.unconfirmed(facts)
+            void = self._note_void(facts, unconfirmed)  # before what shows it is overwritten
             if not self._dry_run:
-                self._store.save_observed(told)
+                # Nor is what stood there, as long as it may come back.
+                self._store.save_observed(
+                    [item for item in told if (item.cluster, item.topic_partition) not in unconfirmed]
+                )
             facts = without(facts, void)
-            moves, rewinds = self._note_moves(facts), len(void.progress)
-            decisions, holds = self._serve(facts)
-            if holds and not (moves or void):
+            moves, rewinds = self._note_moves(facts, unconfirmed), len(void.progress)
+            decisions, holds = self._serve(facts, unconfirmed)
+            if holds and not (moves or void or unconfirmed):
                 self._standing.keep(group, sight, decisions, now_ms)
             forget_before_ms = now_ms - self._forget_after_ms
-            empty = (group,) if _is_empty(facts, forget_before_ms) and not void else ()
-            return CycleReport(tuple(decisions), moves=moves, rewinds=rewinds, empty=empty)
+            empty = (group,) if _is_empty(facts, forget_before_ms) and not (void or unconfirmed) else ()
+            return CycleReport(
+                tuple(decisions), moves=moves, rewinds=rewinds, empty=empty, unconfirmed=len(unconfirmed)
+            )
         except ParallaxError as error:
             return CycleReport((), {group: f"[{error.code}] {error}"})
 
@@ -313,14 +329,17 @@ class Syncer:
         unreadable += not_found
         return {item.topic_partition: item for item in found}
 
-    def _note_void(self, facts: GroupFacts) -> Void:
+    def _note_void(self, facts: GroupFacts, unconfirmed: Collection[Place]) -> Void:
         """Forget what the group's commits make void.
 
         What shows it is forgotten last: an interruption is made up for by the next cycle.
         """
         group, store = facts.group, self._store
         void = confirmed(
-            facts, void_of(facts), lambda cluster: self._watches[cluster].writer.committed(group)
+            facts,
+            void_of(facts, unconfirmed),
+            lambda cluster: self._watches[cluster].writer.committed(group),
+            unconfirmed,
         )
         for item in void.progress:
             cluster = facts.progress[item].cluster
@@ -333,8 +352,9 @@ class Syncer:
         store.void_observed(void.observed)
         return void
 
-    def _note_moves(self, facts: GroupFacts) -> int:
-        moves = moves_seen(facts)
+    def _note_moves(self, facts: GroupFacts, unconfirmed: Collection[Place]) -> int:
+        doubtful = {item for _, item in unconfirmed}
+        moves = [(item, progress) for item, progress in moves_seen(facts) if item not in doubtful]
         for item, progress in moves:
             _log.info("moved", group=facts.group, partition=str(item), to=progress.cluster)
             if not self._dry_run:
@@ -343,7 +363,7 @@ class Syncer:
                 )
         return len(moves)
 
-    def _serve(self, facts: GroupFacts) -> tuple[list[Decision], bool]:
+    def _serve(self, facts: GroupFacts, unconfirmed: Collection[Place]) -> tuple[list[Decision], bool]:
         """Decide and publish; whether the decisions hold as long as the group stands still."""
         answers: dict[Pair, Mapping[TopicPartition, ResumeAnswer]] = {}
         wanted = pairs_to_ask(facts) if needs_answers(facts.assignment) else {}
@@ -359,7 +379,7 @@ class Syncer:
                     to=pair[1],
                     problem=f"[{error.code}] {error}",
                 )
-        decisions = decide(facts, answers, self._rules, self._now_ms())
+        decisions = held(facts, decide(facts, answers, self._rules, self._now_ms()), unconfirmed)
         holds = len(answers) == len(wanted) and hold(facts, answers, decisions)
         if self._dry_run:
             return decisions, holds

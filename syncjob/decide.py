@@ -12,8 +12,8 @@ The rules, each with its `Reason`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from parallax.client.answer import Answers, ResumeAnswer
@@ -24,7 +24,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.domain.progress import Progress
 from syncjob.active import Active, where_active
-from syncjob.facts import GroupFacts, GroupSide, Seen
+from syncjob.facts import GroupFacts, GroupSide, Place, Seen
 
 
 class Reason(Enum):
@@ -41,6 +41,8 @@ class Reason(Enum):
     """The group was rewound, and configuration says not to follow."""
     WAITING = "waiting"
     """The commit at the target was read for the first time: one more read must agree."""
+    CONFIRMING = "confirming"
+    """A commit is gone, or has gone back, and that was not seen for long enough to be believed: what was published stays."""
     ACTIVE_AT_TARGET = "active_at_target"
     """Somebody commits at the target, or has joined the group there."""
     DUAL_ACTIVE = "dual_active"
@@ -294,6 +296,23 @@ class _Deciding:
     def _nothing(self, reason: Reason, outcome: Outcome = Outcome.OK) -> Decision:
         offset = self.side.offset(self.item)
         return Decision(self.facts.group, self.item, self.origin, self.side.cluster, reason, offset, outcome)
+
+
+def held(facts: GroupFacts, decisions: Sequence[Decision], unconfirmed: Collection[Place]) -> list[Decision]:
+    """The decisions, less what they write of partitions on which a commit is not yet believed to have gone back."""
+    items = {item for _, item in unconfirmed}
+    return [
+        replace(
+            decision,
+            reason=Reason.CONFIRMING,
+            offset=facts.sides[decision.target].offset(decision.topic_partition),
+            commit=None,
+            published=None,
+        )
+        if decision.commit is not None and decision.topic_partition in items
+        else decision
+        for decision in decisions
+    ]
 
 
 def writes(decisions: Sequence[Decision]) -> dict[ClusterName, list[Decision]]:

@@ -15,6 +15,9 @@ from parallax.domain.progress import Progress
 
 T = TypeVar("T")
 
+Place = tuple[ClusterName, TopicPartition]
+"""Where a group commits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:

@@ -4,18 +4,19 @@ A group whose commit vanishes (deleted, expired) or goes back at all (reset, res
 name, or reads again by somebody's wish: nobody knows that it has consumed what its former moves tell of. What stays
 remembered of it may only ever make an answer earlier.
 
-A cluster that does not answer shows nothing of that. One that answers without a commit where one stood does.
+A cluster that does not answer shows nothing of that. One that answers without a commit where one stood does, if it goes
+on to: a group coordinator that has just started may answer for seconds from a state that is only partly loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset, went_back
-from parallax.domain.ids import ClusterName, TopicPartition
+from parallax.domain.ids import ClusterName, TargetOffset, TopicPartition
 from parallax.domain.progress import Progress
-from syncjob.facts import GroupFacts, GroupSide, Seen
+from syncjob.facts import GroupFacts, GroupSide, Place, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,21 @@ class Void:
         return bool(self.progress or self.published or self.observed)
 
 
-def void_of(facts: GroupFacts) -> Void:
-    """What the commits of a group make void, as they are seen now."""
+def void_of(facts: GroupFacts, unconfirmed: Collection[Place] = frozenset()) -> Void:
+    """What the commits of a group make void, as they are seen now.
+
+    Args:
+        facts: what is known of the group.
+        unconfirmed: where its commits say nothing yet (`syncjob.patience.Patience`).
+    """
     sides = [side for side in facts.sides.values() if side.reachable]
     progress = tuple(
         item
         for item, moved in facts.progress.items()
-        if any(_ends_progress(facts, side, item, moved) for side in sides)
+        if any(
+            (side.cluster, item) not in unconfirmed and _ends_progress(facts, side, item, moved)
+            for side in sides
+        )
     )
     return Void(
         progress,
@@ -52,6 +61,7 @@ def void_of(facts: GroupFacts) -> Void:
             for side in sides
             for item, offer in side.published.items()
             if offer.published_at_ms < side.read_at_ms
+            and (side.cluster, item) not in unconfirmed
             and (_is_left(facts, side, item, progress) or _ends_offer(side, item, offer))
         ),
         observed=tuple(
@@ -59,7 +69,7 @@ def void_of(facts: GroupFacts) -> Void:
             for side in facts.sides.values()
             for item, seen in side.seen.items()
             if (
-                _has_vanished(facts, side, item)
+                (side.cluster, item) not in unconfirmed and _has_vanished(facts, side, item)
                 if side.reachable
                 else item in progress and seen.observed_at_ms <= facts.progress[item].moved_at_ms
             )
@@ -85,13 +95,19 @@ def without(facts: GroupFacts, void: Void) -> GroupFacts:
     return replace(facts, sides=sides, progress=progress)
 
 
-def confirmed(facts: GroupFacts, void: Void, read_again: Callable[[ClusterName], Commits]) -> Void:
+def confirmed(
+    facts: GroupFacts,
+    void: Void,
+    read_again: Callable[[ClusterName], Commits],
+    unconfirmed: Collection[Place] = frozenset(),
+) -> Void:
     """What is void by the clusters' word now: what was remembered may be newer than what the cycle has read.
 
     Args:
         facts: what is known of the group.
         void: what is void by these.
         read_again: asks a cluster for the group's commits.
+        unconfirmed: as for `void_of`.
 
     Raises:
         UnavailableError: a cluster does not answer any more.
@@ -99,8 +115,59 @@ def confirmed(facts: GroupFacts, void: Void, read_again: Callable[[ClusterName],
     if not void:
         return void
     return void_of(
-        replace(facts, sides={name: _read(side, read_again) for name, side in facts.sides.items()})
+        replace(facts, sides={name: _read(side, read_again) for name, side in facts.sides.items()}),
+        unconfirmed,
     )
+
+
+def gone_back(facts: GroupFacts, stood: Mapping[Place, TargetOffset]) -> dict[Place, TargetOffset]:
+    """Where less is committed than stood there, or nothing, and what did stand there.
+
+    Args:
+        facts: what is known of the group.
+        stood: what this said a cycle before.
+    """
+    return {
+        (side.cluster, item): known
+        for side in facts.sides.values()
+        if side.reachable
+        for item in {*side.commits, *side.seen, *side.published, *facts.progress}
+        if (known := _stood_before(facts, side, item, stood.get((side.cluster, item)))) is not None
+    }
+
+
+def _stood_before(
+    facts: GroupFacts, side: GroupSide, item: TopicPartition, earlier: TargetOffset | None
+) -> TargetOffset | None:
+    """What stood there, if that is more than stands there now."""
+    seen, offer, commit = _seen(side, item), side.published.get(item), side.offset(item)
+    topic_id = side.topic_ids.get(item.topic)
+    if any(of != topic_id for of in (seen and seen.topic_id, offer and offer.progress.topic_id) if of):
+        return None  # the topic was made anew: nothing of it can come back
+    if commit is None:
+        stood = offer is not None or _stood(facts, side, item, since_ms=-1)
+        return (TargetOffset(0) if seen is None else seen.next_offset) if stood else None
+    known = _known(facts, side, item, earlier)
+    return known if known is not None and commit < known else None
+
+
+def _known(
+    facts: GroupFacts, side: GroupSide, item: TopicPartition, earlier: TargetOffset | None
+) -> TargetOffset | None:
+    """What is known to have stood there last: published, seen, or, where members' reports hide that, read a cycle before."""
+    seen, offer, moved = _seen(side, item), side.published.get(item), facts.progress.get(item)
+    seen_at_ms = -1 if seen is None else seen.observed_at_ms
+    if offer is not None and offer.published_at_ms >= seen_at_ms:
+        return offer.progress.resume_offset if item in side.own else None
+    if seen is not None and not seen.reported:
+        set_since = (
+            moved is not None
+            and moved.holds_in(side.cluster, side.topic_ids.get(item.topic))
+            and seen_at_ms < moved.moved_at_ms
+        )
+        return None if set_since else seen.next_offset
+    before = side.commits[item].before
+    return before.next_offset if earlier is None and before is not None else earlier
 
 
 def _read(side: GroupSide, read_again: Callable[[ClusterName], Commits]) -> GroupSide:

@@ -90,7 +90,9 @@ def run_until(
 
 
 def run_once(config: Config, *, dry_run: bool) -> CycleReport:
-    """Two cycles, as a commit is replaced only if two consecutive reads agree; the report of the second.
+    """Two cycles, as a commit is replaced only if two consecutive reads agree; the report of the last.
+
+    More where a commit seems to be gone, or to have gone back, until that is known (``sync.rewind_confirm_ms``).
 
     Args:
         config: everything.
@@ -100,9 +102,13 @@ def run_once(config: Config, *, dry_run: bool) -> CycleReport:
         StoreUnavailableError: the store did not answer in time.
     """
     with open_syncer(config, dry_run=dry_run) as syncer:
-        first = syncer.cycle()
-        time.sleep(config.sync.interval_ms / 1_000)
-        return _merged(first, syncer.cycle())
+        known = Deadline.after_ms(config.sync.rewind_confirm_ms + 2 * config.sync.interval_ms)
+        report, last = syncer.cycle(), False
+        while not last:
+            last = not report.unconfirmed or known.passed
+            time.sleep(config.sync.interval_ms / 1_000)
+            report = _merged(report, syncer.cycle())
+        return report
 
 
 def _merged(first: CycleReport, second: CycleReport) -> CycleReport:
@@ -122,4 +128,5 @@ def _merged(first: CycleReport, second: CycleReport) -> CycleReport:
         second.away,
         first.moves + second.moves,
         first.rewinds + second.rewinds,
+        unconfirmed=second.unconfirmed,
     )

@@ -270,6 +270,9 @@ class Sync(_Section):
     """Where a group starts on a partition on which it never committed."""
     on_rewind: Literal["propagate", "refuse"] = "propagate"
     """What a rewind on the active side does to the passive one."""
+    rewind_confirm_ms: Annotated[int, Field(ge=0)] = 10_000
+    """So long a commit has to be seen as gone, or as gone back, before anything is forgotten, or published lower, for it: longer than a
+    broker that has just started may answer from a group state that is only partly loaded."""
     republish_after_s: Annotated[int, Field(ge=60)] = 86_400
     """Unchanged offsets are written again after this time, so that they don't expire."""
     status_address: str = "127.0.0.1:7611"

@@ -49,7 +49,7 @@ class Renew:
 
     Attributes:
         to: from 0 to 1, of the way that it had come; None: deleted, or expired, and begun anew from the earliest offset.
-        seen: the sync job looks at it in between.
+        seen: the sync job looks at it in between, for long enough.
         consume: what the new life has read before anything else happens.
     """
 
@@ -120,7 +120,8 @@ class Group:
         else:
             self.bench.put(self.region, to, GROUP)
         if step.seen:
-            self.look()
+            for _ in range(1 + self.bench.world.config.sync.rewind_confirm_ms // 1_000):
+                self.look()
         end = min(to + step.consume, len(self.log(self.region)) if step.seen else at - 1)
         self.bench.put(self.region, end, GROUP)
         self.consumed = {record for record in self.log(self.region)[:end] if record is not None}
@@ -174,7 +175,15 @@ def syncer_of(bench: Bench) -> Syncer:
         return answers_from_pb(group_to_pb(service.failover.answers(request, Deadline.after_ms(10_000))))
 
     writers = [bench.writer(region) for region in REGIONS]
-    return Syncer(world.config, writers, world.groups, world.primaries, ask, now_ms=lambda: world.now_ms)
+    return Syncer(
+        world.config,
+        writers,
+        world.groups,
+        world.primaries,
+        ask,
+        now_ms=lambda: world.now_ms,
+        clock=lambda: world.now_ms / 1_000,
+    )
 
 
 @settings(deadline=None, max_examples=60)
@@ -226,7 +235,7 @@ MUTANTS = {
     ),
     "the sync job makes nothing void": (
         DELETED_AT_ONCE,
-        lambda patch: patch.setattr(cycle_module, "void_of", lambda _facts: Void((), (), ())),
+        lambda patch: patch.setattr(cycle_module, "void_of", lambda *_: Void((), (), ())),
     ),
 }
 

@@ -162,7 +162,13 @@ class Release:
             wrapped(item) for item in world.clusters.values() if isinstance(item, Writer)
         ]
         self._syncer = Syncer(
-            world.config, writers, self.groups, self.primaries, self._ask, now_ms=lambda: world.now_ms
+            world.config,
+            writers,
+            self.groups,
+            self.primaries,
+            self._ask,
+            now_ms=lambda: world.now_ms,
+            clock=lambda: world.now_ms / 1_000,
         )
         stack.callback(self._syncer.close)
 

@@ -50,11 +50,17 @@ class Bench:
             self.syncer._ask,
             dry_run=dry_run,
             now_ms=lambda: world.now_ms,
+            clock=lambda: world.now_ms / 1_000,
         )
 
     def cycle(self) -> CycleReport:
         self.world.now_ms += 1_000
         return self.syncer.cycle()
+
+    def confirm(self) -> None:
+        """Go on until what has vanished, or gone back, by the last cycle is about to be believed."""
+        for _ in range(self.world.config.sync.rewind_confirm_ms // 1_000 - 1):
+            self.cycle()
 
     def decision(self, target: str, partition: int = 0) -> Decision:
         """What a cycle decides for the group on a region's cluster."""
@@ -159,6 +165,7 @@ def sync_benches() -> Iterator[Callable[..., Bench]]:
                 ask,
                 dry_run=dry_run,
                 now_ms=lambda: world.now_ms,
+                clock=lambda: world.now_ms / 1_000,
             )
             stack.callback(syncer.close)
             return Bench(world, syncer, asked, service)

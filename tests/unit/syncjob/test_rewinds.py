@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -14,8 +14,11 @@ from parallax.domain.primary import Change
 from parallax.errors import StoreUnavailableError
 from parallax.runtime.deadline import Deadline
 from syncjob import cycle as cycle_module
+from syncjob import patience as patience_module
+from syncjob.facts import GroupFacts, Place
 from syncjob.idle import HOLDS_ALONE_MS
-from syncjob.rewinds import Void
+from syncjob.patience import Patience
+from syncjob.rewinds import Void, gone_back
 from tests.worlds.offset_world import GROUP, TOPIC, Record
 from tests.worlds.sync_bench import P0, Bench, report, two_sources
 
@@ -61,6 +64,11 @@ def cycles(it: Bench, count: int = 3) -> None:
         it.cycle()
 
 
+def long_enough(it: Bench) -> None:
+    """For what has vanished, or gone back, to be believed."""
+    cycles(it, 1 + it.world.config.sync.rewind_confirm_ms // 1_000)
+
+
 def passed_over(it: Bench, read: int) -> set[Record]:
     """Records that a group which has read so much of a alone would never get in b, by the service's answer."""
     (answer,) = it.service.failover.answers(it.world.request("a", "b"), Deadline.after_ms(1_000))
@@ -75,7 +83,7 @@ def test_a_second_life_inherits_nothing(bench: Callable[..., Bench], ending: End
     it = bench()
     first_life(it)
     ending(it)
-    cycles(it)
+    long_enough(it)
 
     for at in (1, 5, 10):  # a0..9, from the earliest offset of a on
         it.world.commit("a", at)
@@ -113,7 +121,7 @@ def test_nor_if_its_cluster_is_lost_after_a_moment(
         it.service.primaries.set(change, Deadline.after_ms(1_000))
         cycles(it)
     ending(it)
-    cycles(it)
+    long_enough(it)
     it.world.commit("a", 10)
     it.cycle()
     it.writer("a").away = True
@@ -129,7 +137,7 @@ def test_a_vanished_commit_is_no_position_of_a_cluster_that_dies_then(
     it = bench()
     first_life(it)
     ending(it)
-    it.cycle()
+    long_enough(it)
     it.writer("a").away = True  # before the second life has committed
 
     request = it.world.request("a", "b")
@@ -156,7 +164,7 @@ def test_an_offer_that_the_former_life_took_makes_no_move_of_the_second(
     assert it.world.groups.progress(GROUP, TOPIC)[0].cluster == A  # it went on from the offer
 
     ending(it)
-    cycles(it)
+    long_enough(it)
     it.world.commit("a", 10)
     cycles(it)
 
@@ -175,7 +183,7 @@ def test_a_group_deleted_everywhere_may_begin_anew_where_it_was_passive(
     assert it.commit("b") is not None
 
     deleted_everywhere(it)
-    cycles(it)
+    long_enough(it)
     for at in (2, 8):
         it.world.commit("b", at)
         cycles(it)
@@ -195,7 +203,7 @@ def test_a_new_life_that_has_not_committed_yet_takes_back_what_was_published(
     it.writer("a").commits[GROUP] = {}
     it.writer("a").members[GROUP], it.writer("a").assigned[GROUP] = 1, frozenset({TOPIC})
 
-    cycles(it)
+    long_enough(it)
 
     assert it.commit("b").next_offset == 0  # type: ignore[union-attr]
     cycles(it)
@@ -211,7 +219,7 @@ def test_one_that_starts_at_the_end_never_moves_it_on(bench: Callable[..., Bench
     it.writer("a").commits[GROUP] = {}
     it.writer("a").members[GROUP], it.writer("a").assigned[GROUP] = 1, frozenset({TOPIC})
 
-    cycles(it)
+    long_enough(it)
 
     assert it.commit("b").next_offset == 5  # type: ignore[union-attr]
 
@@ -294,6 +302,7 @@ def test_an_interruption_is_made_up_for(bench: Callable[..., Bench], monkeypatch
     it = bench()
     first_life(it)
     reset_to_earliest(it)
+    cycles(it, it.world.config.sync.rewind_confirm_ms // 1_000)
 
     def fail(*_: object) -> None:
         raise StoreUnavailableError("away")
@@ -318,8 +327,141 @@ def test_a_dry_run_forgets_nothing(bench: Callable[..., Bench]) -> None:
     assert (it.world.groups.progress(GROUP, TOPIC), it.world.groups.observed(GROUP, A)) == before
 
 
-def _no_void(_facts: object) -> Void:
+LOADING: dict[str, Callable[[Bench], None]] = {
+    "nothing": deleted,
+    "nothing anywhere": deleted_everywhere,
+    "an old commit": lambda it: it.world.commit("a", 3),
+    "what was offered before the move": lambda it: (
+        it.writer("a").commits[GROUP].update({P0: it.writer("a").written[0][P0]})
+    ),
+}
+
+
+def stored(it: Bench) -> object:
+    """All that is known of the group, but for when."""
+    groups = it.world.groups
+    return (
+        groups.progress(GROUP, TOPIC),
+        [[seen.next_offset for seen in groups.observed(GROUP, cluster)] for cluster in (A, B)],
+        [[offer.progress for offer in groups.published(GROUP, cluster)] for cluster in (A, B)],
+    )
+
+
+def a_broker_loads(it: Bench, answers: Callable[[Bench], None], seconds: int) -> None:
+    before = [dict(it.writer(region).commits[GROUP]) for region in "ab"]
+    answers(it)
+    cycles(it, seconds)
+    for region, commits in zip("ab", before, strict=True):
+        it.writer(region).commits[GROUP] = commits
+
+
+@pytest.mark.parametrize("answers", LOADING)
+@pytest.mark.parametrize("seconds", [1, 2, 9])
+def test_a_broker_that_is_loading_makes_nothing_void(
+    bench: Callable[..., Bench], answers: str, seconds: int
+) -> None:
+    it = bench()
+    first_life(it)
+    before, published = stored(it), it.commit("b")
+    a_broker_loads(it, LOADING[answers], seconds)
+    assert stored(it) == before
+    cycles(it, 12)
+    assert (stored(it), it.commit("b")) == (before, published)
+
+
+def test_nor_does_it_if_a_member_has_reported_more(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    it.world.copy("a", "a", 5)
+    report(it, 24)
+    cycles(it, 1)
+    a_broker_loads(it, LOADING["an old commit"], 3)
+    assert [seen.next_offset for seen in it.world.groups.observed(GROUP, A)] == [24]
+    cycles(it)
+    assert it.world.groups.progress(GROUP, TOPIC) != {}
+
+
+def test_the_wait_begins_anew_whenever_the_commit_is_back(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    before = stored(it)
+    for _ in range(4):
+        a_broker_loads(it, deleted, 8)
+        cycles(it, 1)
+    assert stored(it) == before
+
+
+def test_and_whenever_the_cluster_does_not_answer_or_the_job_starts(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    before = it.world.groups.progress(GROUP, TOPIC)
+    deleted(it)
+    cycles(it, 9)
+    it.writer("a").refused[GROUP] = "no right"
+    cycles(it, 1)
+    del it.writer("a").refused[GROUP]
+    cycles(it, 9)
+    assert it.world.groups.progress(GROUP, TOPIC) == before
+
+    other = it.another(dry_run=False)
+    for _ in range(9):
+        it.world.now_ms += 1_000
+        other.cycle()
+    other.close()
+    assert it.world.groups.progress(GROUP, TOPIC) == before
+
+
+def test_a_new_life_confirms_what_it_shows_as_long_as_it_is_behind(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    deleted(it)
+    cycles(it, 3)
+    for at in range(1, 10):
+        it.world.commit("a", at)
+        it.cycle()
+    assert it.world.groups.progress(GROUP, TOPIC) == {}
+    assert passed_over(it, 9) == set()
+
+
+def test_a_move_in_between_goes_by_what_it_sees_and_leaves_the_progress_of_that(
+    bench: Callable[..., Bench],
+) -> None:
+    it = bench()
+    first_life(it)
+    deleted(it)
+    cycles(it, 2)
+    it.world.now_ms += 100
+    (answer,) = it.service.failover.answers(
+        it.world.request("a", "b"), Deadline.after_ms(1_000), record_move=True
+    )
+    assert answer.resume_offset == 0
+    it.world.commit("b", 4)
+    cycles(it, 12)
+    moved = it.world.groups.progress(GROUP, TOPIC)[0]
+    assert (moved.cluster, moved.resume_offset) == (B, 0)
+    (back,) = it.service.failover.answers(it.world.request("b", "a"), Deadline.after_ms(1_000))
+    assert back.resume_offset == 0  # only b0..3 are read, whatever stood in a
+
+
+def test_nothing_is_kept_of_groups_that_stand_where_they_stood(bench: Callable[..., Bench]) -> None:
+    it = bench()
+    first_life(it)
+    assert it.syncer._patience._signs == {}
+    a_broker_loads(it, deleted, 2)
+    assert list(it.syncer._patience._signs) == [GROUP]
+    cycles(it, 1)
+    assert it.syncer._patience._signs == {}
+
+
+def _no_void(*_: object) -> Void:
     return Void((), (), ())
+
+
+def _only_what_has_vanished(
+    facts: GroupFacts, stood: Mapping[Place, TargetOffset]
+) -> dict[Place, TargetOffset]:
+    found = gone_back(facts, stood)
+    return {place: at for place, at in found.items() if facts.sides[place[0]].offset(place[1]) is None}
 
 
 def _never(*_: object) -> bool:
@@ -329,12 +471,28 @@ def _never(*_: object) -> bool:
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the_job_voids_nothing": lambda patch: patch.setattr(cycle_module, "void_of", _no_void),
     "only_progress_is_void": lambda patch: patch.setattr(
-        cycle_module, "confirmed", lambda _facts, void, _read_again: Void(void.progress, (), ())
+        cycle_module, "confirmed", lambda _facts, void, *_: Void(void.progress, (), ())
+    ),
+    "all_is_believed_at_once": lambda patch: patch.setattr(Patience, "unconfirmed", lambda *_: frozenset()),
+    "what_stood_is_written_over": lambda patch: patch.setattr(
+        cycle_module, "held", lambda _facts, decisions, _unconfirmed: decisions
+    ),
+    "only_what_has_vanished_is_doubted": lambda patch: patch.setattr(
+        patience_module, "gone_back", _only_what_has_vanished
     ),
     "the_service_holds_nothing_against_it": lambda patch: patch.setattr(service_commits, "went_back", _never),
 }
 
 SCENARIOS: dict[str, Callable[[Callable[..., Bench]], None]] = {
+    "all_is_believed_at_once": lambda bench: test_a_broker_that_is_loading_makes_nothing_void(
+        bench, "nothing", 2
+    ),
+    "what_stood_is_written_over": lambda bench: test_a_broker_that_is_loading_makes_nothing_void(
+        bench, "an old commit", 2
+    ),
+    "only_what_has_vanished_is_doubted": lambda bench: test_a_broker_that_is_loading_makes_nothing_void(
+        bench, "an old commit", 2
+    ),
     "the_job_voids_nothing": lambda bench: test_nor_if_its_cluster_is_lost_after_a_moment(
         bench, reset_to_earliest, recorded=False
     ),

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 GROUP = GroupName("billing")
 _PATIENCE_MS = 60_000
 _SEEN_AFTER_CYCLES = 3
-"""What was set back or deleted is known by then: two reads have to agree."""
+_BELIEVED_AFTER_CYCLES = 3
+"""To the sync job's monotonic clock two cycles take as long as it waits until it believes that a commit is gone."""
+_FOLLOWED_AFTER_CYCLES = _BELIEVED_AFTER_CYCLES + 2
+"""What was set back or deleted is published by then: two reads have to agree."""
 _EXACT = frozenset({Outcome.OK, Outcome.PENDING})
 
 
@@ -111,6 +114,8 @@ class GroupLife:
             now_ms=self.clocks["service"].now_ms,
             cache=False,
         )
+        confirm_s = world.config.sync.rewind_confirm_ms / 1_000
+        self._cycles = 0
         self._sync = Syncer(
             world.config,
             self.writers.values(),
@@ -118,6 +123,7 @@ class GroupLife:
             primaries,
             self._ask,
             now_ms=self.clocks["sync"].now_ms,
+            clock=lambda: self._cycles * confirm_s / (_BELIEVED_AFTER_CYCLES - 1),
         )
         self.cluster = next(iter(self.writers))
         self.consumed: set[int] = set()
@@ -128,7 +134,7 @@ class GroupLife:
         self.moves = 0
         self.repeated = 0
         self._places = {number: _Place() for number in range(PARTITIONS)}
-        self._began_before_cycles = _SEEN_AFTER_CYCLES
+        self._began_before_cycles = _FOLLOWED_AFTER_CYCLES
         self._seen_in_cycles = 0
         self._clocks_differ = False
 
@@ -210,10 +216,13 @@ class GroupLife:
 
     def sync(self) -> str:
         """One cycle of the sync job."""
+        self._cycles += 1
         report = self._sync.cycle()
         if not report.failures and not report.away and not self._index_is_away():
             self._began_before_cycles += 1
             self._seen_in_cycles += 1
+        elif report.away and not self._begins():
+            self._began_before_cycles = 0  # the wait begins anew
         return ""
 
     def delete(self) -> str:
@@ -226,7 +235,7 @@ class GroupLife:
                 writer.commits.pop(GROUP, None)
         self.consumed.clear()
         self._places = {number: _Place() for number in self._places}
-        self._began_before_cycles = 0  # nobody reads on before the sync job has had the chance to see it
+        self._began_before_cycles = 0  # nobody reads on before the sync job has seen it for long enough
         return f"deleted {'everywhere' if everywhere else f'in {self.cluster}'}, begins anew"
 
     def reset(self) -> str:
@@ -290,7 +299,7 @@ class GroupLife:
         return f"moves to {to}: {', '.join(told)}"
 
     def _move_plainly(self, to: ClusterName) -> str:
-        if self._began_before_cycles < _SEEN_AFTER_CYCLES:
+        if self._began_before_cycles < _FOLLOWED_AFTER_CYCLES:
             return ""
         self._leave(to)
         commits = self.writers[to].commits.get(GROUP, {})
@@ -346,7 +355,7 @@ class GroupLife:
         return self._seen_in_cycles >= _SEEN_AFTER_CYCLES and not self._clocks_differ and left
 
     def _begins(self) -> bool:
-        return self._began_before_cycles > 0
+        return self._began_before_cycles >= _BELIEVED_AFTER_CYCLES
 
     # --- what must hold ------------------------------------------------------------------------------------------
 
@@ -400,7 +409,7 @@ class GroupLife:
 
     def finish(self) -> None:
         """Everything has arrived: it reads to the end, and nothing is missing there."""
-        for _ in range(_SEEN_AFTER_CYCLES):
+        for _ in range(_FOLLOWED_AFTER_CYCLES):
             self.sync()
         self.refresh()
         self.consume(limit=10**9)
