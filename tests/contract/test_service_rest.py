@@ -130,7 +130,7 @@ def test_routes(http: httpx.Client) -> None:
     routes = _json(http.get("/v1/routes"))["routes"]
 
     assert [route["route"] for route in routes] == ["a->a", "b->a", "a->b", "b->b"]
-    assert routes[0]["topics"] == [{"topic": TOPIC, "partitions": 1, "freshness_ms": 0}]
+    assert routes[0]["topics"] == [{"topic": TOPIC, "partitions": 1, "freshness_ms": 0, "stopped": []}]
 
 
 @pytest.mark.parametrize("route", ["a->b", "a-%3Eb"])
