@@ -19,7 +19,7 @@ from parallax.config.config import Config
 from parallax.domain.ids import (
     ClusterName,
     Route,
-    RoutePartition,
+    SourceOffset,
     TargetOffset,
     TopicPartition,
     aggregate_cluster,
@@ -57,6 +57,8 @@ log = structlog.get_logger(__name__)
 
 _TIMEOUT_MS = 30_000
 _ROWS_PER_PAGE = 10_000
+_LOOKED_BACK_OFFSETS = 10_000
+"""Of the target, below the newest record that is indexed; further back as long as something is found."""
 _VERSION_OFFSET_BITS = 48
 """Of an index version; the layout stands above them (`parallax.domain.index_rows.index_version`)."""
 
@@ -338,14 +340,21 @@ class Rebuild:
             source = PartitionSide(sources[item.topic].topic_id, starts[item]) if item in starts else None
             row = None if last is None else newest.get((item, last.lineage))
             cut = False
+            compacted = "compact" in policies.get(item.topic, {}).get("cleanup.policy", "delete")
+            other = None
             if last is not None and target is not None and target.topic_id == last.lineage.target_topic_id:
                 row, cut = self._within(last, row, TargetOffset(target.log.high_watermark))
+                other = self._given_again_from(last, row, target, unindexed, compacted=compacted)
+                if other is not None:
+                    row, cut = self._within(last, row, other)
             floor = last.target_first if last is not None else TargetOffset(0)
             floor = row.target_end if row is not None else floor
             unexplained: int | None = 0
             if target is not None and (last is None or target.topic_id == last.lineage.target_topic_id):
-                compacted = "compact" in policies.get(item.topic, {}).get("cleanup.policy", "delete")
                 unexplained = self._unexplained(item, target, floor, unindexed, compacted=compacted)
+            if target is not None and other is not None:
+                # What follows is none of the lineage's: to it the target ends there.
+                target = replace(target, log=replace(target.log, high_watermark=other))
             found.append(Remains(item, records[item], row, cut, source, target, unexplained))
         return found
 
@@ -359,6 +368,46 @@ class Rebuild:
             return None, True
         newest = below[-1]
         return replace(newest, count=min(newest.count, end - newest.target_start)), True
+
+    def _given_again_from(
+        self,
+        last: LineageRecord,
+        row: Run | None,
+        target: PartitionSide,
+        unindexed: Mapping[TopicPartition, Collection[Span]],
+        *,
+        compacted: bool,
+    ) -> TargetOffset | None:
+        """From where on the target holds other routes' records in the place of the lineage's; None: nothing says so.
+
+        It has lost its tail then, and was written to again before anybody could notice.
+        """
+        item = last.partition.topic_partition
+        lowest = max(last.target_first, TargetOffset(target.log.low_watermark))
+        stop, reach = self._records_end(last, row), _LOOKED_BACK_OFFSETS
+        found: TargetOffset | None = None
+        while stop is not None and stop > lowest:
+            start = TargetOffset(max(lowest, stop - reach))
+            ours = [*self._spans_of(last, start, stop)]
+            theirs = sorted([*unindexed.get(item, ()), *self._indexed_spans(item, target, start, stop)])
+            common = _first_common(ours, theirs)
+            if common is None:
+                break
+            if not compacted:  # before those records there may be some that were aborted, and markers
+                there = set(self._record_offsets(item, (start, common)))
+                gone = (at for span in ours for at in range(span[0], min(span[1], common)) if at not in there)
+                common = next(gone, common)
+            found, stop, reach = TargetOffset(common), start, 4 * reach
+        return found
+
+    def _records_end(self, last: LineageRecord, row: Run | None) -> TargetOffset | None:
+        """Where the lineage's newest indexed record ends on the target; None: it has none."""
+        if row is None or row.count:
+            return None if row is None else row.target_end
+        before = SourceOffset(row.previous_source_end - 1)
+        around = self._index.rows_at_source(last.partition, last.lineage, before) if before >= 0 else ()
+        ends = [item.target_end for item in around if item.count and item.target_end <= row.target_end]
+        return max(ends, default=None)
 
     def _unexplained(
         self,
@@ -375,7 +424,7 @@ class Rebuild:
             return 0
         if target.log.low_watermark > floor or compacted:
             return None
-        spans = sorted([*unindexed.get(item, ()), *self._indexed_spans(item, target, floor)])
+        spans = sorted([*unindexed.get(item, ()), *self._indexed_spans(item, target, floor, end)])
         unexplained = 0
         place = 0
         for offset in self._record_offsets(item, (floor, end)):
@@ -388,22 +437,31 @@ class Rebuild:
         return (route for route in self._config.routes_into(self._route.target) if route != self._route)
 
     def _indexed_spans(
-        self, item: TopicPartition, target: PartitionSide, floor: TargetOffset
+        self, item: TopicPartition, target: PartitionSide, start: TargetOffset, end: int
     ) -> Iterator[Span]:
-        """The target offsets above the floor that other routes' rows in the index hold."""
-        end = TargetOffset(target.log.high_watermark)
+        """The target offsets of ``[start, end)`` that rows of other routes hold, as far as those are not void."""
         for route in self._others():
-            partition = RoutePartition(route, item)
-            for record in self._index.lineages(route, item.topic):
-                if record.partition != partition or record.lineage.target_topic_id != target.topic_id:
-                    continue
-                start = floor
-                while start < end:
-                    page = self._index.rows_from_target(partition, record.lineage, start, _ROWS_PER_PAGE, end)
-                    yield from ((row.target_start, row.target_end) for row in page.rows if row.count)
-                    if page.complete_to <= start:
-                        break
-                    start = page.complete_to
+            records = [
+                record
+                for record in self._index.lineages(route, item.topic)
+                if record.partition.topic_partition == item
+                and record.lineage.target_topic_id == target.topic_id
+            ]
+            for place, record in enumerate(records):
+                void_from = min((later.target_first for later in records[place + 1 :]), default=end)
+                yield from self._spans_of(record, start, TargetOffset(min(end, void_from)))
+
+    def _spans_of(self, record: LineageRecord, start: TargetOffset, end: TargetOffset) -> Iterator[Span]:
+        """The target offsets of ``[start, end)`` that the lineage's rows hold."""
+        while start < end:
+            page = self._index.rows_from_target(record.partition, record.lineage, start, _ROWS_PER_PAGE, end)
+            for row in page.rows:
+                span = max(row.target_start, start), min(row.target_end, end)
+                if row.count and span[0] < span[1]:
+                    yield span
+            if page.complete_to <= start:
+                break
+            start = page.complete_to
 
     def _unindexed_spans(self, notes: list[str]) -> Mapping[TopicPartition, Collection[Span]]:
         """The same of what other routes have committed, and the index does not have yet."""
@@ -425,3 +483,14 @@ class Rebuild:
                     f"the run log of {route} can't be read, so its newest records count as unexplained: {error}"
                 )
         return spans
+
+
+def _first_common(ours: Sequence[Span], theirs: Sequence[Span]) -> int | None:
+    """The lowest offset in both of two ordered lists of spans; None: there is none."""
+    place = 0
+    for start, end in ours:
+        while place < len(theirs) and theirs[place][1] <= start:
+            place += 1
+        if place < len(theirs) and theirs[place][0] < end:
+            return max(start, theirs[place][0])
+    return None

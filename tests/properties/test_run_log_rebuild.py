@@ -11,7 +11,20 @@ from unittest import mock
 import pytest
 
 from parallax.domain.history import History
-from parallax.domain.ids import ClusterName, RoutePartition, TargetOffset, TopicName, TopicPartition
+from parallax.domain.ids import (
+    ClusterName,
+    Lineage,
+    RegionName,
+    Route,
+    RoutePartition,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.index_rows import LineageRecord, RowBatch
+from parallax.domain.runs import Run
 from parallax.errors import InvariantError, RefusedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying import rebuild as rules
@@ -22,8 +35,10 @@ from replicator.kafka import rebuild as rebuild_module
 from replicator.kafka import run_log_check
 from replicator.kafka.rebuild import Rebuild, RebuildPlan
 from replicator.kafka.run_log_check import check_route
+from tests.memory.index import MemoryMappingIndex
 from tests.worlds.sim import layouts
 from tests.worlds.sim.doors import Faults
+from tests.worlds.sim.kafka import ABORTED, MARKER, Transaction
 from tests.worlds.sim.sides import TOPIC, SourceRecord
 from tests.worlds.sim.world import World
 
@@ -193,6 +208,81 @@ def test_everything_begins_anew_on_the_operators_word_under_a_generation_of_its_
     assert bench.twice() == held
     assert not bench.lost()
     bench.check_answers()
+
+
+OTHER = Route(RegionName("c"), RegionName("b"))
+
+
+def another_route_copied(
+    bench: Bench, number: int, spans: list[tuple[int, int]], target_firsts: list[int]
+) -> None:
+    """Let the index have a run of another route for each span, each of a lineage of its own."""
+    partition = RoutePartition(OTHER, TopicPartition(TopicName(TOPIC), number))
+    target_id = TopicId(bench.target.topics[TOPIC].topic_id)
+    index = bench.world.index
+    for place, ((start, end), first) in enumerate(zip(spans, target_firsts, strict=True)):
+        lineage = Lineage(TopicId("c's"), target_id, place)
+        record = LineageRecord(partition, lineage, place, SourceOffset(0), TargetOffset(first), None, 1)
+        row = Run(SourceOffset(0), TargetOffset(start), end - start, SourceOffset(0), 0)
+        MemoryMappingIndex.write_lineages(index, [record])
+        MemoryMappingIndex.write_rows(index, [RowBatch(partition, lineage, (row,), (), 1, 1)])
+
+
+def lose_tails_and_fill_them(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, aborted: int) -> int:
+    """Lose the run log and the ends of the target's logs, which another route fills; how many records are gone."""
+    bench.end_owners()
+    bench.lose()
+    monkeypatch.setattr(Rebuild, "_others", lambda _: iter([OTHER]))
+    for number, log in enumerate(bench.target.topics[TOPIC].logs):
+        end = log.end
+        # Whole transactions, so that none hangs.
+        log.elect_unclean(next(at for at in range(end - 6, 0, -1) if log.slot(at - 1).value is MARKER))
+        failed = Transaction()
+        for _ in range(aborted):
+            log.append("copied in vain", failed)
+        failed.decide(ABORTED)
+        first = log.end
+        while log.end < end + 4:
+            log.append("copied by another route")
+        another_route_copied(bench, number, [(first, log.end)], [0])
+    return len(bench.lost())
+
+
+@pytest.mark.parametrize("aborted", [0, 2])
+def test_a_tail_that_the_target_lost_and_another_route_filled_is_copied_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, aborted: int
+) -> None:
+    """One lost disk may take the ends of both logs; the target is written to before anybody rebuilds the other."""
+    assert lose_tails_and_fill_them(bench, monkeypatch, aborted=aborted)
+    done = bench.execute()
+    assert [item.going_on for item in done.partitions] == [GoingOn.NEW_GENERATION] * 2
+    assert done.twice == 0
+    bench.go_on()
+    assert bench.twice() == 0
+    assert not bench.lost()
+
+
+def test_without_a_look_at_other_routes_rows_such_a_tail_is_lost_for_good(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rebuild, "_given_again_from", lambda *_, **__: None)
+    gone = lose_tails_and_fill_them(bench, monkeypatch, aborted=0)
+    bench.execute()
+    bench.go_on()
+    assert len(bench.lost()) == gone
+
+
+def test_what_another_route_lost_there_long_ago_sends_nobody_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.end_owners()
+    bench.lose()
+    monkeypatch.setattr(Rebuild, "_others", lambda _: iter([OTHER]))
+    for number, log in enumerate(bench.target.topics[TOPIC].logs):
+        another_route_copied(bench, number, [(2, log.end), (log.end, log.end + 1)], [0, 2])
+    done = bench.execute()
+    assert [item.going_on for item in done.partitions] == [GoingOn.EXACT] * 2
+    assert done.twice == 0
 
 
 @pytest.mark.parametrize("kind", ["headless", "truncated", "foreign", "replaced", "no layout"])
