@@ -260,7 +260,13 @@ class _Holder:
                 raise other_run_log(layout, found, lease.route)
             shard = shard_in(layout, lease)
             self._refuse_truncated(shard)
-            states, end = load_states(run_log, shard, known_end=max(self._known_to or 0, self._indexed_up_to))
+            leader_epoch = run_log.leader_epoch()
+            states, end = load_states(
+                run_log,
+                shard,
+                unexplained=lambda states: connector.unexplained(lease, states),
+                known_end=max(self._known_to or 0, self._indexed_up_to),
+            )
             self._known_to = end
             if self._feed is not None:
                 self._feed.note_end(end)
@@ -271,7 +277,8 @@ class _Holder:
             ledger = Ledger(
                 lease,
                 self._config.replicator,
-                run_log_id=layout.run_log_id,
+                shard=shard,
+                run_log_leader_epoch=leader_epoch,
                 target=target,
                 clock=self._clock,
                 states=states,

@@ -9,13 +9,14 @@ from dataclasses import replace
 import structlog
 
 from parallax.config.config import Replicator
-from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicId, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicPartition
 from parallax.domain.runs import Run
 from parallax.domain.runs import watermark as watermark_row
 from parallax.errors import InvariantError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.offset_ranges import OffsetRanges, runs_of
 from replicator.copying.ports import Clock, RecordBlock, RecordRefusedError, TargetWriter
+from replicator.copying.recovery import Shard
 from replicator.copying.session_end import Counts, PartitionRefusedError, SessionError, Stop
 from replicator.copying.state import PartitionChange, PartitionState, encode, pieces_of
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
@@ -125,7 +126,9 @@ class Ledger:
 
     Args:
         lease: the shard.
-        run_log_id: of the topic that entries go to.
+        shard: whose entries are written, and where to.
+        run_log_leader_epoch: of the run log when its states were read. Nothing is committed there under another: what
+            that leader has lost is to be seen first.
         settings: intervals and bounds.
         target: where records and entries go.
         clock: time.
@@ -139,7 +142,8 @@ class Ledger:
         lease: Lease,
         settings: Replicator,
         *,
-        run_log_id: TopicId,
+        shard: Shard,
+        run_log_leader_epoch: int,
         target: TargetWriter,
         clock: Clock,
         states: Mapping[TopicPartition, PartitionState],
@@ -147,7 +151,8 @@ class Ledger:
         committed: Callable[[int, Entry], None],
     ) -> None:
         self._lease = lease
-        self._run_log_id = run_log_id
+        self._shard = shard
+        self._run_log_leader_epoch = run_log_leader_epoch
         self._settings = settings
         self._target = target
         self._clock = clock
@@ -316,13 +321,14 @@ class Ledger:
             else:
                 after[change.state.topic_partition] = change.state
         entry = encode(
-            run_log_id=self._run_log_id,
+            run_log_id=self._shard.run_log_id,
             layout=self._lease.layout,
             shard=self._lease.shard,
             path=self._target.path,
             changes=list(changes),
             everything=after if snapshot else None,
             committed_at_ms=self._clock.now_ms(),
+            run_log_leader_epoch=self._run_log_leader_epoch,
         )
         if opened is None:
             self._begin()
@@ -336,12 +342,7 @@ class Ledger:
                 size_bytes=entry.ByteSize(),
                 advice="raise replicator.shards_per_route, or replicate fewer partitions",
             )
-        leader_epochs = {
-            item: epoch
-            for item in (() if opened is None else opened.partitions)
-            if (epoch := self.states[item].target_leader_epoch) != UNKNOWN_EPOCH
-        }
-        offsets = self._target.commit(self.attempted, leader_epochs)
+        offsets = self._target.commit(self.attempted, self._leader_epochs(opened))
         self._begun_at = None
         self.states = after
         self.open = None
@@ -359,6 +360,15 @@ class Ledger:
             self._count(opened)
         for offset, piece in zip(offsets, self.attempted, strict=True):
             self._committed(offset, piece)
+
+    def _leader_epochs(self, opened: OpenTransaction | None) -> dict[TopicPartition, int]:
+        """Whose leaders have to be the same at the commit: what another has lost is to be seen first."""
+        told = {
+            item: self.states[item].target_leader_epoch
+            for item in (() if opened is None else opened.partitions)
+        }
+        told[self._shard.run_log] = self._run_log_leader_epoch
+        return {item: epoch for item, epoch in told.items() if epoch != UNKNOWN_EPOCH}
 
     def _count(self, opened: OpenTransaction) -> None:
         wall_ms = self._clock.now_ms()

@@ -284,6 +284,9 @@ class RunLogReader(Protocol):
     def stable_end(self) -> int:
         """The next offset below which every transaction is decided."""
 
+    def leader_epoch(self) -> int:
+        """The leader's epoch, asked now; UNKNOWN_EPOCH: it does not tell."""
+
     def start(self) -> int:
         """The first offset that retention has left."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from parallax.domain.ids import ClusterName, TopicId, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, TopicId, TopicPartition
 from parallax.errors import FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.session_end import SessionError
@@ -131,6 +131,13 @@ def states_of(records: Sequence[LoggedRecord], shard: Shard) -> States | None:
                 raise shard.refused(RunLogProblem.RUN_LOG_FOREIGN, what, offset)
         states = after
     return states
+
+
+def leader_epoch_of(records: Sequence[LoggedRecord]) -> int:
+    """A leader epoch of the run log's that its leader had before it took the newest of its records; UNKNOWN_EPOCH: not told."""
+    newest = records[-1][1] if records else None
+    told = newest is not None and newest.HasField("run_log_leader_epoch")
+    return newest.run_log_leader_epoch if newest is not None and told else UNKNOWN_EPOCH
 
 
 def _refuse_newer(records: Sequence[LoggedRecord], shard: Shard) -> None:

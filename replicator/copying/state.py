@@ -205,6 +205,7 @@ def encode(
     changes: Sequence[PartitionChange],
     everything: Mapping[TopicPartition, PartitionState] | None,
     committed_at_ms: int,
+    run_log_leader_epoch: int = UNKNOWN_EPOCH,
 ) -> Entry:
     """The run-log entry of one transaction.
 
@@ -216,6 +217,7 @@ def encode(
         changes: what the transaction did, each partition's changes in order.
         everything: every partition of the shard, changed or not, makes the entry a snapshot; None: no snapshot.
         committed_at_ms: now, milliseconds since the Unix epoch.
+        run_log_leader_epoch: that the run log's leader had before the entry is appended.
     """
     parts = [change.encoded() for change in changes]
     if everything is not None:
@@ -233,6 +235,7 @@ def encode(
         snapshot=everything is not None,
         partitions=parts,
         committed_at_ms=committed_at_ms,
+        run_log_leader_epoch=_told(run_log_leader_epoch),
         format=ENTRY_FORMAT,
     )
 

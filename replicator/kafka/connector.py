@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from parallax.config.config import Config
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
 from parallax.errors import InvariantError
 from replicator.copying.ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
+from replicator.copying.recovery import States
 from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES
 from replicator.kafka.batch.source import BatchSource
 from replicator.kafka.batch.target import BatchTarget
@@ -27,6 +29,7 @@ from replicator.kafka.run_log import KafkaRunLog, SystemClock, run_log_topic
 from replicator.kafka.survey import KafkaSurveyor
 from replicator.kafka.transactions.coordinator import Coordinator, has_newest_transactions
 from replicator.kafka.transactions.hanging import settle
+from replicator.kafka.unexplained import unexplained_records
 from replicator.lease import Lease, transactional_id
 
 FETCH_SHARE = 8
@@ -62,6 +65,9 @@ class Connector(Protocol):
 
     def layout(self, lease: Lease) -> LayoutRecord | None:
         """The route's layout, as the target has it now."""
+
+    def unexplained(self, lease: Lease, states: States) -> Mapping[TopicPartition, int]:
+        """How many records of which partitions lie above what these states tell of, and are no other route's."""
 
     def foreign_records(self, lease: Lease) -> ForeignRecordWatch | None:
         """Looks for records that no route wrote; None where nobody looks."""
@@ -142,6 +148,10 @@ class KafkaConnector:
     def run_log(self, lease: Lease) -> RunLogReader:
         """The shard's partition of the run log."""
         return KafkaRunLog(self._config, lease.route, lease.shard)
+
+    def unexplained(self, lease: Lease, states: States) -> Mapping[TopicPartition, int]:
+        """Read the target, and what other routes' run logs say of it."""
+        return unexplained_records(self._config, lease, states)
 
     def layout(self, lease: Lease) -> LayoutRecord | None:
         """The layout record."""

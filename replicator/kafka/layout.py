@@ -29,11 +29,12 @@ from parallax.domain.place import LogRange
 from parallax.errors import ConfigError, NotFoundError, RefusedError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
-from replicator.copying.recovery import RunLogError, RunLogProblem, Shard
+from replicator.copying.recovery import RunLogError, RunLogProblem, Shard, States
 from replicator.copying.state import PartitionChange, PartitionState, encode, pieces_of
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
 from replicator.kafka.transactions.hanging import settle
+from replicator.kafka.unexplained import unexplained_records
 from replicator.lease import Lease, shard_of, transactional_id
 
 log = structlog.get_logger(__name__)
@@ -217,7 +218,7 @@ def _changed(
             run_log_id=run_log.topic_id,
             topics=topics_chosen(config),
         )
-        writer.commit([*snapshots(first, {}), writer.layout_record(first)])
+        writer.commit([*snapshots(config, route, first, {}), writer.layout_record(first)])
         current = first
     if not current.settled:
         current = _move(config, route, writer, current, reached)
@@ -337,10 +338,11 @@ def _move(
     for shard in range(to.previous_shards):
         lease = Lease(route, shard, to.previous_shards, to.layout - 1, epoch=0, deadline_unix_ms=0)
         settle(config, lease, PATHS)
-        states |= load_states(KafkaRunLog(config, route, shard), shard_in(to, lease))[0]
+        reader = KafkaRunLog(config, route, shard)
+        states |= load_states(reader, shard_in(to, lease), unexplained=unexplained_in(config, lease))[0]
     reached("loaded")
     settled = replace(to, settled=True)
-    writer.commit([*snapshots(settled, states), writer.layout_record(settled)])
+    writer.commit([*snapshots(config, route, settled, states), writer.layout_record(settled)])
     reached("settled")
     return settled
 
@@ -351,7 +353,14 @@ def shard_in(layout: LayoutRecord, lease: Lease) -> Shard:
     return Shard(aggregate_cluster(lease.route.target), run_log, layout.run_log_id, lease.layout)
 
 
+def unexplained_in(config: Config, lease: Lease) -> Callable[[States], Mapping[TopicPartition, int]]:
+    """Counts the records on the target that only entries which are lost can have told of (`load_states`)."""
+    return lambda states: unexplained_records(config, lease, states)
+
+
 def snapshots(
+    config: Config,
+    route: Route,
     layout: LayoutRecord,
     states: Mapping[TopicPartition, PartitionState],
     changes: Sequence[PartitionChange] = (),
@@ -370,6 +379,7 @@ def snapshots(
                 item: state for item, state in states.items() if shard_of(item, layout.shards) == shard
             },
             committed_at_ms=SystemClock().now_ms(),
+            run_log_leader_epoch=KafkaRunLog(config, route, shard).leader_epoch(),
         )
         for piece in pieces_of(entry):
             yield layout.run_log, shard, None, piece.SerializeToString()

@@ -46,6 +46,7 @@ from replicator.kafka.layout import (
     shard_in,
     snapshots,
     topics_chosen,
+    unexplained_in,
 )
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, run_log_topic
 from replicator.kafka.topics import TopicAdmin, run_log_plan
@@ -191,7 +192,9 @@ class Rebuild:
             states = dict(plan.kept)
             states |= {item.topic_partition: item.state for item in plan.partitions if item.state is not None}
             changes = [change for item in plan.partitions for change in item.changes]
-            writer.commit([*snapshots(settled, states, changes), writer.layout_record(settled)])
+            writer.commit(
+                [*snapshots(config, route, settled, states, changes), writer.layout_record(settled)]
+            )
         log.info(
             "run_log_rebuilt",
             route=str(route),
@@ -277,7 +280,12 @@ class Rebuild:
             reader = KafkaRunLog(self._config, self._route, lease.shard)
             known_end = self._index.indexed_up_to(self._route, lease.layout, lease.shard)
             try:
-                states |= load_states(reader, shard_in(current, lease), known_end=known_end)[0]
+                states |= load_states(
+                    reader,
+                    shard_in(current, lease),
+                    unexplained=unexplained_in(self._config, lease),
+                    known_end=known_end,
+                )[0]
             except RunLogError as error:
                 if error.problem is RunLogProblem.RUN_LOG_NEWER:
                     raise  # nothing is lost: a rebuild would throw away what only the newer release can read

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import structlog
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from google.protobuf.message import DecodeError
 
 from parallax.adapters.kafka.cluster import KafkaCluster
@@ -23,6 +24,7 @@ from parallax.adapters.kafka.librdkafka import (
 )
 from parallax.config.config import Config
 from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
     ClusterName,
     Lineage,
     RegionName,
@@ -36,7 +38,7 @@ from parallax.errors import ClusterUnavailableError
 from parallax.runtime.deadline import Deadline
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RunLogReader
-from replicator.copying.recovery import LoggedRecord, RunLogProblem, Shard, states_of
+from replicator.copying.recovery import LoggedRecord, RunLogProblem, Shard, States, leader_epoch_of, states_of
 from replicator.copying.state import (
     PartitionChange,
     PartitionState,
@@ -46,6 +48,8 @@ from replicator.copying.state import (
     state_of,
     topic_partition_of,
 )
+
+log = structlog.get_logger(__name__)
 
 _TOPIC_TIMEOUT_MS = 10_000
 _FIRST_LOOK_OFFSETS = 3_000
@@ -58,7 +62,11 @@ def run_log_topic(config: Config, source: RegionName) -> TopicName:
 
 
 def load_states(
-    reader: RunLogReader, shard: Shard, *, known_end: int = 0
+    reader: RunLogReader,
+    shard: Shard,
+    *,
+    unexplained: Callable[[States], Mapping[TopicPartition, int]],
+    known_end: int = 0,
 ) -> tuple[dict[TopicPartition, PartitionState], int]:
     """Every partition of the shard as committed, and the run log's end that this holds for.
 
@@ -67,6 +75,8 @@ def load_states(
     Args:
         reader: the shard's partition of the run log.
         shard: whose entries count.
+        unexplained: counts the records on the target above what these states tell of, which are no other route's. Asked
+            only if the run log has another leader than the newest entry was written under.
         known_end: the run log is known to have reached to here.
 
     Raises:
@@ -74,6 +84,7 @@ def load_states(
         RunLogError: the run log is not what was written: nothing may be copied from there.
         ClusterUnavailableError: the cluster did not answer in time.
     """
+    leader_epoch = reader.leader_epoch()  # before anything is read: a later one is noticed the next time
     end, first = reader.end(), reader.start()
     if end < known_end:
         what = f"it ends at {end}, and entries up to {known_end} are known: it has lost its tail"
@@ -81,8 +92,12 @@ def load_states(
     reach = _FIRST_LOOK_OFFSETS
     while True:
         start = max(first, end - reach)
-        states = states_of(list(reader.read(start, end)), shard)
+        records = list(reader.read(start, end))
+        states = states_of(records, shard)
         if states is not None:
+            written_under = leader_epoch_of(records)
+            if UNKNOWN_EPOCH in {written_under, leader_epoch} or written_under != leader_epoch:
+                _refuse_unexplained(shard, (written_under, leader_epoch), unexplained(states))
             return dict(states), end
         if start == first:
             what = (
@@ -91,6 +106,18 @@ def load_states(
             )
             raise shard.refused(RunLogProblem.RUN_LOG_HEADLESS, what)
         reach *= 4
+
+
+def _refuse_unexplained(shard: Shard, epochs: tuple[int, int], found: Mapping[TopicPartition, int]) -> None:
+    log.info("run_log_leader_changed", run_log=str(shard.run_log), unexplained=sum(found.values()))
+    if found:
+        where = ", ".join(f"{item}: {count}" for item, count in sorted(found.items())[:5])
+        what = (
+            f"its newest entry was written under leader epoch {epochs[0]}, its leader has epoch {epochs[1]}, and above what "
+            f"its entries tell of the target holds {sum(found.values())} record(s) that no route's entry explains ({where}): "
+            "it has lost its tail"
+        )
+        raise shard.refused(RunLogProblem.RUN_LOG_TRUNCATED, what)
 
 
 def snapshot_of(reader: RunLogReader, shard: Shard) -> tuple[Sequence[Entry], int]:
@@ -214,6 +241,11 @@ class KafkaRunLog:
         """The last stable offset."""
         return self._offset(LATEST, IsolationLevel.READ_COMMITTED)
 
+    def leader_epoch(self) -> int:
+        """The leader's epoch, as it tells with its end."""
+        epoch = self._told(LATEST).leader_epoch
+        return UNKNOWN_EPOCH if epoch is None else int(epoch)
+
     def start(self) -> int:
         """The first offset left."""
         return self._offset(EARLIEST)
@@ -235,14 +267,20 @@ class KafkaRunLog:
         """Nothing is held between calls."""
 
     def _offset(self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
+        return int(self._told(spec, isolation).offset)
+
+    def _told(
+        self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> ListOffsetsResultInfo:
         place = KafkaPartition(self._topic, self._shard)
         futures = list_offsets(self._admin, {place: spec}, isolation_level=isolation, request_timeout=5.0)
         try:
-            return int(futures[place].result(timeout=6.0).offset)
+            told: ListOffsetsResultInfo = futures[place].result(timeout=6.0)
         except (KafkaException, TimeoutError) as error:
             raise translated(
                 error, self._cluster, f"reading the ends of {self._topic}-{self._shard}"
             ) from error
+        return told
 
 
 def _entry(value: bytes | None) -> Entry | None:

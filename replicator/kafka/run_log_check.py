@@ -10,7 +10,7 @@ from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId
 from parallax.errors import ParallaxError
 from replicator.copying.recovery import RunLogError
-from replicator.kafka.layout import LayoutRecord, other_run_log, read_layout, shard_in
+from replicator.kafka.layout import LayoutRecord, other_run_log, read_layout, shard_in, unexplained_in
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, snapshot_of
 from replicator.lease import Lease
 
@@ -123,7 +123,7 @@ def _check(
             lease.shard, start, end, oldest_age_ms=None if oldest is None else now_ms - oldest.committed_at_ms
         )
         known_end = 0 if indexed_up_to is None else indexed_up_to(lease.route, lease.layout, lease.shard)
-        states, _ = load_states(reader, shard, known_end=known_end)
+        states, _ = load_states(reader, shard, unexplained=unexplained_in(config, lease), known_end=known_end)
         pieces, entries = snapshot_of(reader, shard)
     except (RunLogError, ParallaxError) as error:
         return ShardCheck(

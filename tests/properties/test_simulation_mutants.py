@@ -140,8 +140,8 @@ def leader_epochs_of_the_target_ignored(monkeypatch: pytest.MonkeyPatch) -> None
 def another_run_log_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run log without a snapshot, under whatever id, is taken for that of a new route."""
 
-    def credulous(reader: Any, shard: Any, *, known_end: int = 0) -> Any:
-        del shard, known_end
+    def credulous(reader: Any, shard: Any, *, known_end: int = 0, unexplained: Any) -> Any:
+        del shard, known_end, unexplained
         end = reader.end()
         return fold({}, [entry for _, entry in reader.read(reader.start(), end) if entry is not None]), end
 

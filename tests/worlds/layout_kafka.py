@@ -134,6 +134,7 @@ class LayoutKafka:
             changes=[PartitionChange(state(source_end), (row,))],
             everything={},
             committed_at_ms=1,
+            run_log_leader_epoch=self.logs[shard].epoch,
         )
         transaction = self.cluster.transaction(name, epoch)
         self.logs[shard].append((None, entry.SerializeToString()), transaction)
@@ -143,7 +144,9 @@ class LayoutKafka:
         found: dict[TopicPartition, PartitionState] = {}
         for shard in range(layout.shards):
             lease = Lease(ROUTE, shard, layout.shards, layout.layout, 0, 0)
-            found |= load_states(self.run_log(shard), shard_in(layout, lease))[0]
+            found |= load_states(
+                self.run_log(shard), shard_in(layout, lease), unexplained=lambda _states: {}
+            )[0]
         return found
 
 
@@ -154,6 +157,9 @@ class RunLog:
 
     def topic_id(self) -> TopicId:
         return TopicId(self._topic.topic_id)
+
+    def leader_epoch(self) -> int:
+        return self._log.epoch
 
     def start(self) -> int:
         return self._log.start

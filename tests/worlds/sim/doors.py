@@ -28,10 +28,12 @@ from replicator.copying.ports import (
     TargetEnd,
     TopicChanged,
 )
-from replicator.copying.recovery import Shard
+from replicator.copying.recovery import Shard, States
 from replicator.kafka.layout import LayoutRecord, read_layout
 from replicator.kafka.run_log import own_entries, run_log_topic
+from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions.hanging import fates_by_entries, fates_with_entry
+from replicator.kafka.unexplained import counted, floor_of, spans_of, without_rows
 from replicator.lease import Lease, shard_of, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.schedule import Schedule
@@ -259,6 +261,9 @@ class SimRunLog:
     def stable_end(self) -> int:
         return self._log.stable_end
 
+    def leader_epoch(self) -> int:
+        return self._log.epoch
+
     def start(self) -> int:
         return self._log.start
 
@@ -388,8 +393,38 @@ class SimConnector:
     def foreign_records(self, lease: Lease) -> None:
         del lease
 
+    def unexplained(self, lease: Lease, states: States) -> Mapping[TopicPartition, int]:
+        self._schedule.step()
+        return unexplained(self._target, self._config, lease, states)
+
     def layout(self, lease: Lease) -> LayoutRecord | None:
         return read_layout(self._config, lease.route)
+
+
+def unexplained(
+    cluster: Cluster, config: Config, lease: Lease, states: States
+) -> Mapping[TopicPartition, int]:
+    """What `replicator.kafka.unexplained.unexplained_records` does, on logs in memory."""
+    records: dict[TopicPartition, Sequence[tuple[int, int]]] = {}
+    for item in partitions_of_shard(_infos(cluster).values(), lease):
+        topic = cluster.topics[item.topic]
+        log, floor = topic.logs[item.partition], floor_of(states, item, topic.topic_id)
+        if log.stable_end < log.end:
+            raise ClusterUnavailableError(f"{item}: a transaction is still open")
+        records[item] = spans_of(
+            slot.offset
+            for slot in log.committed(floor)
+            if not isinstance(slot.value, tuple)  # another route's, which has no run log here
+        )
+    entries = [
+        entry
+        for route in config.routes_into(lease.route.target)
+        if route != lease.route and (topic := cluster.topics.get(run_log_topic(config, route.source)))
+        for log in topic.logs
+        for slot in log.committed()
+        if (entry := entry_of(slot.value)) is not None
+    ]
+    return counted(without_rows(records, entries))
 
 
 def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:

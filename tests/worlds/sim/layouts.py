@@ -6,7 +6,7 @@ world lives. A world's clusters are found by their bootstrap servers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from unittest import mock
@@ -20,11 +20,12 @@ from parallax.domain.ids import aggregate_cluster as aggregate
 from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.ports.clusters import TopicInfo
+from replicator.copying.recovery import States
 from replicator.kafka import layout as layout_module
 from replicator.kafka.run_log import run_log_topic
 from replicator.kafka.topics import TopicPlan
 from replicator.lease import Lease
-from tests.worlds.sim.doors import SimRunLog, Written, settle
+from tests.worlds.sim.doors import SimRunLog, Written, settle, unexplained
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, Cluster, Log
 from tests.worlds.sim.schedule import Schedule
 
@@ -86,9 +87,19 @@ def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
             ("KafkaRunLog", run_log),
             ("read_partition", read_partition),
             ("settle", end_hanging),
+            ("unexplained_records", _unexplained(schedule, places)),
         ):
             patches.enter_context(mock.patch.object(layout_module, name, door))
         yield
+
+
+def _unexplained(schedule: Schedule, places: Places) -> Callable[..., Mapping[TopicPartition, int]]:
+    def records(config: Config, lease: Lease, states: States) -> Mapping[TopicPartition, int]:
+        schedule.step()
+        found = places[config.cluster(aggregate(lease.route.target)).bootstrap_servers]
+        return unexplained(found, config, lease, states)
+
+    return records
 
 
 class _Admin:

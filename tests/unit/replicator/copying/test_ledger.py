@@ -9,6 +9,7 @@ import pytest
 
 from parallax.config.config import Replicator
 from parallax.domain.ids import (
+    ClusterName,
     Lineage,
     RegionName,
     Route,
@@ -21,10 +22,15 @@ from parallax.domain.ids import (
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import RecordBlock, TargetEnd
+from replicator.copying.recovery import Shard
 from replicator.copying.session_end import Counts
 from replicator.copying.state import PartitionState
 from replicator.lease import Lease
 from tests.worlds.clocks import StandingClock
+
+SHARD = Shard(
+    ClusterName("aggregate-b"), TopicPartition(TopicName("parallax.runs.a"), 0), TopicId("log"), layout=1
+)
 
 
 class Target:
@@ -99,7 +105,8 @@ class World:
         self.ledger = Ledger(
             Lease(Route(RegionName("a"), RegionName("b")), 0, 1, 1, 1, 10**9),
             self.settings,
-            run_log_id=TopicId("log"),
+            shard=SHARD,
+            run_log_leader_epoch=-1,
             target=self.target,
             clock=self.clock,
             states=states,

@@ -16,7 +16,7 @@ from parallax.domain.ids import (
 from parallax.errors import FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying import recovery
-from replicator.copying.recovery import LoggedRecord, RunLogError, RunLogProblem, Shard, states_of
+from replicator.copying.recovery import LoggedRecord, RunLogError, RunLogProblem, Shard, States, states_of
 from replicator.copying.state import PartitionChange, PartitionState, encode
 from replicator.kafka.run_log import load_states
 
@@ -54,14 +54,26 @@ def logged(*entries: Entry | None) -> list[LoggedRecord]:
 FIRST = entry(snapshot=True)
 
 
+def nothing(_states: States) -> dict[TopicPartition, int]:
+    return {}
+
+
 class Log:
     """A run log in memory, whose first offsets retention may have taken."""
 
-    def __init__(self, *entries: Entry | None, start: int = 0) -> None:
-        self._records, self._start = logged(*entries), start
+    def __init__(self, *entries: Entry | None, start: int = 0, epoch: int = -1) -> None:
+        self._records, self._start, self.epoch = logged(*entries), start, epoch
+
+    def entry(self, number: int) -> Entry:
+        found = self._records[number][1]
+        assert found is not None
+        return found
 
     def topic_id(self) -> TopicId:
         return TopicId("log")
+
+    def leader_epoch(self) -> int:
+        return self.epoch
 
     def start(self) -> int:
         return self._start
@@ -173,17 +185,37 @@ def test_a_log_without_the_snapshot_that_each_layout_begins_with_is_refused(
     log: Log, problem: RunLogProblem
 ) -> None:
     with pytest.raises(RunLogError, match=f"^{problem.value}: ") as raised:
-        load_states(log, SHARD)
+        load_states(log, SHARD, unexplained=nothing)
     assert raised.value.problem is problem
 
 
 def test_a_log_that_ends_below_what_is_known_of_it_is_refused() -> None:
     log = Log(FIRST, entry(state(5)))
-    assert load_states(log, SHARD, known_end=4) == ({ITEM: state(5)}, 4)
+    assert load_states(log, SHARD, unexplained=nothing, known_end=4) == ({ITEM: state(5)}, 4)
     with pytest.raises(
         RunLogError, match=r"^RUN_LOG_TRUNCATED: .* it ends at 4, and entries up to 5 are known"
     ):
-        load_states(log, SHARD, known_end=5)
+        load_states(log, SHARD, unexplained=nothing, known_end=5)
+
+
+@pytest.mark.parametrize("newest", [None, 2, 3])
+@pytest.mark.parametrize("leader", [-1, 2, 3])
+def test_the_target_is_looked_at_only_if_the_newest_entry_is_not_the_present_leaders(
+    newest: int | None, leader: int
+) -> None:
+    log = Log(FIRST, entry(state(5)), epoch=leader)
+    if newest is not None:
+        log.entry(1).run_log_leader_epoch = newest
+    asked: list[States] = []
+    load_states(log, SHARD, unexplained=lambda states: asked.append(states) or {})  # type: ignore[func-returns-value]
+    assert asked == ([] if newest == leader else [{ITEM: state(5)}])
+
+
+def test_a_log_whose_entries_leave_records_unexplained_is_refused() -> None:
+    log = Log(FIRST, entry(state(5)), epoch=3)
+    log.entry(1).run_log_leader_epoch = 2
+    with pytest.raises(RunLogError, match=r"^RUN_LOG_TRUNCATED: .* epoch 2, .* epoch 3, .* 4 record\(s\)"):
+        load_states(log, SHARD, unexplained=lambda _states: {ITEM: 4})
 
 
 def pieces(*parts: Entry) -> list[Entry]:

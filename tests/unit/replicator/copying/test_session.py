@@ -9,6 +9,7 @@ import pytest
 
 from parallax.config.config import Replicator
 from parallax.domain.ids import (
+    ClusterName,
     Lineage,
     Route,
     SourceOffset,
@@ -22,6 +23,7 @@ from parallax.ports.clusters import TopicInfo
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import Damaged, LogEnd, ReadFrom, RecordBlock, SourceEvent, Survey, TargetEnd
+from replicator.copying.recovery import Shard
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import Absences, Counts, SessionError
 from replicator.copying.state import PartitionState
@@ -30,6 +32,9 @@ from tests.worlds.clocks import StandingClock
 
 TRIPS = TopicName("trips")
 P0, P1 = TopicPartition(TRIPS, 0), TopicPartition(TRIPS, 1)
+SHARD = Shard(
+    ClusterName("aggregate-b"), TopicPartition(TopicName("parallax.runs.a"), 0), TopicId("log"), layout=1
+)
 LEASE = Lease(Route.parse("a->b"), 0, 1, 1, 1, 10**9)
 
 
@@ -90,7 +95,8 @@ def session_of(doors: Doors, states: Mapping[TopicPartition, PartitionState] | N
     ledger = Ledger(
         LEASE,
         settings,
-        run_log_id=TopicId("log"),
+        shard=SHARD,
+        run_log_leader_epoch=-1,
         target=doors,  # type: ignore[arg-type] # what is asked of it is there
         clock=clock,
         states=states or {},

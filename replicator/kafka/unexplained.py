@@ -1,0 +1,126 @@
+"""Which records on the target no row explains: what is left of entries that a run log has lost.
+
+An election at the run log may take its newest entries while their records survive: on disk it is as if they had never
+been written. Where the leader epoch is another than the newest entry's, nobody can tell by the run log itself: the
+epoch before ends where the new leader's log ended, whether that lacked anything or not (OffsetForLeaderEpoch). So the target
+is looked at: above what the entries tell of, every record must be another route's (docs/decisions/0004-run-log.md).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from parallax.adapters.kafka.librdkafka import client_settings
+from parallax.config.config import Config
+from parallax.domain.ids import TopicPartition, aggregate_cluster
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.recovery import States
+from replicator.copying.state import rows_of, topic_partition_of
+from replicator.kafka.run_log import KafkaRunLog, read_partition, run_log_topic
+from replicator.kafka.survey import partitions_of_shard
+from replicator.kafka.topics import TopicAdmin
+from replicator.lease import Lease
+
+_TIMEOUT_MS = 30_000
+_FIRST_REACH_OFFSETS = 3_000
+
+Span = tuple[int, int]
+"""Target offsets ``[start, end)``."""
+
+
+def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping[TopicPartition, int]:
+    """How many records lie on the target above what the shard's entries tell of, and are no other route's.
+
+    Args:
+        config: all configuration.
+        lease: the shard, whose owners are fenced: nothing of it is written meanwhile.
+        states: its partitions, as its entries tell.
+
+    Returns:
+        Partitions with such records.
+
+    Raises:
+        ClusterUnavailableError: the target did not answer in time, or somebody's transaction stays open there.
+    """
+    cluster = aggregate_cluster(lease.route.target)
+    admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS)
+    settings = client_settings(config.cluster(cluster), client_id="parallax-unexplained")
+    topics = admin.topics()
+    items = partitions_of_shard((info for name, info in topics.items() if config.topics.chosen(name)), lease)
+    records: dict[TopicPartition, Sequence[Span]] = {}
+    for item, held in admin.log_ranges(items).items():
+        start = max(floor_of(states, item, topics[item.topic].topic_id), held.low_watermark)
+        span = (start, int(held.high_watermark))
+        found = read_partition(settings, cluster, item.topic, item.partition, span, timeout_ms=_TIMEOUT_MS)
+        records[item] = spans_of(offset for offset, _, _ in found)
+    others = [
+        KafkaRunLog(config, route, shard)
+        for route in config.routes_into(lease.route.target)
+        if route != lease.route and (info := topics.get(run_log_topic(config, route.source))) is not None
+        for shard in range(info.partitions)
+    ]
+    reach = _FIRST_REACH_OFFSETS
+    whole = False
+    left = counted(records)
+    while left and not whole:
+        # Only now, when the records' transactions have ended: whatever they are, their entries are there.
+        whole = True
+        entries: list[Entry] = []
+        for reader in others:
+            first, end = reader.start(), reader.end()
+            whole = whole and end - reach <= first
+            entries += [entry for _, entry in reader.read(max(first, end - reach), end) if entry is not None]
+        left = counted(without_rows(records, entries))
+        reach *= 4
+    return left
+
+
+def floor_of(states: States, item: TopicPartition, target_topic_id: str) -> int:
+    """Above which target offset the shard's entries tell nothing of a partition."""
+    state = states.get(item)
+    return 0 if state is None or state.lineage.target_topic_id != target_topic_id else int(state.target_floor)
+
+
+def spans_of(offsets: Iterable[int]) -> Sequence[Span]:
+    """Ascending offsets as spans."""
+    found: list[Span] = []
+    for offset in offsets:
+        if found and found[-1][1] == offset:
+            found[-1] = (found[-1][0], offset + 1)
+        else:
+            found.append((offset, offset + 1))
+    return found
+
+
+def without_rows(
+    records: Mapping[TopicPartition, Sequence[Span]], entries: Iterable[Entry]
+) -> Mapping[TopicPartition, Sequence[Span]]:
+    """The records that no row of the entries holds."""
+    rows: dict[TopicPartition, list[Span]] = defaultdict(list)
+    for entry in entries:
+        for part in entry.partitions:
+            rows[topic_partition_of(part)] += [
+                (row.target_start, row.target_end) for row in rows_of(part) if row.count
+            ]
+    return {item: list(_without(spans, sorted(rows[item]))) for item, spans in records.items()}
+
+
+def counted(records: Mapping[TopicPartition, Sequence[Span]]) -> dict[TopicPartition, int]:
+    """How many there are, of partitions that have any."""
+    return {item: sum(end - start for start, end in spans) for item, spans in records.items() if spans}
+
+
+def _without(spans: Sequence[Span], rows: Sequence[Span]) -> Iterator[Span]:
+    place = 0
+    for start, end in spans:
+        begin = start
+        while begin < end:
+            while place < len(rows) and rows[place][1] <= begin:
+                place += 1
+            if place == len(rows) or rows[place][0] >= end:
+                yield begin, end
+                break
+            if rows[place][0] > begin:
+                yield begin, rows[place][0]
+            begin = rows[place][1]

@@ -1,0 +1,48 @@
+"""Records that no row explains, by offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from parallax.domain.ids import TopicName, TopicPartition
+from parallax.v1.runlog_pb2 import Entry, PartitionEntry
+from replicator.kafka.unexplained import counted, spans_of, without_rows
+
+ITEM, OTHER = (TopicPartition(TopicName("trips"), number) for number in range(2))
+
+
+def entry(*rows: tuple[int, int], partition: int = 0) -> Entry:
+    part = PartitionEntry(topic="trips", partition=partition)
+    for start, count in rows:
+        part.source_start.append(start)
+        part.target_start.append(start)
+        part.count.append(count)
+        part.previous_source_end.append(start)
+        part.run_leader_epoch.append(0)
+    return Entry(partitions=[part])
+
+
+def test_ascending_offsets_are_spans() -> None:
+    assert spans_of([3, 4, 5, 7, 9, 10]) == [(3, 6), (7, 8), (9, 11)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [
+        ([], [(3, 6), (7, 8), (9, 12)]),
+        ([(0, 100)], []),
+        ([(3, 3), (7, 1), (9, 3)], []),
+        ([(7, 1), (3, 2)], [(5, 6), (9, 12)]),
+        ([(10, 1)], [(3, 6), (7, 8), (9, 10), (11, 12)]),
+        ([(0, 4), (2, 1)], [(4, 6), (7, 8), (9, 12)]),
+        ([(3, 0)], [(3, 6), (7, 8), (9, 12)]),
+    ],
+)
+def test_what_no_row_holds_is_left(rows: list[tuple[int, int]], left: list[tuple[int, int]]) -> None:
+    records = {ITEM: [(3, 6), (7, 8), (9, 12)], OTHER: [(1, 2)]}
+    found = without_rows(records, [entry(*rows), entry((1, 1), partition=1)])
+    assert found == {ITEM: left, OTHER: []}
+
+
+def test_partitions_without_any_are_not_named() -> None:
+    assert counted({ITEM: [(3, 6), (9, 10)], OTHER: []}) == {ITEM: 4}
