@@ -101,7 +101,7 @@ def _broker_spec(
 ) -> ProcessSpec:
     home = directory / "data" / address.name
     properties = home / "server.properties"
-    storage = home / "storage"
+    storage = home / "storage"  # where StackLayout.storage_path says
     settings = broker_settings(cluster.kind, cluster.brokers) | {
         "process.roles": "broker,controller",
         "node.id": str(address.broker_id),

@@ -102,6 +102,10 @@ class StackLayout:
         }
         return links | {node: {ports[f"{node}/far"]: ports[node]} for node in self.spec.cassandra_nodes}
 
+    def storage_path(self, broker: str) -> Path:
+        """The logs of a Kafka broker: a folder for each partition."""
+        return self.directory / "data" / broker / "storage"
+
     def steering_path(self, process: str) -> Path:
         """What the clock and the resolver of a service go by (`lab.stack.steering`)."""
         return self.directory / "data" / "steering" / process

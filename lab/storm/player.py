@@ -12,11 +12,11 @@ from lab.oracle.once import GroupRewind
 from lab.stack.layout import SPARK
 from lab.stack.links import WHOLE
 from lab.stack.process import ProcessState
+from lab.storm.apart import TopicApart
 from lab.storm.facts import Happening
 from lab.storm.members import StormGroup
 from lab.storm.operating import Ended, GroupOffsets, Operator
 from lab.storm.options import StormOptions
-from lab.storm.recreation import RecreatedTopic
 from lab.storm.schedule import CLUSTERS, PASSING, REGIONS, Act, ActKind, parts_of
 from lab.workload.distance import NarrowLink, reader_of
 from lab.workload.journal import Journal
@@ -66,8 +66,9 @@ class Player:
     ) -> None:
         self._options, self._stack, self._groups = options, stack, groups
         self._offsets, self._operator = offsets, Operator(run, self._note)
-        self._recreated = RecreatedTopic(
-            stack.bootstrap, REGIONS, f"{options.topic}-recreated", options.partitions
+        self._recreated, self._cut = (
+            TopicApart(stack.bootstrap, REGIONS, f"{options.topic}-{name}", options.partitions)
+            for name in ("recreated", "cut")
         )
         self._journal, self._until = journal, until
         self._down: set[str] = set()
@@ -152,6 +153,8 @@ class Player:
                 self._delete_run_log(act)
             case ActKind.TOPIC_RECREATED:
                 self._note(self._recreated.recreate(act.region))
+            case ActKind.TAIL_LOST:
+                self._lose_tail(act)
             case ActKind.RIVAL_SYNC:
                 self._operator.sync_beside(act.down_s)
             case ActKind.WORKER_KILLED:
@@ -197,6 +200,14 @@ class Player:
         self._down.add(SPARK)
         self._operator.rebuild_run_log(route)
         self._start(SPARK)
+
+    def _lose_tail(self, act: Act) -> None:
+        """Cut a topic short where it was copied to, and wait until all of it is there again."""
+        self._cut.fill(act.region)
+        self._kill(act.part)
+        self._note(self._cut.cut(self._stack.layout.storage_path(act.part)))
+        self._start(act.part)
+        self._note(self._cut.go_on(act.region))
 
     def _kill_worker(self) -> None:
         """SIGKILL one of Spark's Python processes that work: they have no children themselves."""

@@ -76,6 +76,8 @@ class ActKind(StrEnum):
     """A route's run log is deleted under it; the operator rebuilds it, with the Spark application stopped meanwhile."""
     TOPIC_RECREATED = "topic-recreated"
     """A topic is deleted in a region, and created again under its name."""
+    TAIL_LOST = "tail-lost"
+    """SIGKILL of an aggregate cluster, which comes back without the newest records of a topic."""
     GROUP_DELETED = "group-deleted"
     """A group is deleted wherever it is known, and begins anew."""
     RESTART = "restart"
@@ -161,6 +163,7 @@ class Act:
             ActKind.RIVAL_SYNC: f"a second sync job runs for {self.down_s} s",
             ActKind.RUN_LOG_DELETED: f"the run log of {self.region}->{self.target} is deleted, and rebuilt",
             ActKind.TOPIC_RECREATED: f"a topic of region {self.region} is deleted, and created again",
+            ActKind.TAIL_LOST: f"{self.part} loses the newest records of a topic that region {self.region} fills",
             ActKind.GROUP_DELETED: f"{self.group} is deleted, and begins anew",
             ActKind.RESTART: f"{self.part or f'a member of {self.group}'} is stopped and started",
             ActKind.REWIND: f"{self.group} is set back by {self.records} offsets",
@@ -257,6 +260,7 @@ def needs(act: Act) -> tuple[str, ...]:
         ActKind.REWIND: (*CLUSTERS, SPARK),
         ActKind.GROUP_DELETED: (*CLUSTERS, SPARK, *SERVICES),
         ActKind.TOPIC_RECREATED: (*CLUSTERS, SPARK),
+        ActKind.TAIL_LOST: (*CLUSTERS, SPARK),
         ActKind.RUN_LOG_DELETED: (*CLUSTERS, SPARK, *SERVICES),
         ActKind.ALARM: disaster,
         ActKind.CLUSTER_LOST: disaster,
@@ -358,6 +362,9 @@ class _Drawing:
             ):
                 source, target = draw.choices(REGIONS, k=2)
                 act = replace(act, region=source, target=target, down_s=round(draw.uniform(8.0, 15.0), 1))
+            case ActKind.TAIL_LOST:
+                source, target = draw.choices(REGIONS, k=2)
+                act = replace(act, region=source, part=f"aggregate-{target}")
             case ActKind.RESTART:
                 part = draw.choice([*CLUSTERS, *SERVICES, SPARK, "", "", ""])
                 act = replace(act, part=part) if part else replace(act, group=group)

@@ -44,6 +44,13 @@ class World:
             self.player.play(act, "an act")
         return self.log
 
+    @property
+    def layout(self) -> World:
+        return self
+
+    def storage_path(self, broker: str) -> str:
+        return f"logs of {broker}"
+
     def bootstrap(self, cluster: str) -> str:
         return cluster
 
@@ -132,7 +139,6 @@ class Group:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
 
     class Link:
         def __init__(self, bootstrap_servers: str, client_id: str) -> None:
@@ -144,8 +150,29 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         def widen(self) -> None:
             made.log.append(f"widen {self._name}")
 
+    class Apart:
+        def __init__(self, _bootstrap: object, _regions: object, topic: str, _partitions: int) -> None:
+            self._topic = topic
+
+        def fill(self, region: str) -> None:
+            made.log.append(f"fill {self._topic} in {region}")
+
+        def cut(self, storage: str) -> str:
+            made.log.append(f"cut {self._topic} in {storage}")
+            return "cut"
+
+        def go_on(self, region: str) -> str:
+            made.log.append(f"await {self._topic} of {region}")
+            return "all there"
+
+        def recreate(self, region: str) -> str:
+            made.log.append(f"recreate {self._topic} in {region}")
+            return "recreated"
+
     monkeypatch.setattr(module, "NarrowLink", Link)
+    monkeypatch.setattr(module, "TopicApart", Apart)
     monkeypatch.setattr(module, "_ASK_EVERY_S", 0.0)
+    made = World()
     return made
 
 
@@ -238,6 +265,17 @@ def test_a_planned_move_has_the_whole_route_again(world: World) -> None:
             ["steer offsetsvc-a: 0 8000", "steer offsetsvc-a: 0 0"],
         ),
         (Act(ActKind.RIVAL_SYNC), ["sync --once"]),
+        (Act(ActKind.TOPIC_RECREATED, region="a"), ["recreate storm-recreated in a"]),
+        (
+            Act(ActKind.TAIL_LOST, region="a", part="aggregate-b"),
+            [
+                "fill storm-cut in a",
+                "kill aggregate-b",
+                "cut storm-cut in logs of aggregate-b",
+                "start aggregate-b",
+                "await storm-cut of a",
+            ],
+        ),
         (
             Act(ActKind.RUN_LOG_DELETED, region="a", target="b"),
             [

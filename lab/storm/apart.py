@@ -1,10 +1,11 @@
-"""A topic that is deleted and created again, under the same name, while its records are copied."""
+"""Topics with a life of their own: deleted and created again while they are copied, or cut short where they were copied to."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -16,14 +17,17 @@ from lab.workload.topics import create_topic
 from lab.workload.worker import WorkerError
 
 _RECORDS = 300
+_HELPINGS = 2
 _ANSWER_S = 30.0
 _GONE_S = 30.0
 _COPIED_S = 90.0
 _ASK_EVERY_S = 0.5
+_KEPT = 0.5
+"""A log whose tail is lost keeps this share of its last file."""
 
 
-class RecreatedTopic:
-    """A topic with a life of its own beside the storm's; nobody reads it but the judge.
+class TopicApart:
+    """A topic beside the storm's; nobody reads it but the judge.
 
     Args:
         bootstrap: bootstrap servers by cluster name.
@@ -62,6 +66,62 @@ class RecreatedTopic:
             time.sleep(_ASK_EVERY_S)
         self._fill(region, servers)
         self._await_copies()
+        return self._told(began)
+
+    def fill(self, region: str) -> None:
+        """Fill the topic in a region, by helpings that are copied one after the other.
+
+        Raises:
+            WorkerError: a record did not arrive in time, or arrived twice.
+        """
+        for _ in range(_HELPINGS):
+            self._fill(region, self._bootstrap(f"regional-{region}"))
+            self._await_copies()
+
+    def cut(self, storage: Path) -> str:
+        """Take the newest records from each partition's log of a broker that does not run.
+
+        It finds them gone as after an unclean election: the log ends in the middle of what was acknowledged, with a batch
+        torn, or a transaction without its marker, and its leader has a new epoch.
+
+        Args:
+            storage: the broker's logs.
+
+        Returns:
+            What was taken.
+
+        Raises:
+            WorkerError: a partition has no log there.
+        """
+        taken = 0
+        for number in range(self._partitions):
+            files = sorted((storage / f"{self._topic}-{number}").glob("*.log"))
+            if not files:
+                raise WorkerError(f"{storage}: there is no log of {self._topic}-{number}")
+            size = files[-1].stat().st_size
+            with files[-1].open("r+b") as log:
+                log.truncate(int(size * _KEPT))
+            taken += size - int(size * _KEPT)
+        if not taken:
+            raise WorkerError(f"{storage}: the logs of {self._topic} are empty: nothing was taken")
+        return f"{taken:,} bytes of {self._topic} are gone"
+
+    def go_on(self, region: str) -> str:
+        """Wait until what was taken is there again, and fill the topic once more.
+
+        Returns:
+            What was seen.
+
+        Raises:
+            WorkerError: a record did not arrive in time, or arrived twice.
+        """
+        began = time.monotonic()
+        self._await_copies()
+        self._fill(region, self._bootstrap(f"regional-{region}"))
+        self._await_copies()
+        return self._told(began)
+
+    def _told(self, began: float) -> str:
         total = sum(self._produced.values())
         return f"{total:,} records of {self._topic} lie once in each aggregate cluster, {time.monotonic() - began:.1f} s later"
 

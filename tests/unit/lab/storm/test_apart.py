@@ -1,14 +1,15 @@
-"""A recreated topic over clusters that answer at once."""
+"""A topic apart over clusters that answer at once."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.oracle.logs import OracleReadError, Placed, TopicLog
-from lab.storm import recreation as module
-from lab.storm.recreation import RecreatedTopic
+from lab.storm import apart as module
+from lab.storm.apart import TopicApart
 from lab.workload.events import RecordId, record_id
 from lab.workload.worker import WorkerError
 from tests.worlds.topic_logs import topic_log
@@ -78,8 +79,8 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
     return made
 
 
-def topic() -> RecreatedTopic:
-    return RecreatedTopic(lambda cluster: cluster, "ab", "brief", 4)
+def topic() -> TopicApart:
+    return TopicApart(lambda cluster: cluster, "ab", "brief", 4)
 
 
 def test_records_of_both_lie_once_in_each_aggregate_cluster(clusters: Clusters) -> None:
@@ -110,3 +111,46 @@ def test_a_record_that_does_not_come_is_told(clusters: Clusters) -> None:
     clusters.copied.append(RecordId("a", 0))
     with pytest.raises(WorkerError, match="aggregate-a: 299 records of brief are missing"):
         topic().recreate("a")
+
+
+def logs(storage: Path, partitions: int) -> list[Path]:
+    """Logs of two files each."""
+    for number in range(partitions):
+        folder = storage / f"brief-{number}"
+        folder.mkdir()
+        for name, size in (("00000000000000000000.log", 70), ("00000000000000000400.log", 1_000)):
+            (folder / name).write_bytes(bytes(size))
+    return [storage / f"brief-{number}" / "00000000000000000400.log" for number in range(partitions)]
+
+
+def test_a_cut_takes_the_end_of_each_log_and_nothing_else(tmp_path: Path) -> None:
+    files = logs(tmp_path, 4)
+    assert topic().cut(tmp_path) == "2,000 bytes of brief are gone"
+    assert [file.stat().st_size for file in files] == [500] * 4
+    assert sorted(file.stat().st_size for file in tmp_path.rglob("*.log")) == [70] * 4 + [500] * 4
+
+
+def test_a_cut_that_finds_nothing_to_take_is_told(tmp_path: Path) -> None:
+    logs(tmp_path, 3)
+    with pytest.raises(WorkerError, match="there is no log of brief-3"):
+        topic().cut(tmp_path)
+    for file in tmp_path.rglob("*.log"):
+        file.write_bytes(b"")
+    (tmp_path / "brief-3").mkdir()
+    (tmp_path / "brief-3" / "00000000000000000000.log").write_bytes(b"")
+    with pytest.raises(WorkerError, match="nothing was taken"):
+        topic().cut(tmp_path)
+
+
+def test_what_was_cut_off_has_to_come_back_once(clusters: Clusters) -> None:
+    made = topic()
+    made.fill("b")
+    assert clusters.copied == [RecordId("b", seq) for seq in range(600)]
+    del clusters.copied[400:]
+    with pytest.raises(WorkerError, match="aggregate-a: 200 records of brief are missing"):
+        made.go_on("b")
+    clusters.copied += [RecordId("b", seq) for seq in range(400, 600)]
+    assert made.go_on("b").startswith("900 records of brief lie once in each aggregate cluster")
+    clusters.copied.append(RecordId("b", 599))
+    with pytest.raises(WorkerError, match="1 records of brief lie there twice"):
+        made.go_on("b")
