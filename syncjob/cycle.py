@@ -22,7 +22,7 @@ from parallax.domain.progress import Progress
 from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore
-from parallax.runtime.deadline import wall_clock_ms
+from parallax.runtime.deadline import Deadline, wall_clock_ms
 from syncjob.active import moves_seen, pairs_to_ask
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, held, needs_answers, writes
@@ -38,6 +38,9 @@ _log = structlog.get_logger(__name__)
 
 _GROUPS_AT_ONCE = 8
 _DAY_MS = 86_400_000
+WRITE_WITHIN_MS = 3_000
+"""So old at most is what is known of a group's primary, and of its commits at the target, when offsets are written there. Reads take
+milliseconds."""
 
 Ask = Callable[[GroupName, Pair, Sequence[TopicName]], Mapping[TopicPartition, ResumeAnswer]]
 """Asks the offset service where each partition of the topics resumes (`parallax.client.answer.ask` with a client)."""
@@ -114,6 +117,7 @@ class Syncer:
         self._ask = ask
         self._dry_run = dry_run
         self._now_ms = now_ms
+        self._clock = clock
         self._rules = Rules(config.sync.on_rewind == "propagate", config.sync.republish_after_s * 1_000)
         self._before: dict[tuple[GroupName, ClusterName], Commits] = {}
         self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
@@ -384,12 +388,12 @@ class Syncer:
         if self._dry_run:
             return decisions, holds
         done = [decision for decision in decisions if decision.commit is None]
-        to_write = writes(decisions)
-        if to_write:
+        for cluster, changes in writes(decisions).items():
+            fresh = Deadline.after_ms(WRITE_WITHIN_MS, self._clock)
             self._require_same(facts)
-        for cluster, changes in to_write.items():
             expected = {item: seen.commit for item, seen in facts.sides[cluster].commits.items()}
-            published = publish(self._watches[cluster].writer, self._store, facts.group, expected, changes)
+            writer = self._watches[cluster].writer
+            published = publish(writer, self._store, facts.group, expected, changes, fresh)
             if published.commits is not None:
                 self._before[facts.group, cluster] = published.commits
             done += published.decisions

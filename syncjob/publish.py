@@ -13,6 +13,7 @@ from parallax.domain.outcome import Outcome
 from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore
+from parallax.runtime.deadline import Deadline
 from syncjob.decide import Decision, Reason
 
 _log = structlog.get_logger(__name__)
@@ -37,11 +38,13 @@ def publish(
     group: GroupName,
     expected: Commits,
     decisions: Sequence[Decision],
+    fresh: Deadline,
 ) -> Published:
     """Write the decisions' offsets as the group's commits on a cluster where it is passive.
 
     1. Read the commits once more: what has changed since the decision is left alone.
-    2. Write. The cluster refuses if the group has members.
+    2. Write, unless it was too long ago that anything was read: a process that was stopped in between knows nothing of
+       what a move has done since. The cluster refuses if the group has members.
     3. Read back. A commit that is not what was written shows that somebody is at work there: what was overwritten
        of theirs in the same breath is restored.
     4. Remember in the store what now stands there. Not earlier: it must not claim what was never written. If this
@@ -53,6 +56,7 @@ def publish(
         group: the group.
         expected: its commits there when the decisions were made.
         decisions: those with something to write, all of this group and cluster.
+        fresh: until when what was read of the group's primary, and is read here, may be taken for true.
 
     Raises:
         StoreUnavailableError: the store did not answer; the offsets are written, the next cycle saves them.
@@ -62,10 +66,12 @@ def publish(
         moved = {item for item in before if before[item] != expected.get(item)}
         free = [decision for decision in decisions if decision.topic_partition not in moved]
         wanted = {item.topic_partition: item.commit for item in free if item.commit is not None}
+        fresh.check("publishing: what was read before is too old, the next cycle reads again")
         writer.commit_for(group, wanted)
         after = writer.committed(group)
         lost = {item for item, commit in wanted.items() if not commit.is_same(after.get(item))}
         if lost:
+            fresh.check("restoring what was overwritten: what was read before is too old")
             _restore(writer, group, before, after, wanted)
             after = writer.committed(group)
     except FencedError:

@@ -35,6 +35,7 @@ from parallax.errors import (
 from parallax.ports.clusters import GroupState, TopicInfo
 from parallax.ports.groups import Reach
 from parallax.runtime.deadline import Deadline
+from syncjob import cycle as cycle_module
 from syncjob.decide import Reason
 from syncjob.idle import HOLDS_ALONE_MS, HOLDS_MS
 from tests.support import poll_until
@@ -474,6 +475,68 @@ class TestRewinds:
             decision = it.decision("b")
             assert (decision.reason, decision.outcome) == (reason, Outcome.REWOUND)
             assert it.commit("b").next_offset == offset  # type: ignore[union-attr]
+
+
+FROZEN_BEFORE = ["the primary is read", "the commits are read", "the write"]
+
+
+class TestFrozen:
+    """The job stands still for a moment, in which a planned move to b takes place from beginning to end."""
+
+    def frozen(self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, before: str) -> Bench:
+        it = consuming(bench, 5, cycles=3)
+        it.world.commit("a", 15)
+        writer, decisions, commits_of = (
+            it.writer("b"),
+            it.world.primaries.decisions,
+            it.writer("b").committed,
+        )
+        moved = GroupCommit(TargetOffset(20), -1, "the move's")
+        reads = 0
+
+        def freeze() -> None:
+            monkeypatch.undo()
+            writer.commits[GROUP][P0] = moved
+            it.world.now_ms += 60_000
+
+        def read_primary(groups: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            found = decisions(groups)
+            if reads == 2 and before == "the commits are read":
+                freeze()
+            return found
+
+        def read_commits(group: GroupName) -> Any:
+            found = commits_of(group)
+            if reads == 2 and before == "the write":
+                freeze()
+            return found
+
+        monkeypatch.setattr(it.world.primaries, "decisions", read_primary)
+        monkeypatch.setattr(writer, "committed", read_commits)
+        if before == "the primary is read":
+            asks = it.syncer._ask
+            monkeypatch.setattr(it.syncer, "_ask", lambda *args: (asks(*args), freeze())[0])
+        decision = it.decision("b")
+        assert decision.reason in {Reason.WRITE_FAILED, Reason.ACTIVE_AT_TARGET}
+        assert it.commit("b") == moved
+        return it
+
+    @pytest.mark.parametrize("before", FROZEN_BEFORE)
+    def test_it_writes_nothing_by_what_it_read_before(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, before: str
+    ) -> None:
+        it = self.frozen(bench, monkeypatch, before)
+        told = it.world.groups.published(GROUP, ClusterName("aggregate-b"))
+        assert [item.progress.resume_offset for item in told] == [0]
+
+    def test_it_would_without_the_bound(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cycle_module, "WRITE_WITHIN_MS", 10**9)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError):
+            self.frozen(bench, patch, "the write")
 
 
 class TestAsking:
