@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from parallax.adapters.spark.leases import LeaseQuery
 from parallax.adapters.spark.reporting import HolderReporter, StatusTarget
 from parallax.config.config import Config
-from parallax.runtime.deadline import Deadline
+from parallax.runtime.deadline import Deadline, lease_ms, wall_clock_ms
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,7 @@ class SyncPlan:
 
     def plan(self, epoch: int) -> Sequence[Mapping[str, int]]:
         """The only lease of an epoch that begins now."""
-        deadline_unix_ms = time.time_ns() // 1_000_000 + self.epoch_ms
-        return [{"epoch": epoch, "deadline_unix_ms": deadline_unix_ms}]
+        return [{"epoch": epoch, "deadline_unix_ms": wall_clock_ms() + self.epoch_ms}]
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,8 @@ class SyncHolder:
         from syncjob.run import run_until  # noqa: PLC0415
         from syncjob.status import REPORTS_PATH, UNREADABLE_TOLD, SyncReport  # noqa: PLC0415
 
-        # Clocks may differ, or be set: nobody holds a lease for longer than an epoch.
-        remaining_ms = min(
-            lease["deadline_unix_ms"] - time.time_ns() // 1_000_000,
-            self.config.replicator.lease_epoch_s * 1_000,
-        )
+        epoch_ms = self.config.replicator.lease_epoch_s * 1_000
+        remaining_ms = lease_ms(lease["deadline_unix_ms"], wall_clock_ms(), epoch_ms)
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
         def report(counts: Mapping[str, int], problem: str, unreadable: Sequence[str]) -> None:

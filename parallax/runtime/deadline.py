@@ -14,6 +14,25 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+SHORTEST_LEASE_MS = 5_000
+
+
+def lease_ms(deadline_unix_ms: int, now_unix_ms: int, longest_ms: int) -> int:
+    """How long to hold a lease from now on, by monotonic time.
+
+    The deadline is another process's word, by the wall clock of another machine perhaps, and either clock may have been
+    stepped since, by days. Whatever they say a lease lasts for an epoch at most; and one that seems to be over as it begins
+    lasts for some seconds: a task that was only late delays the others by that, and where clocks differ work goes on.
+
+    Args:
+        deadline_unix_ms: when the lease ends, milliseconds since the Unix epoch.
+        now_unix_ms: this process's wall clock.
+        longest_ms: how long an epoch lasts.
+    """
+    left_ms = deadline_unix_ms - now_unix_ms
+    return min(left_ms if left_ms > 0 else SHORTEST_LEASE_MS, longest_ms)
+
+
 class Deadline:
     """A moment on a monotonic clock by which an operation must be done."""
 

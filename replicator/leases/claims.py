@@ -46,7 +46,16 @@ def claim(target: StatusTarget, given: Lease, copied: Collection[LeaseKey]) -> L
 
 @dataclass(slots=True)
 class _Epoch:
+    number: int
     deadline_unix_ms: int
+
+    def is_of(self, lease: Lease) -> bool:
+        return (self.number, self.deadline_unix_ms) == (lease.epoch, lease.deadline_unix_ms)
+
+    def is_before(self, lease: Lease) -> bool:
+        """By the number, for the driver's clock may have been set back; an epoch may be planned again, with another deadline."""
+        return (self.number, self.deadline_unix_ms) < (lease.epoch, lease.deadline_unix_ms)
+
     copied: dict[LeaseKey, Collection[LeaseKey]] = field(default_factory=dict)
     """By the lease with which a task came, what its process copies."""
     granted: Mapping[LeaseKey, LeaseKey] | None = None
@@ -79,10 +88,10 @@ class Claims:
         with self._decided:
             epoch = self._epochs.get(region)
             if epoch is None:  # the first: nothing is copied yet
-                epoch = self._epochs[region] = _Epoch(given.deadline_unix_ms, granted={})
-            elif epoch.deadline_unix_ms < given.deadline_unix_ms:
-                epoch = self._epochs[region] = _Epoch(given.deadline_unix_ms)
-            if epoch.deadline_unix_ms > given.deadline_unix_ms or key not in self._keys:
+                epoch = self._epochs[region] = _Epoch(given.epoch, given.deadline_unix_ms, granted={})
+            elif epoch.is_before(given):
+                epoch = self._epochs[region] = _Epoch(given.epoch, given.deadline_unix_ms)
+            if not epoch.is_of(given) or key not in self._keys:
                 return key
             if epoch.granted is None:
                 epoch.copied[key] = copied

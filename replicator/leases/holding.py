@@ -17,6 +17,7 @@ from dataclasses import replace
 import structlog
 
 from parallax.errors import FencedError
+from parallax.runtime.deadline import Deadline, lease_ms, wall_clock_ms
 from replicator.lease import Lease, LeaseProgress, PartitionStatus
 
 _log = structlog.get_logger(__name__)
@@ -34,19 +35,26 @@ class Holding:
         lease: the first lease.
         copy: copies until `over`; called once, in a thread of its own, with a lease that has no deadline and this
             object, to which it has to `report`.
-        clock_ms: milliseconds since the Unix epoch.
+        longest_ms: how long a lease may last, whatever its deadline says.
+        now_ms: milliseconds since the Unix epoch, asked once for each lease.
+        clock: seconds, monotonic: all else goes by it.
     """
 
     def __init__(
         self,
         lease: Lease,
         copy: Callable[[Lease, Holding], None],
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        longest_ms: int,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._copy = copy
-        self._clock_ms = clock_ms
+        self._longest_ms = longest_ms
+        self._now_ms = now_ms
+        self._clock = clock
         self._lock = threading.Lock()
         self._lease = lease
+        self._ends, self._leaves_at = self._times(lease)
         self._leaves = False
         self._before: dict[str, int] = {}
         self._newest: LeaseProgress | None = None
@@ -61,7 +69,13 @@ class Holding:
             if self._leaves or self._ended.is_set() or self._lease.layout != lease.layout:
                 return False
             self._lease = lease
+            self._ends, self._leaves_at = self._times(lease)
             return True
+
+    def _times(self, lease: Lease) -> tuple[Deadline, Deadline]:
+        """When the lease ends, and when this holding does unless it is taken over."""
+        left_ms = lease_ms(lease.deadline_unix_ms, self._now_ms(), self._longest_ms)
+        return Deadline.after_ms(left_ms, self._clock), Deadline.after_ms(left_ms + OVERTIME_MS, self._clock)
 
     @property
     def lasts(self) -> bool:
@@ -79,7 +93,7 @@ class Holding:
             FencedError: another owner or a newer layout has taken over.
         """
         lease = self._lease
-        self._ended.wait(max(0, lease.deadline_unix_ms - self._clock_ms()) / 1_000)
+        self._ended.wait(self._ends.remaining_s)
         if self._error is not None:
             raise self._error
         partitions = () if self._newest is None else self._newest.partitions
@@ -111,12 +125,12 @@ class Holding:
 
     def in_overtime(self) -> bool:
         """Whether the deadline has passed: what is broken now is left to the next owner."""
-        return self._clock_ms() >= self._lease.deadline_unix_ms
+        return self._ends.passed
 
     def over(self) -> bool:
         """Whether nobody has taken this over for too long; once true it stays so."""
         with self._lock:
-            self._leaves = self._leaves or self._clock_ms() >= self._lease.deadline_unix_ms + OVERTIME_MS
+            self._leaves = self._leaves or self._leaves_at.passed
             return self._leaves
 
     def _run(self) -> None:

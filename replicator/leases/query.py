@@ -141,7 +141,9 @@ class AggregateHolder:
         if holding is None or holder != self or not holding.goes_on(held):
             if self.status.application_ends():
                 return {}
-            holding = Holding(held, self._copy)
+            epoch_ms = self.config.replicator.lease_epoch_s * 1_000
+            longest_ms = AVAILABLE_NOW_DEADLINE_MS if held.available_now else epoch_ms
+            holding = Holding(held, self._copy, longest_ms)
             _holdings[key] = (self, holding)
         counts = holding.wait()
         _log.info("lease_ended", lease=str(held), **counts)

@@ -6,7 +6,7 @@ import json
 import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -268,6 +268,23 @@ def test_a_holder_tells_the_driver_after_each_cycle(
     state = board.state()["sync"]
     assert (state["cycles"], state["failed_cycles"]) == (counts["cycles"], 1)
     assert state["ready"]
+
+
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000, 15 * 86_400_000, -15 * 86_400_000])
+def test_clocks_that_differ_neither_end_the_lease_at_once_nor_let_it_live_for_days(
+    monkeypatch: pytest.MonkeyPatch, server: StatusServer, step_ms: int
+) -> None:
+    lasted: list[float] = []
+
+    def noted(_config: Config, deadline: Deadline, *_: object) -> Mapping[str, int]:
+        lasted.append(deadline.remaining_ms)
+        return {}
+
+    monkeypatch.setattr(syncjob.run, "run_until", noted)
+    (lease,) = SyncPlan(CONFIG.replicator.lease_epoch_s * 1_000).plan(1)
+    stepped = {**lease, "deadline_unix_ms": lease["deadline_unix_ms"] + step_ms}
+    SyncHolder(CONFIG, StatusTarget(*server.address, TOKEN)).hold(stepped)
+    assert 4_000 < lasted[0] <= CONFIG.replicator.lease_epoch_s * 1_000
 
 
 def test_both_commands_show_the_sync_job_and_let_it_report(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,19 @@ def test_a_task_of_an_epoch_that_is_over_holds_what_it_was_given() -> None:
     assert claims.grant(lease(ELSEWHERE[0]), [ELSEWHERE[1]]) == ELSEWHERE[0]
 
 
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000, 15 * 86_400_000, -15 * 86_400_000])
+def test_tasks_exchange_their_leases_after_the_drivers_clock_was_stepped(step_ms: int) -> None:
+    first, second, *_ = KEYS
+    claims = begun()
+    with ThreadPoolExecutor(2) as threads:
+        stepped = [replace(lease(key, epoch=2), deadline_unix_ms=2_000 + step_ms) for key in (first, second)]
+        asked = [
+            threads.submit(claims.grant, given, [copied])
+            for given, copied in zip(stepped, (second, first), strict=True)
+        ]
+        assert [future.result(timeout=10) for future in asked] == [second, first]
+
+
 def test_a_lease_that_is_not_known_is_left_as_it_is() -> None:
     claims = Claims([])
     assert [claims.grant(lease(KEYS[0], epoch), KEYS) for epoch in (1, 2)] == [KEYS[0]] * 2

@@ -12,14 +12,19 @@ import pytest
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route
 from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.runtime.deadline import SHORTEST_LEASE_MS
 from replicator.kafka.connector import Connector
 from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
+from replicator.leases import holding as holding_module
 from replicator.leases.holding import OVERTIME_MS, Holding
 from replicator.shard import copy_until_over
 from tests.support import poll_until
 
 LEASE = Lease(Route(RegionName("a"), RegionName("b")), 0, 1, layout=3, epoch=1, deadline_unix_ms=1_000)
-NEXT = replace(LEASE, epoch=2, deadline_unix_ms=2_000)
+NEXT = replace(LEASE, epoch=2, deadline_unix_ms=1_000 + OVERTIME_MS + 50)
+EPOCH_MS = 600_000
+HOUR_MS = 3_600_000
+STEPS_MS = [sign * step for step in (HOUR_MS, 15 * 24 * HOUR_MS) for sign in (1, -1)]
 WITHIN_S = 10.0
 
 
@@ -33,10 +38,17 @@ class Copying:
 
     def __init__(self) -> None:
         self.now_ms = 0
+        self.stepped_ms = 0
         self.lease: Lease | None = None
         self.error: Exception | None = None
         self._turn = threading.Event()
-        self.holding = Holding(LEASE, self, lambda: self.now_ms)
+        self.holding = Holding(
+            LEASE,
+            self,
+            EPOCH_MS,
+            now_ms=lambda: self.now_ms + self.stepped_ms,
+            clock=lambda: self.now_ms / 1_000,
+        )
 
     def __call__(self, lease: Lease, holding: Holding) -> None:
         self.lease = lease
@@ -47,7 +59,7 @@ class Copying:
 
     def end(self) -> None:
         """Let it end by itself, in good time."""
-        self.now_ms = 10**9
+        self.now_ms = 10**12
         poll_until(lambda: not self.holding._thread.is_alive(), WITHIN_S, "the end of copying")
 
 
@@ -85,6 +97,55 @@ def test_copying_ends_when_nobody_takes_it_over(copying: Copying) -> None:
     copying.now_ms = 1_000 + OVERTIME_MS
     poll_until(lambda: not copying.holding._thread.is_alive(), WITHIN_S, "the end of copying")
     assert not copying.holding.goes_on(NEXT)
+
+
+@pytest.mark.parametrize("step_ms", STEPS_MS)
+def test_a_step_of_the_clock_neither_ends_a_lease_nor_prolongs_it(copying: Copying, step_ms: int) -> None:
+    holding = copying.holding
+    copying.stepped_ms = step_ms
+    copying.now_ms = 999
+    assert not holding.in_overtime()
+    assert not holding.over()
+    copying.now_ms = 1_000
+    assert holding.in_overtime()
+    assert holding.wait()["records"] == 0
+    copying.now_ms = 1_000 + OVERTIME_MS
+    assert holding.over()
+
+
+@pytest.mark.parametrize("step_ms", STEPS_MS)
+def test_a_lease_by_a_clock_that_differs_lasts_for_seconds_at_least_and_an_epoch_at_most(
+    copying: Copying, step_ms: int
+) -> None:
+    """The driver's clock has been stepped, or this one's: which of them can't be told."""
+    holding = copying.holding
+    copying.now_ms = 500
+    assert holding.goes_on(replace(NEXT, deadline_unix_ms=500 + EPOCH_MS + step_ms))
+    lasts_ms = EPOCH_MS if step_ms > 0 else SHORTEST_LEASE_MS
+    copying.now_ms = 500 + lasts_ms - 1
+    assert not holding.in_overtime()
+    copying.now_ms += 1
+    assert holding.in_overtime()
+    assert holding.lasts  # the next epoch goes on with it
+
+
+MUTANTS: dict[str, tuple[int, Callable[[int, int, int], int]]] = {
+    "the deadline alone counts": (HOUR_MS, lambda deadline, now, _longest: deadline - now),
+    "a lease may be over as it begins": (
+        -HOUR_MS,
+        lambda deadline, now, longest: min(deadline - now, longest),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_mutant_of_how_long_a_lease_lasts_dies(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    step_ms, mutant = MUTANTS[name]
+    monkeypatch.setattr(holding_module, "lease_ms", mutant)
+    it = Copying()
+    with pytest.raises(AssertionError):
+        test_a_lease_by_a_clock_that_differs_lasts_for_seconds_at_least_and_an_epoch_at_most(it, step_ms)
+    it.end()
 
 
 def test_an_end_once_decided_stays(copying: Copying) -> None:
