@@ -36,7 +36,7 @@ class Remains:
     Attributes:
         records: its lineages in the index; none: it was never indexed.
         newest: the newest row of the last lineage that lies within the target's log; None: there is none.
-        cut: whether the lineage has rows above the target's end: the target has lost its tail as well.
+        cut: whether the lineage has rows of what the target does not hold any more, above ``newest``.
         source, target: the partition on both clusters; None: it is not there.
         unexplained: how many records lie on the target above the newest row that no route's rows explain; None: that
             can't be known, since retention or compaction has been at them.
@@ -118,7 +118,7 @@ def restored(remains: Remains, *, anew: bool) -> Restored:
     if ended:
         why = "its lineage had ended, and the index knows of no later one"
     elif remains.cut:
-        why = "the target has lost its tail, too"
+        why = "the target does not hold all that is indexed of it any more"
     elif remains.unexplained is None:
         why = "retention or compaction has been at what was copied last"
     elif remains.unexplained:

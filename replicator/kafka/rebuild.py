@@ -8,7 +8,7 @@ partition of the others, and why that loses nothing, is in `replicator.copying.r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +19,6 @@ from parallax.config.config import Config
 from parallax.domain.ids import (
     ClusterName,
     Route,
-    SourceOffset,
     TargetOffset,
     TopicPartition,
     aggregate_cluster,
@@ -28,12 +27,14 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import LineageRecord
 from parallax.domain.runs import Run
 from parallax.errors import ParallaxError, RefusedError
+from parallax.ports.clusters import TopicInfo
 from parallax.ports.index import MappingIndex
 from parallax.runtime.deadline import Deadline
 from replicator.copying.rebuild import PartitionSide, Remains, Restored, last_of, restored
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import PartitionState, rows_of, topic_partition_of
+from replicator.kafka.kept_records import KeptRecords, RecordOffsets, Span
 from replicator.kafka.layout import (
     FIRST_LAYOUT,
     LAYOUTS_TOPIC,
@@ -57,16 +58,8 @@ from replicator.mapping.feed import IndexFeed
 log = structlog.get_logger(__name__)
 
 _TIMEOUT_MS = 30_000
-_ROWS_PER_PAGE = 10_000
-_LOOKED_BACK_OFFSETS = 10_000
-"""Of the target, below the newest record that is indexed; further back as long as something is found."""
 _VERSION_OFFSET_BITS = 48
 """Of an index version; the layout stands above them (`parallax.domain.index_rows.index_version`)."""
-
-Span = tuple[int, int]
-
-RecordOffsets = Callable[[TopicPartition, Span], Iterable[int]]
-"""The offsets of the records that a `read_committed` reader is given of a span of a partition of the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +142,7 @@ class Rebuild:
         self._target = open_cluster(aggregate_cluster(route.target))
         self._record_offsets = record_offsets
         self._anew = anew
+        self._kept = KeptRecords(index, record_offsets, self._others)
         self._run_log = run_log_topic(config, route.source)
 
     def plan(self) -> RebuildPlan:
@@ -158,7 +152,7 @@ class Rebuild:
             RefusedError: nothing is to be rebuilt.
             UnavailableError: the index or a cluster does not answer.
         """
-        return self._plan(read_layout(self._config, self._route))
+        return self._plan(read_layout(self._config, self._route), self._found())
 
     def execute(self) -> RebuildPlan:
         """Fence whoever copies the route, and write the new layout with its first snapshots.
@@ -178,8 +172,10 @@ class Rebuild:
             current = read_layout(config, route)
             known = current or self._forgotten_layout()
             fence_shards(config, route, known.layout, known.shards)
+            found = self._found()
+            self._topic(known.shards)  # without one nothing that hangs could be ended
             self._finish(known)
-            plan = self._plan(current)
+            plan = self._plan(current, found)
             topic = self._topic(plan.shards)
             settled = LayoutRecord(
                 plan.layout,
@@ -206,8 +202,11 @@ class Rebuild:
 
     # --- the run log that there is -------------------------------------------------------------------------------
 
-    def _topic(self, shards: int) -> Any:
-        found = self._target.topics().get(self._run_log)
+    def _found(self) -> TopicInfo | None:
+        return self._target.topics().get(self._run_log)
+
+    def _topic(self, shards: int) -> TopicInfo:
+        found = self._found()
         if found is None:
             replicas = self._config.cluster(self._target.cluster).replication_factor
             retention_ms = self._config.replicator.run_log_retention_ms
@@ -225,7 +224,7 @@ class Rebuild:
             for record in self._index.lineages(self._route, topic)
         ]
         newest = max((version >> _VERSION_OFFSET_BITS for version in versions), default=FIRST_LAYOUT)
-        found = self._target.topics().get(self._run_log)
+        found = self._found()
         shards = max(self._config.replicator.shards_per_route, 0 if found is None else found.partitions)
         run_log_id = "" if found is None else found.topic_id
         return LayoutRecord(newest, shards, settled=True, run_log=self._run_log, run_log_id=run_log_id)  # type: ignore[arg-type]
@@ -261,7 +260,7 @@ class Rebuild:
                     feed.turn()
 
     def _refused(
-        self, current: LayoutRecord | None
+        self, current: LayoutRecord | None, found: TopicInfo | None
     ) -> tuple[dict[int, RunLogError], dict[TopicPartition, PartitionState]]:
         """The shards whose run log is refused, each with why, and the states of the others."""
         if current is None:
@@ -270,7 +269,6 @@ class Rebuild:
                 RunLogProblem.LAYOUT_MISSING, where, f"{LAYOUTS_TOPIC} has no record of the route"
             )
             return dict.fromkeys(range(self._config.replicator.shards_per_route), error), {}
-        found = self._target.topics().get(self._run_log)
         if found is None or found.topic_id != current.run_log_id:
             error = other_run_log(current, None if found is None else found.topic_id, self._route)
             return {lease.shard: error for lease in self._leases(current)}, {}
@@ -294,8 +292,8 @@ class Rebuild:
 
     # --- what is left to know ------------------------------------------------------------------------------------
 
-    def _plan(self, current: LayoutRecord | None) -> RebuildPlan:
-        refused, kept = self._refused(current)
+    def _plan(self, current: LayoutRecord | None, found: TopicInfo | None) -> RebuildPlan:
+        refused, kept = self._refused(current, found)
         if not refused:
             raise RefusedError(
                 f"{self._target.cluster}: the run log of {self._route} is sound: there is nothing to rebuild"
@@ -349,20 +347,20 @@ class Rebuild:
             row = None if last is None else newest.get((item, last.lineage))
             cut = False
             compacted = "compact" in policies.get(item.topic, {}).get("cleanup.policy", "delete")
-            other = None
+            kept_to = None
             if last is not None and target is not None and target.topic_id == last.lineage.target_topic_id:
                 row, cut = self._within(last, row, TargetOffset(target.log.high_watermark))
-                other = self._given_again_from(last, row, target, unindexed, compacted=compacted)
-                if other is not None:
-                    row, cut = self._within(last, row, other)
+                kept_to = self._kept.kept_to(last, row, target, unindexed, compacted=compacted)
+                if kept_to is not None:
+                    row, cut = self._within(last, row, kept_to)
             floor = last.target_first if last is not None else TargetOffset(0)
             floor = row.target_end if row is not None else floor
             unexplained: int | None = 0
             if target is not None and (last is None or target.topic_id == last.lineage.target_topic_id):
                 unexplained = self._unexplained(item, target, floor, unindexed, compacted=compacted)
-            if target is not None and other is not None:
+            if target is not None and kept_to is not None:
                 # What follows is none of the lineage's: to it the target ends there.
-                target = replace(target, log=replace(target.log, high_watermark=other))
+                target = replace(target, log=replace(target.log, high_watermark=kept_to))
             found.append(Remains(item, records[item], row, cut, source, target, unexplained))
         return found
 
@@ -376,46 +374,6 @@ class Rebuild:
             return None, True
         newest = below[-1]
         return replace(newest, count=min(newest.count, end - newest.target_start)), True
-
-    def _given_again_from(
-        self,
-        last: LineageRecord,
-        row: Run | None,
-        target: PartitionSide,
-        unindexed: Mapping[TopicPartition, Collection[Span]],
-        *,
-        compacted: bool,
-    ) -> TargetOffset | None:
-        """From where on the target holds other routes' records in the place of the lineage's; None: nothing says so.
-
-        It has lost its tail then, and was written to again before anybody could notice.
-        """
-        item = last.partition.topic_partition
-        lowest = max(last.target_first, TargetOffset(target.log.low_watermark))
-        stop, reach = self._records_end(last, row), _LOOKED_BACK_OFFSETS
-        found: TargetOffset | None = None
-        while stop is not None and stop > lowest:
-            start = TargetOffset(max(lowest, stop - reach))
-            ours = [*self._spans_of(last, start, stop)]
-            theirs = sorted([*unindexed.get(item, ()), *self._indexed_spans(item, target, start, stop)])
-            common = _first_common(ours, theirs)
-            if common is None:
-                break
-            if not compacted:  # before those records there may be some that were aborted, and markers
-                there = set(self._record_offsets(item, (start, common)))
-                gone = (at for span in ours for at in range(span[0], min(span[1], common)) if at not in there)
-                common = next(gone, common)
-            found, stop, reach = TargetOffset(common), start, 4 * reach
-        return found
-
-    def _records_end(self, last: LineageRecord, row: Run | None) -> TargetOffset | None:
-        """Where the lineage's newest indexed record ends on the target; None: it has none."""
-        if row is None or row.count:
-            return None if row is None else row.target_end
-        before = SourceOffset(row.previous_source_end - 1)
-        around = self._index.rows_at_source(last.partition, last.lineage, before) if before >= 0 else ()
-        ends = [item.target_end for item in around if item.count and item.target_end <= row.target_end]
-        return max(ends, default=None)
 
     def _unexplained(
         self,
@@ -432,7 +390,7 @@ class Rebuild:
             return 0
         if target.log.low_watermark > floor or compacted:
             return None
-        spans = sorted([*unindexed.get(item, ()), *self._indexed_spans(item, target, floor, end)])
+        spans = sorted([*unindexed.get(item, ()), *self._kept.spans_of_others(item, target, floor, end)])
         unexplained = 0
         place = 0
         for offset in self._record_offsets(item, (floor, end)):
@@ -443,33 +401,6 @@ class Rebuild:
 
     def _others(self) -> Iterator[Route]:
         return (route for route in self._config.routes_into(self._route.target) if route != self._route)
-
-    def _indexed_spans(
-        self, item: TopicPartition, target: PartitionSide, start: TargetOffset, end: int
-    ) -> Iterator[Span]:
-        """The target offsets of ``[start, end)`` that rows of other routes hold, as far as those are not void."""
-        for route in self._others():
-            records = [
-                record
-                for record in self._index.lineages(route, item.topic)
-                if record.partition.topic_partition == item
-                and record.lineage.target_topic_id == target.topic_id
-            ]
-            for place, record in enumerate(records):
-                void_from = min((later.target_first for later in records[place + 1 :]), default=end)
-                yield from self._spans_of(record, start, TargetOffset(min(end, void_from)))
-
-    def _spans_of(self, record: LineageRecord, start: TargetOffset, end: TargetOffset) -> Iterator[Span]:
-        """The target offsets of ``[start, end)`` that the lineage's rows hold."""
-        while start < end:
-            page = self._index.rows_from_target(record.partition, record.lineage, start, _ROWS_PER_PAGE, end)
-            for row in page.rows:
-                span = max(row.target_start, start), min(row.target_end, end)
-                if row.count and span[0] < span[1]:
-                    yield span
-            if page.complete_to <= start:
-                break
-            start = page.complete_to
 
     def _unindexed_spans(self, notes: list[str]) -> Mapping[TopicPartition, Collection[Span]]:
         """The same of what other routes have committed, and the index does not have yet."""
@@ -491,14 +422,3 @@ class Rebuild:
                     f"the run log of {route} can't be read, so its newest records count as unexplained: {error}"
                 )
         return spans
-
-
-def _first_common(ours: Sequence[Span], theirs: Sequence[Span]) -> int | None:
-    """The lowest offset in both of two ordered lists of spans; None: there is none."""
-    place = 0
-    for start, end in ours:
-        while place < len(theirs) and theirs[place][1] <= start:
-            place += 1
-        if place < len(theirs) and theirs[place][0] < end:
-            return max(start, theirs[place][0])
-    return None

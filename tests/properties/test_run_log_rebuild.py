@@ -33,6 +33,7 @@ from replicator.copying.recovery import RunLogError
 from replicator.kafka import layout as layout_module
 from replicator.kafka import rebuild as rebuild_module
 from replicator.kafka import run_log_check
+from replicator.kafka.kept_records import KeptRecords
 from replicator.kafka.rebuild import Rebuild, RebuildPlan
 from replicator.kafka.run_log_check import check_route
 from tests.memory.index import MemoryMappingIndex
@@ -265,7 +266,7 @@ def test_a_tail_that_the_target_lost_and_another_route_filled_is_copied_again(
 def test_without_a_look_at_other_routes_rows_such_a_tail_is_lost_for_good(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Rebuild, "_given_again_from", lambda *_, **__: None)
+    monkeypatch.setattr(KeptRecords, "kept_to", lambda *_, **__: None)
     gone = lose_tails_and_fill_them(bench, monkeypatch, aborted=0)
     bench.execute()
     bench.go_on()
@@ -313,6 +314,27 @@ def test_each_kind_of_loss_is_mended(bench: Bench, kind: str) -> None:
     assert not bench.in_turn(
         lambda: check_route(bench.world.config, bench.life.route, index.indexed_up_to)
     ).problems
+
+
+@pytest.mark.parametrize("run_log", ["truncated", "gone"])
+def test_a_transaction_that_hangs_where_its_entry_is_lost_is_copied_again(bench: Bench, run_log: str) -> None:
+    """One unclean election takes the end of the run log, and markers from the target: what the entry told is indexed."""
+    bench.end_owners()
+    bench.life.run_log_harmed = True
+    logs = bench.target.topics[TOPIC].logs
+    for log in logs:
+        log.elect_unclean(log.end - 1)
+    assert any(log.open_transactions() for log in logs)
+    if run_log == "gone":
+        bench.lose()
+    else:
+        entries = bench.target.topics[bench.life.run_log].logs[0]
+        entries.elect_unclean(entries.start + 2)
+    done = bench.execute()
+    bench.go_on()
+    assert not any(log.open_transactions() for log in logs)
+    assert not bench.lost()
+    assert bench.twice() == done.twice == 0
 
 
 def test_an_owner_that_was_paused_while_its_run_log_was_rebuilt_writes_nothing_more(bench: Bench) -> None:
