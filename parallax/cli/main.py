@@ -20,6 +20,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from parallax.errors import ConfigError, ParallaxError
+from parallax.runtime.process import configure_logging
 
 OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "lab"}
 
@@ -138,6 +139,7 @@ def parallax(
 
 def run() -> None:
     """The console entry: a `ParallaxError` becomes one clear line and exit code 1, never a traceback."""
+    configure_logging()  # to standard error, whatever is logged: a command's output is for scripts, too
     try:
         app()
     except ParallaxError as error:

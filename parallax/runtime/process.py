@@ -17,7 +17,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def configure_logging(*, json: bool = False, level: int = logging.INFO) -> None:
-    """Set up structlog for a process. Called once, by composition roots.
+    """Set up structlog for a process, to standard error. Called by composition roots, before anything is logged.
 
     Args:
         json: one JSON object a line; otherwise only if standard error is not a terminal.

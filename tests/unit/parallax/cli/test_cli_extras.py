@@ -99,3 +99,21 @@ def test_the_help_lists_every_command_and_a_typing_error_is_met_with_the_nearest
     mistyped = parallax(set(), "failovr")
     assert mistyped.returncode == 2
     assert "Did you mean 'failover'" in mistyped.stderr
+
+
+def test_what_a_command_logs_is_no_part_of_its_output() -> None:
+    program = """
+import structlog, sys
+from parallax.cli import main
+main.COMMANDS['told'] = main.Entry('told', 'services', 'told')
+sys.modules['told'] = sys
+def told(): structlog.get_logger().warning('something_odd'); print('{}')
+sys.told = told
+sys.argv = ['parallax', 'told']
+main.run()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "{}\n"
+    assert "something_odd" in done.stderr
