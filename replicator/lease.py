@@ -66,6 +66,11 @@ def transactional_id(route: Route, layout: int, shard: int, path: str = "record"
     return f"parallax.{route.source}.{route.target}.{layout}.{shard}.{path}"
 
 
+def change_id(route: Route) -> str:
+    """The id that fences changes of the route's layout against each other."""
+    return f"parallax.{route.source}.{route.target}.layout"
+
+
 class PartitionStatus(Enum):
     """What a partition is doing."""
 

@@ -35,7 +35,7 @@ from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
 from replicator.kafka.transactions.hanging import settle
 from replicator.kafka.unexplained import unexplained_records
-from replicator.lease import Lease, shard_of, transactional_id
+from replicator.lease import Lease, change_id, shard_of, transactional_id
 
 log = structlog.get_logger(__name__)
 
@@ -268,7 +268,7 @@ def _refuse_rival(
 def change_of_layout(config: Config, route: Route) -> Writer:
     """The writer that alone changes the route's layout, to be entered: whoever was at it before is fenced."""
     settings = client_settings(config.cluster(aggregate_cluster(route.target)), client_id="parallax-layout")
-    return Writer(settings, route, f"parallax.{route.source}.{route.target}.layout")
+    return Writer(settings, route, change_id(route))
 
 
 def _run_log(

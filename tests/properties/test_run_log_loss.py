@@ -14,6 +14,7 @@ from replicator import shard as shard_module
 from replicator.copying.recovery import RunLogProblem
 from replicator.copying.state import fold
 from replicator.kafka.layout import LayoutRecord
+from replicator.kafka.transactions import hanging
 from replicator.lease import Lease, LeaseProgress
 from tests.worlds.sim.doors import Faults, SimConnector
 from tests.worlds.sim.sides import TOPIC, SourceRecord
@@ -134,7 +135,9 @@ def test_a_run_log_that_is_lost_under_its_owner_is_seen_at_its_next_entry(world:
 
 
 LIVES = (143, 166, 194, *range(195, 215))
-"""Some end with a hanging change of the layout; the first three lost entries that nothing knew of."""
+"""The first three lost entries that nothing knew of."""
+HANGING_CHANGE = 213
+"""An election takes the marker of the layout's first snapshot."""
 
 
 def life_of(seed: int) -> World:
@@ -145,9 +148,21 @@ def life_of(seed: int) -> World:
 
 
 def test_entries_that_are_lost_before_anything_knew_of_them_stop_the_lease_or_left_no_record() -> None:
-    lives = [life_of(seed).lives[0] for seed in LIVES if seed != 213]
+    lives = [life_of(seed).lives[0] for seed in LIVES]
     assert any(life.refused for life in lives)
     assert any(life.run_log_harmed and not life.refused for life in lives)
+
+
+def test_a_change_of_the_layout_that_is_left_hanging_is_committed_by_the_next_owner() -> None:
+    life = life_of(HANGING_CHANGE).lives[0]
+    assert life.run_log_harmed
+    assert not life.refused
+
+
+def test_without_that_nobody_ever_reads_the_run_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hanging, "is_settled_change", lambda *_: False)
+    with pytest.raises(AssertionError, match="not done"):
+        life_of(HANGING_CHANGE)
 
 
 @pytest.mark.parametrize("seed", LIVES[:3])

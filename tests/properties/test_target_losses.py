@@ -15,6 +15,7 @@ from parallax.domain.ids import Lineage, TargetOffset, TopicPartition
 from replicator.copying import reconcile
 from replicator.copying.ports import TargetEnd
 from replicator.copying.state import PartitionChange, PartitionState
+from replicator.kafka.transactions import hanging
 from tests.worlds.sim import sides
 from tests.worlds.sim.doors import SimTarget
 from tests.worlds.sim.world import World
@@ -71,6 +72,22 @@ def test_the_worlds_have_such_losses() -> None:
     assert any(CUT in line and "another route writes" not in line for line in told)
 
 
+RESHARDED = (50449, 50492)
+"""An election leaves what an older layout's owner wrote hanging."""
+
+
+def resharded(seed: int) -> None:
+    world = World(seed, only=(*ELECTIONS, "resharding"))
+    world.live()
+    world.check()
+
+
+@pytest.mark.usefixtures("deep")
+@pytest.mark.parametrize("seed", RESHARDED)
+def test_what_an_older_layout_wrote_and_was_left_hanging_is_ended(seed: int) -> None:
+    resharded(seed)
+
+
 # --- mutants: each undoes a part, and a life shows it
 
 
@@ -87,6 +104,16 @@ def test_a_transaction_committed_under_another_leader_loses_records(monkeypatch:
     commit = SimTarget.commit
     monkeypatch.setattr(SimTarget, "commit", lambda target, entry, _epochs: commit(target, entry, {}))
     assert first_problem(range(SEEDS))
+
+
+@pytest.mark.usefixtures("deep")
+@pytest.mark.parametrize("seed", RESHARDED)
+def test_ending_what_hangs_of_the_present_layout_alone_loses_records(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hanging, "earlier_shards", lambda *_: ())
+    with pytest.raises(AssertionError, match="is missing"):
+        resharded(seed)
 
 
 @pytest.mark.usefixtures("deep")

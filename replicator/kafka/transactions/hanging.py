@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
+from google.protobuf.message import DecodeError
 from kafka.errors import for_code
 from kafka.protocol.admin import DescribeProducersRequest
 
@@ -35,7 +36,7 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
-from parallax.errors import ClusterUnavailableError
+from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import Shard
 from replicator.copying.state import PartitionState, rows_of, state_of, topic_partition_of, whole_entry
@@ -43,13 +44,15 @@ from replicator.kafka.leader_epochs import LeaderEpochs
 from replicator.kafka.run_log import KafkaRunLog, own_entries, read_partition, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions.coordinator import Coordinator, by_topic
-from replicator.lease import Lease, transactional_id
+from replicator.lease import Lease, change_id, transactional_id
 
 log = structlog.get_logger(__name__)
 
 _LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
 _TIMEOUT_MS = 10_000
 _NONE = 0
+_LAYOUTS_BACK = 3
+"""Of so many layouts before the present one transactions are looked for: each id costs two requests."""
 _LEADER_AWAY = frozenset({3, 5, 6, 74, 76})
 """Unknown partition, leader not available, not the leader, fenced or unknown epoch: another moment tells more."""
 
@@ -69,33 +72,98 @@ def settle(config: Config, lease: Lease, paths: Sequence[str]) -> None:
         FencedError: another owner has taken over meanwhile.
     """
     with _connections(config, lease) as (loop, connections):
-        candidates = _partitions(config, lease)
-        for path in paths:
-            coordinator = Coordinator(
-                loop,
-                connections,
-                transactional_id(lease.route, lease.layout, lease.shard, path),
-                config.replicator.transaction_timeout_ms,
-                newest=False,  # so that partitions can join a transaction without a record
-            )
-            producer = coordinator.initialise()
-            hanging = _open_transactions(connections, candidates, producer.producer_id)
-            if not hanging:
-                continue
-            leader_epochs = LeaderEpochs(loop, connections, timeout_ms=_TIMEOUT_MS)
-            fates = _fates(config, lease, hanging, leader_epochs)
-            log.warning(
-                "hanging_transaction",
-                lease=str(lease),
-                path=path,
-                since={str(item): int(start) for item, start in sorted(hanging.items())},
-                committed=[str(item) for item in fates.commit],
-                aborted=[str(item) for item in fates.abort],
-            )
-            for items, committed in ((fates.commit, True), (fates.abort, False)):
-                if items:
-                    coordinator.add(items, producer)
-                    coordinator.end(producer, committed=committed)
+        cluster = aggregate_cluster(lease.route.target)
+        topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
+        chosen = [info for name, info in topics.items() if config.topics.chosen(name)]
+        own = [_run_log_of(config, lease), *partitions_of_shard(chosen, lease)]
+        settled = {_settle(config, lease, path, own, loop, connections) for path in paths}
+        strangers = _open_transactions(connections, own)
+        strangers = {producer: starts for producer, starts in strangers.items() if producer not in settled}
+        if not strangers:
+            return
+        run_log = run_log_topic(config, lease.route.source)
+        shards = 0 if (info := topics.get(run_log)) is None else info.partitions
+        everything = [
+            *(TopicPartition(run_log, shard) for shard in range(shards)),
+            *partitions_of_shard(chosen, replace(lease, shard=0, shard_count=1)),
+        ]
+        try:
+            # Other routes don't write to the run log. A change of the layout that goes on is left alone: fencing it would end it.
+            if any(_is_settled_change(config, lease, starts) for starts in strangers.values()):
+                _settle(config, lease, None, everything, loop, connections)
+            for older in earlier_shards(lease, shards):
+                for path in paths:
+                    _settle(config, older, path, everything, loop, connections)
+        except FencedError as error:  # nobody owns these: another shard settles them, too
+            raise ClusterUnavailableError(f"{connections.cluster}: {error}") from error
+
+
+def earlier_shards(lease: Lease, shards: int) -> Iterator[Lease]:
+    """The shards of layouts before the lease's, of which a transaction may hang where it copies.
+
+    Args:
+        lease: the shard.
+        shards: no layout had more: a run log has a partition for each shard, and they never become fewer.
+    """
+    for layout in range(max(1, lease.layout - _LAYOUTS_BACK), lease.layout):
+        for shard in range(shards):
+            yield replace(lease, layout=layout, shard=shard)
+
+
+def _settle(
+    config: Config,
+    lease: Lease,
+    path: str | None,
+    candidates: Collection[TopicPartition],
+    loop: EventLoop,
+    connections: Connections,
+) -> int:
+    """Fence one of the shard's ids, and end what it was left hanging: the id's producer.
+
+    Args:
+        config: all configuration.
+        lease: whose ids they are.
+        path: the copy path; None: the id of changes of the layout.
+        candidates: partitions that it may have written to.
+        loop: turned while answers are awaited.
+        connections: to the target.
+    """
+    name = (
+        change_id(lease.route)
+        if path is None
+        else transactional_id(lease.route, lease.layout, lease.shard, path)
+    )
+    coordinator = Coordinator(
+        loop,
+        connections,
+        name,
+        config.replicator.transaction_timeout_ms,
+        newest=False,  # so that partitions can join a transaction without a record
+    )
+    producer = coordinator.initialise()
+    producer_id = producer.producer_id
+    hanging = _open_transactions(connections, candidates).get(producer_id)
+    if not hanging:
+        return producer_id
+    leader_epochs = LeaderEpochs(loop, connections, timeout_ms=_TIMEOUT_MS)
+    fates = (
+        Fates(commit=tuple(sorted(hanging)))  # the lease is of a layout that was told to be settled
+        if path is None
+        else _fates(config, lease, hanging, leader_epochs)
+    )
+    log.warning(
+        "hanging_transaction",
+        lease=str(lease),
+        transactional_id=name,
+        since={str(item): int(start) for item, start in sorted(hanging.items())},
+        committed=[str(item) for item in fates.commit],
+        aborted=[str(item) for item in fates.abort],
+    )
+    for items, committed in ((fates.commit, True), (fates.abort, False)):
+        if items:
+            coordinator.add(items, producer)
+            coordinator.end(producer, committed=committed)
+    return producer_id
 
 
 @contextmanager
@@ -121,24 +189,16 @@ def _run_log_of(config: Config, lease: Lease) -> TopicPartition:
     return TopicPartition(run_log_topic(config, lease.route.source), lease.shard)
 
 
-def _partitions(config: Config, lease: Lease) -> list[TopicPartition]:
-    """Every partition that the shard may have written to."""
-    cluster = aggregate_cluster(lease.route.target)
-    topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
-    chosen = (info for name, info in topics.items() if config.topics.chosen(name))
-    return [_run_log_of(config, lease), *partitions_of_shard(chosen, lease)]
-
-
 def _open_transactions(
-    connections: Connections, items: Collection[TopicPartition], producer_id: int
-) -> dict[TopicPartition, TargetOffset]:
-    """Where the producer has a transaction open. Its coordinator knows of none: it was just initialised."""
+    connections: Connections, items: Collection[TopicPartition]
+) -> dict[int, dict[TopicPartition, TargetOffset]]:
+    """Where producers have transactions open, by their ids."""
     missing = connections.learn_leaders(items, timeout_ms=_TIMEOUT_MS)
     if missing:
         raise ClusterUnavailableError(
             f"{connections.cluster}: {', '.join(map(str, sorted(missing)[:5]))}: no leader"
         )
-    starts: dict[TopicPartition, TargetOffset] = {}
+    starts: dict[int, dict[TopicPartition, TargetOffset]] = {}
     for leader, led in connections.by_leader(items).items():
         request = DescribeProducersRequest(
             topics=[
@@ -150,15 +210,13 @@ def _open_transactions(
         for topic in answer.topics:
             for part in topic.partitions:
                 item = TopicPartition(TopicName(topic.name), part.partition_index)
-                start = _start_of(part, producer_id, item, connections)
-                if start is not None:
-                    starts[item] = start
+                for producer_id, start in _starts(part, item, connections):
+                    before = starts.setdefault(producer_id, {}).get(item, start)
+                    starts[producer_id][item] = min(start, before)
     return starts
 
 
-def _start_of(
-    part: Any, producer_id: int, item: TopicPartition, connections: Connections
-) -> TargetOffset | None:
+def _starts(part: Any, item: TopicPartition, connections: Connections) -> Iterator[tuple[int, TargetOffset]]:
     if part.error_code in _LEADER_AWAY:
         raise ClusterUnavailableError(
             f"{connections.cluster}: {item}: open transactions: {for_code(part.error_code).__name__}"
@@ -168,13 +226,38 @@ def _start_of(
         log.warning(
             "open_transactions_unknown", partition=str(item), problem=for_code(part.error_code).__name__
         )
-        return None
+        return
     starts = [
-        producer.current_txn_start_offset
+        (producer.producer_id, TargetOffset(producer.current_txn_start_offset))
         for producer in part.active_producers
-        if producer.producer_id == producer_id and producer.current_txn_start_offset >= 0
+        if producer.current_txn_start_offset >= 0
     ]
-    return TargetOffset(min(starts)) if starts else None
+    yield from starts
+
+
+def is_settled_change(entry: Entry, lease: Lease) -> bool:
+    """Whether a change of the layout wrote the entry that was told to be committed: the lease is of it, or a later one."""
+    return entry.path == "layout" and entry.layout <= lease.layout
+
+
+def _is_settled_change(config: Config, lease: Lease, starts: Mapping[TopicPartition, TargetOffset]) -> bool:
+    run_log, cluster = _run_log_of(config, lease), aggregate_cluster(lease.route.target)
+    start = starts.get(run_log)
+    if start is None:
+        return False
+    settings, span = (
+        client_settings(config.cluster(cluster), client_id="parallax-settle"),
+        (int(start), int(start) + 1),
+    )
+    found = read_partition(
+        settings, cluster, run_log.topic, run_log.partition, span, timeout_ms=_TIMEOUT_MS, committed=False
+    )
+    for _, _, value in found:
+        try:
+            return is_settled_change(Entry.FromString(value or b""), lease)
+        except DecodeError:  # somebody else's: what it is shows when the run log is read
+            return False
+    return False
 
 
 def _fates(

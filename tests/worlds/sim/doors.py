@@ -32,9 +32,10 @@ from replicator.copying.recovery import Shard, States
 from replicator.kafka.layout import LayoutRecord, read_layout
 from replicator.kafka.run_log import own_entries, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
+from replicator.kafka.transactions import hanging as hanging_module
 from replicator.kafka.transactions.hanging import fates_by_entries, fates_with_entry
 from replicator.kafka.unexplained import counted, floor_of, spans_of, without_rows
-from replicator.lease import Lease, shard_of, transactional_id
+from replicator.lease import Lease, change_id, shard_of, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.schedule import Schedule
 
@@ -429,6 +430,24 @@ def unexplained(
 
 def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:
     """What `replicator.kafka.transactions.hanging.settle` does, on logs in memory."""
+    _settle(schedule, cluster, config, lease)
+    name = run_log_topic(config, lease.route.source)
+    log = cluster.topics[name].logs[lease.shard]
+    for transaction, start in log.open_transactions().items():
+        entry = entry_of(log.slot(start).value)
+        if (
+            transaction.owner == change_id(lease.route)
+            and entry is not None
+            and hanging_module.is_settled_change(entry, lease)
+        ):
+            cluster.initialise(transaction.owner)
+            transaction.decide(COMMITTED)
+    for older in hanging_module.earlier_shards(lease, len(cluster.topics[name].logs)):
+        _settle(schedule, cluster, config, older)
+
+
+def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:
+    """The same for one of the ids."""
     own_id, name = (
         transactional_id(lease.route, lease.layout, lease.shard),
         TopicName(run_log_topic(config, lease.route.source)),

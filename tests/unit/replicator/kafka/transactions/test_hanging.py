@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from parallax.domain.ids import Lineage, SourceOffset, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import Lineage, Route, SourceOffset, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.runs import Run
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState
-from replicator.kafka.transactions.hanging import Fates, fates_by_entries
+from replicator.kafka.transactions.hanging import Fates, earlier_shards, fates_by_entries, is_settled_change
+from replicator.lease import Lease
 
 ITEM = TopicPartition(TopicName("trips"), 0)
 
@@ -73,3 +75,24 @@ def test_a_row_that_the_target_has_not_kept_is_void_before_anybody_has_said_so()
             fates_by_entries({ITEM: TargetOffset(9)}, [entry(Run(5, 9, 3, 5, 0), epoch=4)], ends_of) == fates
         )
         assert epochs == {ITEM: 4}
+
+
+LEASE = Lease(Route.parse("a->b"), 1, 2, 5, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "layout", "settled"),
+    [("layout", 4, True), ("layout", 5, True), ("layout", 6, False), ("batch", 5, False)],
+)
+def test_a_change_of_the_layout_is_settled_once_there_are_leases_of_it(
+    path: str,
+    layout: int,
+    settled: bool,  # noqa: FBT001 - parametrised
+) -> None:
+    assert is_settled_change(Entry(path=path, layout=layout), LEASE) is settled
+
+
+def test_of_a_few_layouts_before_every_shard_that_there_can_have_been_is_looked_for() -> None:
+    found = [(item.layout, item.shard) for item in earlier_shards(LEASE, 2)]
+    assert found == [(2, 0), (2, 1), (3, 0), (3, 1), (4, 0), (4, 1)]
+    assert not list(earlier_shards(replace(LEASE, layout=1), 2))
