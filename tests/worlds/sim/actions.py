@@ -36,6 +36,7 @@ SWITCHED_OFF: dict[str, str] = {
     BOTH_LOST: "what a target has kept is told by entries that are lost, too",
     "target_recreation": "a topic made anew between two surveys is written to under the old lineage",
     "resharding": "what a layout left to be indexed is lost to the index once another has come and gone",
+    "run_log_cut": "an entry that told of the target's own loss is lost with it",
 }
 """Actions that take no part, by name, each with the reason."""
 
