@@ -316,3 +316,45 @@ def test_the_loop_ends_at_its_deadline_without_anybody_to_tell(monkeypatch: pyte
 
     monkeypatch.setattr(syncjob.run, "open_syncer", opened)
     assert syncjob.run.run_until(CONFIG, Deadline.after_ms(50), threading.Event())["cycles"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("unconfirmed", "cycles"),
+    [([0, 0, 9], 2), ([1, 1, 0, 0, 9], 4)],
+    ids=["nothing gone", "until it is known"],
+)
+def test_once_waits_until_it_is_known_whether_a_commit_is_gone(
+    monkeypatch: pytest.MonkeyPatch, unconfirmed: list[int], cycles: int
+) -> None:
+    looks = iter(unconfirmed)
+    done: list[int] = []
+
+    @contextmanager
+    def opened(_: Config, *, dry_run: bool) -> Iterator[Any]:
+        class FakeSyncer:
+            def cycle(self) -> CycleReport:
+                done.append(next(looks))
+                return CycleReport((), unconfirmed=done[-1])
+
+        assert not dry_run
+        yield FakeSyncer()
+
+    monkeypatch.setattr(syncjob.run, "open_syncer", opened)
+    assert syncjob.run.run_once(CONFIG, dry_run=False).unconfirmed == 0
+    assert len(done) == cycles
+
+
+def test_but_no_longer_than_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def opened(_: Config, *, dry_run: bool) -> Iterator[Any]:
+        class FakeSyncer:
+            def cycle(self) -> CycleReport:
+                return CycleReport((), unconfirmed=1)
+
+        assert not dry_run
+        yield FakeSyncer()
+
+    monkeypatch.setattr(syncjob.run, "open_syncer", opened)
+    sync_section = CONFIG.sync.model_copy(update={"rewind_confirm_ms": 200})
+    config = CONFIG.model_copy(update={"sync": sync_section})
+    assert syncjob.run.run_once(config, dry_run=False).unconfirmed == 1
