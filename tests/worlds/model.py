@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.worlds.model_copier import Copier, UnknowableError
+from tests.worlds.model_copier import Copier
 from tests.worlds.model_group import Group
 from tests.worlds.model_logs import Cluster, Options, ViolationError
 from tests.worlds.model_replication import Replication
@@ -36,8 +36,6 @@ class World(Replication):
     def __init__(self, seed: int, options: Options) -> None:
         super().__init__(seed, options)
         self.group = Group(self, self.clusters[0])
-        self.unknowable = False
-        """Whether the world ended because of what nobody can know (`UnknowableError`)."""
 
     def step(self) -> None:
         options = self.options
@@ -108,8 +106,6 @@ def run_world(seed: int, options: Options, steps: int = 60) -> World:
         for _ in range(steps):
             world.step()
         world.finish()
-    except UnknowableError:
-        world.unknowable = True
     except ViolationError as violation:
         raise ViolationError(f"seed {seed}, {options}: {violation}") from violation
     except Exception as error:

@@ -30,7 +30,7 @@ from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey, Ta
 from replicator.copying.reconcile import changes_for, decide, read_from
 from replicator.copying.state import PartitionChange, PartitionState
 from replicator.lease import PartitionStatus
-from tests.worlds.model_logs import Cluster, Record, SourceLog, UnknowableError
+from tests.worlds.model_logs import Cluster, Record, SourceLog
 
 ITEM = TopicPartition(TopicName("t"), 0)
 
@@ -54,8 +54,12 @@ class LoggedLineage:
 class Copier:
     """Copies one region to one cluster."""
 
-    def __init__(self, chance: random.Random, cluster: Cluster, region: RegionName) -> None:
+    def __init__(
+        self, chance: random.Random, cluster: Cluster, region: RegionName, unknowable: set[Record]
+    ) -> None:
         self._random = chance
+        self._unknowable = unknowable
+        """Of which nothing is left that tells of them (docs/decisions/0003-lineage.md)."""
         self._cluster = cluster
         self.route = Route(region, RegionName(cluster.name.removeprefix("aggregate-")))
         self.run_log: list[PartitionChange] = []
@@ -168,10 +172,7 @@ class Copier:
         if not source.low <= at <= len(source.log):
             self._out_of_range(OutOfRange(ITEM, None))
             return []
-        copied_to, copied_epoch = self._copied
-        passed = source.log[max(copied_to, self._lost_to) : min(at, source.low)]
-        if any(passed) or (copied_epoch != UNKNOWN_EPOCH and not source.agrees(copied_to, copied_epoch)):
-            raise UnknowableError("the source lost its tail, and retention took all that would tell where")
+        self._unknowable |= self._gone_unseen(source)
         by_epoch: dict[int, list[Record]] = {}
         left = self._random.randint(1, 6)
         while at < len(source.log) and left:
@@ -187,6 +188,29 @@ class Copier:
             RecordBlock(ITEM, of, [record.offset for record in records], records, 0)
             for of, records in by_epoch.items()
         ]
+
+    def _gone_unseen(self, source: SourceLog) -> set[Record]:
+        """The source lost its tail, and retention took all that would tell where: the records that it is about.
+
+        They are those of its log that were never copied, and those that it has thrown away since they were.
+        """
+        copied_to, epoch = self._copied
+        passed = {record for record in source.log[max(copied_to, self._lost_to) : source.low] if record}
+        if not copied_to or epoch == UNKNOWN_EPOCH or source.agrees(copied_to, epoch):
+            return passed
+        found, end = source.parting(epoch)
+        here = {record for record in self._cluster.entries if record is not None}
+        missing = {
+            record for record in source.log[self._lost_to : copied_to] if record and record not in here
+        }
+        thrown_away = {
+            record
+            for record in source.ever
+            if record.offset < source.low
+            and record != source.log[record.offset]
+            and (record.epoch > found or record.offset >= end)
+        }
+        return passed | thrown_away | missing
 
     def _send(self, block: RecordBlock) -> None:
         self._opened = self._opened or OpenTransaction(0)
@@ -302,6 +326,7 @@ class Copier:
             self._lost_to = change.lost[0].source_end
         elif begins or any(row.count for row in change.rows):
             self._copied = (state.last_run_end, state.source_leader_epoch)
+            self._lost_to = 0 if begins else self._lost_to
         self._lineage = state.lineage
 
     # --- what the index makes of it ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.place import Via
 from parallax.domain.progress import Progress, SourceHistory, TargetTruncation
 from parallax.domain.resume import Resume, SourceAnswer
-from tests.worlds.model_logs import Cluster, Record, UnknowableError, ViolationError
+from tests.worlds.model_logs import Cluster, Record, ViolationError
 from tests.worlds.model_replication import Replication
 
 
@@ -37,7 +37,10 @@ class Group:
         self.pending_moves = 0
 
     def is_consumed(self, record: Record) -> bool:
-        return record in self.consumed or record in self.world.excused or record in self.world.compacted
+        world = self.world
+        return any(
+            record in some for some in (self.consumed, world.excused, world.unknowable, world.compacted)
+        )
 
     @property
     def waiting(self) -> bool:
@@ -195,8 +198,8 @@ class Group:
     def _settled(self, truncations: Sequence[TargetTruncation]) -> TargetOffset:
         """The part of the commit that counts; not every client stores a leader epoch with it (KIP-320).
 
-        Where no row tells of what was lost, be it by a commit's epoch or at all, nobody can know
-        (docs/decisions/0003-lineage.md).
+        Where no row tells of what was lost, be it by a commit's epoch or at all, nobody can know whether what was written
+        there since has been read (docs/decisions/0003-lineage.md).
         """
         cuts = [loss.cut for loss in self.cluster.truncations if self.commit_epoch < loss.leader_epoch]
         low = min([cut for cut in cuts if cut < self.commit], default=self.commit)
@@ -210,8 +213,8 @@ class Group:
 
         epoch = self.commit_epoch
         if not tells(epoch):
-            raise UnknowableError("the target lost what no row tells of")
-        if tells(UNKNOWN_EPOCH) and self.world.random.random() < 0.5:
+            self.world.unknowable.update(filter(None, self.cluster.entries[low : self.commit]))
+        elif tells(UNKNOWN_EPOCH) and self.world.random.random() < 0.5:
             epoch = UNKNOWN_EPOCH
         return progress_module.settled_commit(TargetOffset(self.commit), truncations, epoch)
 

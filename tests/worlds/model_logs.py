@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
     ClusterName,
     RegionName,
     SourceId,
@@ -28,10 +29,6 @@ class ViolationError(AssertionError):
     """A property does not hold; the message says which."""
 
 
-class UnknowableError(Exception):
-    """What happened can't be told from what is left of it (docs/decisions/0003-lineage.md): the world is over."""
-
-
 @dataclass(frozen=True)
 class Record:
     """A record's name: offset and leader epoch are unique within one incarnation of a topic."""
@@ -48,6 +45,7 @@ class SourceLog:
     Attributes:
         epoch_starts: Kafka's leader epoch cache: (epoch, offset of its first entry), ascending.
         away: log and epoch cache of a replica that was leader once and is not there; it may come back as leader.
+        ever: every record that was ever written.
     """
 
     source: SourceId
@@ -57,9 +55,11 @@ class SourceLog:
     epoch_starts: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     away: tuple[list[Record | None], list[tuple[int, int]]] | None = None
     deleted: bool = False
+    ever: list[Record] = field(default_factory=list)
 
     def append_record(self) -> None:
-        self.log.append(Record(self.source, len(self.log), self.epoch))
+        self.ever.append(Record(self.source, len(self.log), self.epoch))
+        self.log.append(self.ever[-1])
 
     def append_hidden(self, count: int) -> None:
         """Control records, or an aborted transaction."""
@@ -95,6 +95,11 @@ class SourceLog:
         """Whether the log is still what was read below an offset, as one knows who saw what retention took."""
         later = [start for found, start in self.epoch_starts if found > epoch]
         return epoch in dict(self.epoch_starts) and last_run_end <= min(later, default=len(self.log))
+
+    def parting(self, epoch: int) -> tuple[int, int]:
+        """As `end_of`, for one who saw what retention took; -1: of no epoch up to this one there was anything."""
+        end = min((start for found, start in self.epoch_starts if found > epoch), default=len(self.log))
+        return max((found for found, _ in self.epoch_starts if found <= epoch), default=UNKNOWN_EPOCH), end
 
     def epoch_at(self, offset: int) -> int:
         return max(found for found, start in self.epoch_starts if start <= offset)

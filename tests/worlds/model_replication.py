@@ -32,16 +32,18 @@ class Replication:
         self.incarnations: dict[RegionName, list[SourceLog]] = {}
         for region in self.regions:
             self.incarnations[region] = [SourceLog(SourceId(region, TopicId(f"{region}0")))]
+        self.excused: set[Record] = set()
+        """Records that were named as never delivered: to read them or not is both right."""
+        self.unknowable: set[Record] = set()
+        """Records of which nothing is left that tells whether a group has read them (docs/decisions/0003-lineage.md)."""
+        self.compacted: set[Record] = set()
         self.clusters = [Cluster(ClusterName(f"aggregate-{index}")) for index in range(options.clusters)]
         for cluster in self.clusters:
             for region in self.regions:
-                cluster.copiers[region] = Copier(self.random, cluster, region)
+                cluster.copiers[region] = Copier(self.random, cluster, region, self.unknowable)
                 if self.random.random() < 0.2:
                     cluster.copiers[region].work(None)  # the route was there before the region had the topic
                 cluster.copiers[region].work(self.incarnations[region][0])
-        self.excused: set[Record] = set()
-        """Records that were named as never delivered: to read them or not is both right."""
-        self.compacted: set[Record] = set()
 
     # --- producers -------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ def _play(seed: int) -> _Outcome:
         world = run_long_world(seed)
     except ViolationError as violation:
         return _Outcome(seed, str(violation), unknowable=False, moves=0)
-    return _Outcome(seed, "", world.unknowable, world.group.moves)
+    return _Outcome(seed, "", bool(world.unknowable), world.group.moves)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,8 +87,8 @@ def _play_all(seeds: range, processes: int) -> int:
                 _say(f"{done:,} of {len(seeds):,} worlds, {violated.total()} violated")
     rate = len(seeds) / (time.monotonic() - began_s)
     _say(
-        f"{len(seeds):,} worlds, {violated.total()} violated {dict(violated) or ''}, {moves:,} moves, {unknowable} ended "
-        f"with what nobody can know, {rate:.1f} worlds a second"
+        f"{len(seeds):,} worlds, {violated.total()} violated {dict(violated) or ''}, {moves:,} moves, {unknowable} with "
+        f"records that nobody can know of, {rate:.1f} worlds a second"
     )
     return 1 if violated else 0
 
