@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import ElectionType, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from lab.stack.spec import StackSpec
@@ -63,22 +63,26 @@ class Brokers:
         self._topics.append(topic)
         poll_until(lambda: self._leader(topic) == _LEADS, _WITHIN_S, f"broker {_LEADS} leads {topic}")
 
-    def _leader(self, topic: str) -> int:
+    def _known(self, topic: str) -> PartitionMetadata | None:
+        """What the cluster says of the partition; None while it does not answer."""
         try:
-            known = self._admin.list_topics(topic, timeout=10).topics[topic]
+            return self._admin.list_topics(topic, timeout=10).topics[topic].partitions.get(0)
         except KafkaException:
-            return -1
-        return int(known.partitions[0].leader) if known.partitions else -1
+            return None
 
-    def _in_sync(self, topic: str) -> Sequence[int]:
-        known = self._admin.list_topics(topic, timeout=10).topics[topic]
-        return list(known.partitions[0].isrs)
+    def _leader(self, topic: str) -> int:
+        known = self._known(topic)
+        return -1 if known is None else known.leader
+
+    def _is_behind(self, topic: str) -> bool:
+        known = self._known(topic)
+        return known is not None and _FOLLOWS not in known.isrs
 
     def fall_behind(self) -> None:
         """The follower dies: what is written from now on only the leader has."""
         self._stack.kill(f"{_CUT}-{_FOLLOWS}")
         poll_until(
-            lambda: not any(_FOLLOWS in self._in_sync(topic) for topic in self._topics),
+            lambda: all(self._is_behind(topic) for topic in self._topics),
             _WITHIN_S,
             f"{_FOLLOWS} is not in sync",
         )
