@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
 
 from parallax.config.config import Config
-from parallax.domain.ids import SourceOffset, TopicName, TopicPartition, aggregate_cluster
+from parallax.domain.ids import Lineage, SourceOffset, TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.ports.index import MappingIndexWriter
 from parallax.runtime.retry import RetryPolicy
@@ -24,6 +24,7 @@ from replicator.copying.session_end import (
     SessionError,
     Stop,
 )
+from replicator.copying.state import PartitionChange
 from replicator.kafka.connector import Connector, connector_for
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, other_run_log, shard_in
 from replicator.kafka.run_log import changes_of_lineages, load_states
@@ -293,7 +294,7 @@ class _Holder:
                 surveyor=surveyor,
                 clock=self._clock,
                 ledger=ledger,
-                history=lambda item, lineage: changes_of_lineages(run_log, item, lineage),
+                history=lambda item, lineage: _changes_of_lineages(lease, connector, item, lineage),
                 stops=self._stops.values(),
                 absences=self._absences,
                 goal=self._goal,
@@ -382,11 +383,25 @@ def _layout_of(lease: Lease, connector: Connector) -> LayoutRecord:
     return layout
 
 
+def _changes_of_lineages(
+    lease: Lease, connector: Connector, item: TopicPartition, lineage: Lineage
+) -> Iterator[PartitionChange]:
+    """Every change of a partition, in whichever shard an earlier layout had it."""
+    readers = [connector.run_log(lease)]
+    try:
+        others = [shard for shard in range(readers[0].partitions()) if shard != lease.shard]
+        readers += [connector.run_log(replace(lease, shard=shard)) for shard in others]
+        yield from changes_of_lineages(readers, item, lineage)
+    finally:
+        for reader in readers:
+            reader.close()
+
+
 # --- the index feeds -----------------------------------------------------------------------------------------------
 
 
 def feed_of(lease: Lease, connector: Connector, index: MappingIndexWriter) -> IndexFeed:
-    """What the shard itself commits."""
+    """What the shard commits, and what shards of earlier layouts with its number have left to be indexed."""
     return IndexFeed(
         index,
         connector.run_log(lease),
@@ -399,13 +414,12 @@ def feed_of(lease: Lease, connector: Connector, index: MappingIndexWriter) -> In
 
 
 def earlier_feeds(lease: Lease, connector: Connector, index: MappingIndexWriter) -> Sequence[IndexFeed]:
-    """What the shards of the layout before may have left to be indexed; each falls to one shard of this layout."""
-    layout = connector.layout(lease)
+    """What earlier layouts have left to be indexed in shards that this one has not; each falls to one of its shards."""
+    first = lease.shard + lease.shard_count
     feeds = []
-    for shard in range(0 if layout is None else layout.previous_shards):
-        if shard % lease.shard_count == lease.shard:
-            old = replace(lease, shard=shard, layout=lease.layout - 1)
-            feed = feed_of(old, connector, index)
-            feed.note_end(connector.run_log(old).end())
-            feeds.append(feed)
+    for shard in range(first, connector.run_log(lease).partitions(), lease.shard_count):
+        other = replace(lease, shard=shard)
+        feed = feed_of(other, connector, index)
+        feed.note_end(connector.run_log(other).end())
+        feeds.append(feed)
     return feeds

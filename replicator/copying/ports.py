@@ -278,6 +278,13 @@ class RunLogReader(Protocol):
     def topic_id(self) -> TopicId | None:
         """The id of the topic that there is now; None: there is none."""
 
+    def partitions(self) -> int:
+        """How many the topic has: as many as its widest layout had shards.
+
+        Raises:
+            ClusterUnavailableError: there is no such topic, or the cluster did not answer in time.
+        """
+
     def end(self) -> int:
         """The next offset (high watermark, isolation level 0)."""
 

@@ -142,17 +142,31 @@ def own_entries(reader: RunLogReader, shard: Shard, *, reach: int | None = None)
 
 
 def changes_of_lineages(
-    reader: RunLogReader, item: TopicPartition, lineage: Lineage
+    readers: Iterable[RunLogReader], item: TopicPartition, lineage: Lineage
 ) -> Iterator[PartitionChange]:
     """Every change of a partition that the run log still holds under the lineage's topic ids, whatever the generation.
 
     In the order in which they were committed.
+
+    Args:
+        readers: every partition of the run log: earlier layouts had the partition in other shards.
+        item: the partition.
+        lineage: the present one.
     """
-    for _, entry in reader.read(reader.start(), reader.end()):
-        for part in () if entry is None else entry.partitions:
+    entries: list[Entry] = []
+    for reader in readers:
+        # What other shards have not decided yet is none of an earlier layout: its owners were fenced.
+        records = reader.read(reader.start(), reader.stable_end())
+        entries += [entry for _, entry in records if entry is not None and _tells_of(entry, item)]
+    for entry in sorted(entries, key=lambda entry: entry.layout):  # a layout has the partition in one shard
+        for part in entry.partitions:
             same = replace(lineage_of(part), generation=lineage.generation) == lineage
             if same and topic_partition_of(part) == item:
                 yield PartitionChange(state_of(part), rows_of(part), lost_of(part), part.closed)
+
+
+def _tells_of(entry: Entry, item: TopicPartition) -> bool:
+    return any(topic_partition_of(part) == item for part in entry.partitions)
 
 
 def read_partition(
@@ -254,6 +268,13 @@ class KafkaRunLog:
         """The topic's id, asked now."""
         info = self._cluster_reader.topics().get(self._topic)
         return None if info is None else info.topic_id
+
+    def partitions(self) -> int:
+        """The topic's number of partitions, asked now."""
+        info = self._cluster_reader.topics().get(self._topic)
+        if info is None:
+            raise ClusterUnavailableError(f"{self._cluster}: the run log {self._topic} is not there")
+        return info.partitions
 
     def read(self, start: int, end: int) -> Iterable[LoggedRecord]:
         """Committed records of ``[start, end)``."""

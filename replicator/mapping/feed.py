@@ -126,7 +126,8 @@ class IndexFeed:
     Args:
         index: where rows go.
         reader: the run log of this shard.
-        route, layout, shard: whose entries these are; entries of other layouts are left alone.
+        route, layout, shard: whose entries these are. What an earlier layout's shard of this number has left to be
+            indexed is written too; entries of later layouts are left alone.
         bound_entries, bound_bytes: of the queue.
         patience_ms: how long `indexed_up_to` waits for an index that is slow rather than away; None: any time.
     """
@@ -159,6 +160,8 @@ class IndexFeed:
         self._gap_below = 0
         """Entries below this may be missing from the queue."""
         self._next: int | None = None
+        self._indexed_earlier: dict[int, int] = {}
+        """Up to where entries of earlier layouts are indexed, by layout."""
         self._last_taken = -1
         self._oldest_ms: int | None = None
         self._lag_entries = 0
@@ -284,19 +287,28 @@ class IndexFeed:
     def _replay(self, start: int, end: int) -> int:
         """Read the run log again up to ``end``."""
         records = self._reader.read(max(start, self._reader.start()), end)
-        _, layout, shard = self._key
         run_log_id = self._reader.topic_id()
         entries = (
             (at, entry)
             for at, entry in records
-            if entry is not None
-            and (entry.layout, entry.shard, entry.run_log_id) == (layout, shard, run_log_id)
+            if entry is not None and entry.run_log_id == run_log_id and self._is_due(at, entry)
         )
         written = sum(map(self._write, _turns(entries)))
         if self._next is not None and self._next < end:
             self._next = end
             self._index.save_indexed_up_to(*self._key, end)
         return written
+
+    def _is_due(self, offset: int, entry: Entry) -> bool:
+        """Whether an entry that is read is the shard's own, or one that an earlier layout has left."""
+        route, layout, shard = self._key
+        if entry.shard != shard or entry.layout > layout:
+            return False
+        if entry.layout == layout:
+            return True
+        if entry.layout not in self._indexed_earlier:
+            self._indexed_earlier[entry.layout] = self._index.indexed_up_to(route, entry.layout, shard)
+        return offset >= self._indexed_earlier[entry.layout]
 
     def _write(self, entries: Sequence[LoggedEntry]) -> int:
         if not entries:

@@ -113,6 +113,15 @@ def gap_in_the_feed_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
+def no_layout_but_the_last_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a layout has left to be indexed is lost with the next change."""
+    right = IndexFeed._is_due
+    monkeypatch.setattr(
+        IndexFeed, "_is_due", lambda feed, at, entry: entry.layout == feed._key[1] and right(feed, at, entry)
+    )
+
+
+@mutant
 def commit_believed_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner whose transaction was aborted by another one takes it for committed."""
     right = SimTarget._mine

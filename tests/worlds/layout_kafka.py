@@ -161,6 +161,9 @@ class RunLog:
     def leader_epoch(self) -> int:
         return self._log.epoch
 
+    def partitions(self) -> int:
+        return len(self._topic.logs)
+
     def start(self) -> int:
         return self._log.start
 

@@ -256,6 +256,12 @@ class SimRunLog:
         topic = self._cluster.topics.get(self._place[0])
         return None if topic is None else TopicId(topic.topic_id)
 
+    def partitions(self) -> int:
+        topic = self._cluster.topics.get(self._place[0])
+        if topic is None:
+            raise ClusterUnavailableError(f"{self._place[0]} is not there")
+        return len(topic.logs)
+
     def end(self) -> int:
         return 0 if self.seems_empty else self._log.end
 

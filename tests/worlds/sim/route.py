@@ -63,6 +63,7 @@ class RouteLife:
         self.gone_lost_ranges: list[tuple[TopicPartition, Lineage, LostRange]] = []
         """What entries told that the run log has lost, perhaps before they were indexed."""
         self.shards = 1
+        self.resharded = False
         self.refused = False
         """Whether a process said that it stands still because the run log was harmed."""
         self._planners: list[Actor] = []
@@ -152,7 +153,8 @@ class RouteLife:
                     earlier.pop(0)
                 else:
                     feed.turn()
-            if owner.over and not earlier and (feed.complete or (self.world.finish and self.refused)):
+            complete = not earlier and feed.complete
+            if owner.over and (complete or (self.world.finish and self.refused)):
                 return
             self.world.schedule.sleep(100)
 

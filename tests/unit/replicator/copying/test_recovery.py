@@ -13,12 +13,13 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.runs import Run
 from parallax.errors import FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying import recovery
 from replicator.copying.recovery import LoggedRecord, RunLogError, RunLogProblem, Shard, States, states_of
 from replicator.copying.state import PartitionChange, PartitionState, encode
-from replicator.kafka.run_log import load_states
+from replicator.kafka.run_log import changes_of_lineages, load_states
 
 ITEM = TopicPartition(TopicName("trips"), 0)
 OTHER = TopicPartition(TopicName("trips"), 1)
@@ -75,6 +76,9 @@ class Log:
     def leader_epoch(self) -> int:
         return self.epoch
 
+    def partitions(self) -> int:
+        return 1
+
     def start(self) -> int:
         return self._start
 
@@ -92,6 +96,16 @@ class Log:
 def test_the_state_is_that_of_the_last_snapshot_and_what_follows() -> None:
     records = [entry(layout=1, snapshot=True), None, FIRST, entry(state(5)), entry(state(9), snapshot=True)]
     assert states_of(logged(*records, entry(state(12))), SHARD) == {ITEM: state(12)}
+
+
+def test_rows_of_every_layout_are_found_in_whichever_shard_it_had_the_partition() -> None:
+    def copied(start: int, layout: int) -> Entry:
+        row = Run(SourceOffset(start), TargetOffset(start), 5, SourceOffset(start))
+        return entry(PartitionChange(state(start + 5), (row,)), layout=layout)
+
+    logs = [Log(copied(10, 3), copied(15, 3)), Log(copied(5, 2)), Log(copied(0, 1), None)]
+    found = changes_of_lineages(logs, ITEM, state(0).lineage)
+    assert [row.source_start for change in found for row in change.rows] == [0, 5, 10, 15]
 
 
 def test_what_lies_before_the_layouts_first_snapshot_is_nobodys_business() -> None:

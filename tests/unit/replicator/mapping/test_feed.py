@@ -24,8 +24,10 @@ from parallax.ports.index import STOPS_KEPT_S
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import PartitionChange, PartitionState, encode
+from replicator.lease import Lease
 from replicator.mapping import feed as index_writer
 from replicator.mapping.feed import IndexFeed, IndexRows, IndexThread, index_pause_ms
+from replicator.shard import earlier_feeds
 from tests.memory.index import MemoryMappingIndex
 from tests.support import poll_until
 from tests.worlds.clocks import StandingClock
@@ -67,6 +69,9 @@ class RunLog:
 
     def topic_id(self) -> TopicId | None:
         return TopicId("log")
+
+    def partitions(self) -> int:
+        return 1
 
     def end(self) -> int:
         return 2 * len(self.entries)
@@ -149,7 +154,40 @@ def test_entries_committed_before_the_start_are_read_from_the_run_log() -> None:
     assert index.indexed_up_to(ROUTE, 1, 0) == 10
 
 
-def test_entries_of_another_layout_are_left_alone() -> None:
+def test_what_any_earlier_layout_has_left_is_indexed_once() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    for number, layout in enumerate((1, 1, 2, 3)):
+        log.append(entry([run(number, 1)], layout=layout))
+    index.save_indexed_up_to(ROUTE, 1, 0, 2)
+    feed = IndexFeed(index, log, route=ROUTE, layout=3, shard=0, clock=Now())
+    feed.note_end(log.end())
+    feed.turn()
+    assert [row.source_start for row in indexed(index)] == [1, 2, 3]
+    assert index.indexed_up_to(ROUTE, 3, 0) == log.end()
+
+
+def test_shards_that_are_no_more_fall_to_one_that_is() -> None:
+    class FivePartitions:
+        clock = Now()
+
+        def run_log(self, lease: Lease) -> RunLog:
+            assert lease.shard in {0, 2, 4}
+            log = RunLog()
+            log.partitions = lambda: 5
+            one = entry([run(lease.shard, 1)], layout=1)
+            one.shard = lease.shard
+            log.append(one)
+            return log
+
+    index = MemoryMappingIndex()
+    lease = Lease(ROUTE, shard=0, shard_count=2, layout=3, epoch=1, deadline_unix_ms=0)
+    for feed in earlier_feeds(lease, FivePartitions(), index):
+        feed.turn()
+        assert feed.complete
+    assert [row.source_start for row in indexed(index)] == [2, 4]
+
+
+def test_entries_of_a_later_layout_are_left_alone() -> None:
     log, index = RunLog(), MemoryMappingIndex()
     log.append(entry([run(0, 1)], layout=2))
     feed = feed_of(index, log)
