@@ -32,11 +32,9 @@ class Action:
 
 
 BOTH_LOST = "run_log_loss_beside_unclean_target_election"
-AFTER_RESHARDING = "unclean_target_election_after_resharding"
 SWITCHED_OFF: dict[str, str] = {
     BOTH_LOST: "what a target has kept is told by entries that are lost, too",
     "target_recreation": "a topic made anew between two surveys is written to under the old lineage",
-    AFTER_RESHARDING: "a transaction of an earlier layout that hangs because its marker is lost is ended by nobody",
     "run_log_cut": "an entry that told of the target's own loss is lost with it",
 }
 """Actions that take no part, by name, each with the reason."""
@@ -119,7 +117,6 @@ def _step_a_clock(world: World) -> str:
 def _reshard(world: World) -> str:
     life = world.random.choice(world.lives)
     shards = world.random.choice((1, 2, 3))
-    life.resharded = True
     life.plan(shards)
     return f"{life.route} into {shards}"
 
@@ -170,8 +167,6 @@ def _trim_run_log(world: World) -> str:
 
 def _elect_target_unclean(world: World) -> str:
     if BOTH_LOST in SWITCHED_OFF and any(life.run_log_harmed for life in world.lives):
-        return ""
-    if AFTER_RESHARDING in SWITCHED_OFF and any(life.resharded for life in world.lives):
         return ""
     return world.random.choice(world.aggregates).elect_unclean()
 

@@ -63,7 +63,6 @@ class RouteLife:
         self.gone_lost_ranges: list[tuple[TopicPartition, Lineage, LostRange]] = []
         """What entries told that the run log has lost, perhaps before they were indexed."""
         self.shards = 1
-        self.resharded = False
         self.refused = False
         """Whether a process said that it stands still because the run log was harmed."""
         self._planners: list[Actor] = []
