@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from parallax.domain.ids import TopicName, TopicPartition
+from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster
 from replicator.copying import session_end
 from replicator.copying.ports import RecordRefusedError
 from tests.worlds.sim import doors
 from tests.worlds.sim.doors import Faults
+from tests.worlds.sim.kafka import COMMITTED, Transaction
+from tests.worlds.sim.route import RouteLife
 from tests.worlds.sim.run import play, world_of
 from tests.worlds.sim.sides import TOPIC, SourceRecord
 from tests.worlds.sim.world import World
@@ -84,6 +86,48 @@ def test_a_partition_that_the_target_refused_is_tried_again_by_the_same_holder(
         world.schedule.run(
             lambda: all(actor.over for actor in world.schedule.actors), at_most_steps=1_000_000
         )
+
+
+@pytest.mark.parametrize("who_copied", ["a", "a and b"])
+def test_a_group_passes_what_one_target_alone_copied_before_its_source_undid_the_transaction(
+    who_copied: str,
+) -> None:
+    world = World(1, Faults(0.0), sources=("b",), targets=("a", "b"), only=(), group="skips")
+    world.lease_ms = 10**12
+    regional, group, (to_a, to_b) = world.regionals[0], world.group, world.lives
+    assert group is not None
+    for cluster in (regional.cluster, *(item.cluster for item in world.aggregates)):
+        cluster.topics.pop(TOPIC, None)
+        cluster.create(TOPIC, 2)
+    log, transaction = regional.cluster.topics[TOPIC].logs[0], Transaction(owner="application")
+
+    def copy(*lives: RouteLife) -> None:
+        for life in lives:
+            if not life.owners:
+                life.plan(1)
+            world.schedule.run(life.caught_up, at_most_steps=100_000)
+
+    with world.in_memory():
+        world.schedule.calm = True
+        for within in (None, transaction, transaction, None):
+            regional._write(log, within)
+        transaction.decide(COMMITTED)
+        undone = regional.records[-3:-1]
+        copy(to_a, *([to_b] if who_copied == "a and b" else []))
+        log.elect_unclean(log.end - 1)
+        regional._abort_hanging(log)
+        copy(to_b)
+        assert regional.undone == {record.serial for record in undone}
+        assert all(group._had(record) == (who_copied == "a") for record in undone)
+        group.cluster = aggregate_cluster(to_b.regional.region)
+        group.consume()
+        assert (undone[0].serial in group.consumed) == (who_copied != "a")
+        assert "moves to aggregate-a" in group.move()
+        world.finish = True
+        world.schedule.run(lambda: all(actor.over for actor in world.schedule.actors), at_most_steps=100_000)
+    world.close()
+    passed = to_a.aggregate.cluster.topics[TOPIC].logs[0].slots[: group._places[0].next_offset]
+    assert undone[-1] in [slot.value for slot in passed], "nothing is to be excused any more"
 
 
 def test_a_topic_long_gone_from_both_sides_leaves_the_snapshots_and_is_another_when_it_comes_back(

@@ -405,7 +405,15 @@ class GroupLife:
                     )
 
     def _had(self, record: SourceRecord) -> bool:
-        return record.serial in self.consumed or record.serial in self.excused
+        return record.serial in self.consumed or record.serial in self.excused or self._is_undone(record)
+
+    def _is_undone(self, record: SourceRecord) -> bool:
+        """Whether its source took back that it was committed, and one target alone had copied it before (docs/decisions/0003)."""
+        if not any(record.serial in regional.undone for regional in self.world.regionals):
+            return False
+        topics = [writer.kafka.topics.get(TOPIC) for writer in self.writers.values()]
+        logs = [log for topic in topics if topic is not None for log in topic.logs]
+        return sum(slot.value == record for log in logs for slot in log.committed()) == 1
 
     def finish(self) -> None:
         """Everything has arrived: it reads to the end, and nothing is missing there."""

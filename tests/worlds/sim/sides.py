@@ -38,6 +38,7 @@ class Regional:
         records: everything that was ever written.
         transactions: of records written in one, by serial.
         thrown_away: serials that an unclean election took.
+        undone: serials of these that lie below its cut: their transaction was committed, and the election took its marker.
         gone_unseen: serials of records that took the place of such, and that retention took before anyone looked:
             nothing can tell of these.
         gone_incarnations: ids of topics that were deleted.
@@ -49,6 +50,7 @@ class Regional:
         self.records: list[SourceRecord] = []
         self.transactions: dict[int, Transaction] = {}
         self.thrown_away: set[int] = set()
+        self.undone: set[int] = set()
         self.gone_unseen: set[int] = set()
         self.gone_incarnations: set[str] = set()
         self._random = random
@@ -179,11 +181,13 @@ class Regional:
     def _abort_hanging(self, log: Log) -> None:
         """An operator ends what hangs at a source (kafka-transactions.sh abort): its records are gone with that."""
         for transaction in log.open_transactions():
-            self.thrown_away |= {
-                slot.value.serial
+            hung = [
+                slot.value
                 for slot in log.slots
                 if slot.transaction is transaction and isinstance(slot.value, SourceRecord)
-            }
+            ]
+            self.thrown_away |= {record.serial for record in hung}
+            self.undone |= {record.serial for record in hung if not self.aborted(record)}
             transaction.decide(ABORTED)
 
 
