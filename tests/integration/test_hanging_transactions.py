@@ -144,7 +144,7 @@ def test_the_next_session_ends_it_as_it_must_and_copies_each_record_once(
         harness.produce(second[number], number)
     with monkeypatch.context() as patched:
         loss = Loss(patched, harness, told, committed=committed, entry_written=entry_written)
-        owner = harness.own(harness.config(commit_min_interval_ms=300))
+        owner = harness.own(harness.config(commit_min_interval_ms=300, commit_max_interval_ms=600))
         poll_until(lambda: loss.done, 30, "a transaction that hangs")
         owner.finish()
     harness.copy_path = path

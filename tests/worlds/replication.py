@@ -26,7 +26,7 @@ from lab.stack.ports import HOST
 from lab.stack.services import PARALLAX
 from lab.workload.topics import create_topic
 from replicator.kafka.layout import LAYOUTS_TOPIC
-from tests.support import Stack, poll_until
+from tests.support import Stack, poll_until, unique_name
 from tests.worlds.processes import descendants, family, kill_all
 
 PARTITIONS = 6
@@ -54,7 +54,10 @@ def free_port() -> int:
 
 
 def write_config(stack: Stack, directory: Path, topic: str, **replicator: Any) -> Path:
-    """A configuration for one topic, of routes that begin anew; the tests share a keyspace for their mapping."""
+    """A configuration for one topic, of routes that begin anew, with a keyspace of their own.
+
+    An index that knows of a route's earlier run log says that the new one has lost its tail.
+    """
     forget_layouts(stack)
     clusters = {
         region: {
@@ -65,7 +68,10 @@ def write_config(stack: Stack, directory: Path, topic: str, **replicator: Any) -
     }
     values = {
         "regions": clusters,
-        "cassandra": {"contact_points": [stack.cassandra_address()], "keyspace": "replicate_tests"},
+        "cassandra": {
+            "contact_points": [stack.cassandra_address()],
+            "keyspace": unique_name("replicate").replace("-", "_"),
+        },
         "topics": {"include": [topic]},
         "replicator": {
             "status_address": f"{HOST}:{free_port()}",
