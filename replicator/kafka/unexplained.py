@@ -19,7 +19,7 @@ from replicator.copying.recovery import States
 from replicator.copying.state import rows_of, topic_partition_of
 from replicator.kafka.run_log import KafkaRunLog, read_partition, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
-from replicator.kafka.topics import TopicAdmin
+from replicator.kafka.topics import TopicAdmin, TopicConfig
 from replicator.lease import Lease
 
 _TIMEOUT_MS = 30_000
@@ -38,7 +38,8 @@ def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping
         states: its partitions, as its entries tell.
 
     Returns:
-        Partitions with such records.
+        Partitions with such records; none where no election takes entries from the run log: then they are somebody's who
+        writes there beside the routes.
 
     Raises:
         ClusterUnavailableError: the target did not answer in time, or somebody's transaction stays open there.
@@ -46,6 +47,11 @@ def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping
     cluster = aggregate_cluster(lease.route.target)
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS)
     settings = client_settings(config.cluster(cluster), client_id="parallax-unexplained")
+    run_log = run_log_topic(config, lease.route.source)
+    if not loses_by_election(
+        admin.configs([run_log]).get(run_log, {}), admin.replication().replicas.get(run_log, 1)
+    ):
+        return {}
     topics = admin.topics()
     items = partitions_of_shard((info for name, info in topics.items() if config.topics.chosen(name)), lease)
     records: dict[TopicPartition, Sequence[Span]] = {}
@@ -74,6 +80,11 @@ def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping
         left = counted(without_rows(records, entries))
         reach *= 4
     return left
+
+
+def loses_by_election(settings: TopicConfig, replicas: int) -> bool:
+    """Whether another leader may lack entries that were committed: an unclean one, or the only replica with a new disk."""
+    return replicas < 2 or settings.get("unclean.leader.election.enable") != "false"  # noqa: PLR2004 - more than one
 
 
 def floor_of(states: States, item: TopicPartition, target_topic_id: str) -> int:

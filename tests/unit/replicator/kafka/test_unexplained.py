@@ -6,7 +6,7 @@ import pytest
 
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
-from replicator.kafka.unexplained import counted, spans_of, without_rows
+from replicator.kafka.unexplained import counted, loses_by_election, spans_of, without_rows
 
 ITEM, OTHER = (TopicPartition(TopicName("trips"), number) for number in range(2))
 
@@ -46,3 +46,18 @@ def test_what_no_row_holds_is_left(rows: list[tuple[int, int]], left: list[tuple
 
 def test_partitions_without_any_are_not_named() -> None:
     assert counted({ITEM: [(3, 6), (9, 10)], OTHER: []}) == {ITEM: 4}
+
+
+@pytest.mark.parametrize(
+    ("settings", "replicas", "loses"),
+    [
+        ({"unclean.leader.election.enable": "false"}, 3, False),
+        ({"unclean.leader.election.enable": "true"}, 3, True),
+        ({"unclean.leader.election.enable": "false"}, 1, True),
+        ({}, 3, True),  # not told: its settings may not be read
+    ],
+)
+def test_only_a_run_log_that_can_lose_entries_is_suspected(
+    settings: dict[str, str], replicas: int, *, loses: bool
+) -> None:
+    assert loses_by_election(settings, replicas) is loses
