@@ -20,6 +20,8 @@
     ├── DeadlineError                the caller's deadline passed first
     ├── FencedError                  another owner has taken over; this one stops
     ├── RefusedError                 it could be done, and would do harm or contradict what was decided
+    ├── UnauthenticatedError         nobody proved who calls
+    ├── ForbiddenError               who calls lacks the right
     ├── PreflightError               source and target don't fit; nothing was copied
     ├── PartitionStoppedError        one partition can't go on; the others do
     └── LimitError                   a request beyond a configured bound
@@ -153,6 +155,18 @@ class RefusedError(ParallaxError):
     """What was asked for would do harm or contradicts what was decided; the message says what to do instead."""
 
     code = "REFUSED"
+
+
+class UnauthenticatedError(ParallaxError):
+    """Who calls was not proven: no certificate or token, or one that is not accepted; the message says what is wrong."""
+
+    code = "UNAUTHENTICATED"
+
+
+class ForbiddenError(ParallaxError):
+    """Who calls lacks the right, which the message names; whether what was asked for exists is not told."""
+
+    code = "FORBIDDEN"
 
 
 class PreflightError(ParallaxError):

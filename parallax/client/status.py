@@ -43,6 +43,8 @@ STATUSES: Mapping[type[ParallaxError], Status] = {
     errors.DeadlineError: Status(grpc.StatusCode.DEADLINE_EXCEEDED, 504),
     errors.FencedError: Status(grpc.StatusCode.ABORTED, 409),
     errors.RefusedError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
+    errors.UnauthenticatedError: Status(grpc.StatusCode.UNAUTHENTICATED, 401),
+    errors.ForbiddenError: Status(grpc.StatusCode.PERMISSION_DENIED, 403),
     errors.PreflightError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.PartitionStoppedError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.MetadataError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
@@ -60,6 +62,8 @@ _BY_STATUS: Mapping[grpc.StatusCode, type[ParallaxError]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: errors.LimitError,
     grpc.StatusCode.NOT_FOUND: errors.NotFoundError,
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidNameError,
+    grpc.StatusCode.UNAUTHENTICATED: errors.UnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: errors.ForbiddenError,
 }
 """For statuses without our code: gRPC itself, a proxy or another server made them."""
 

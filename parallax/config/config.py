@@ -12,20 +12,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 
+from parallax.config.auth import Auth
 from parallax.config.environment import override
 from parallax.config.mistakes import describe, repeated_keys
+from parallax.config.values import Address, Addresses, Pattern, RegionKey, Section
 from parallax.domain.ids import (
     ClusterName,
     RegionName,
@@ -43,59 +35,8 @@ SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 """What both Kafka clients can do with a name and a password; others need tickets or tokens that have no keys."""
 
-_LAST_PORT = 65_535
-_REGION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-
-def _region_name(text: str) -> str:
-    if _REGION_NAME.fullmatch(text) is None:
-        raise ValueError(
-            f"{text!r} is no name for a region: it takes 1 to 64 ASCII letters, digits, '.', '_' and '-', and begins "
-            "with a letter or digit (it becomes part of topic and cluster names)"
-        )
-    return text
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is not a regular expression: {error}") from error
-    return text
-
-
-def _address(text: str) -> str:
-    host, _, port = text.strip().rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not host or not port.isdecimal() or int(port) > _LAST_PORT or (":" in host and not bracketed):
-        raise ValueError(f"{text!r} is not of the form host:port")
-    return text
-
-
-def _addresses(text: str) -> str:
-    for part in text.split(","):
-        _address(part)
-    return text
-
-
-RegionKey = Annotated[str, AfterValidator(_region_name)]
-"""A region's name. It becomes part of names of clusters, topics and transactional ids, and of routes (``a->b``)."""
-
-Address = Annotated[str, AfterValidator(_address)]
-"""``host:port``; an IPv6 address stands between square brackets."""
-
-Addresses = Annotated[str, AfterValidator(_addresses)]
-"""One or more of these, with commas between them."""
-
-Pattern = Annotated[str, AfterValidator(_pattern)]
-"""A regular expression in Python's syntax."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-class Security(_Section):
+class Security(Section):
     """How to authenticate at a cluster, in Kafka's own words."""
 
     protocol: SecurityProtocol = "PLAINTEXT"
@@ -108,7 +49,7 @@ class Security(_Section):
     ssl_key_password: SecretStr | None = None
 
 
-class Cluster(_Section):
+class Cluster(Section):
     """One Kafka cluster."""
 
     bootstrap_servers: Addresses
@@ -117,7 +58,7 @@ class Cluster(_Section):
     """For topics that Parallax creates there; None takes the broker's default."""
 
 
-class ServiceAddresses(_Section):
+class ServiceAddresses(Section):
     """Where a region's offset service listens and is found."""
 
     grpc: Address = "127.0.0.1:7600"
@@ -126,7 +67,7 @@ class ServiceAddresses(_Section):
     """host:port."""
 
 
-class Region(_Section):
+class Region(Section):
     """A region: either cluster may be missing."""
 
     regional: Cluster | None = None
@@ -140,7 +81,7 @@ class Region(_Section):
         return self
 
 
-class Names(_Section):
+class Names(Section):
     """A choice of names by regular expressions that must match the whole name."""
 
     include: tuple[Pattern, ...] = (".*",)
@@ -162,7 +103,7 @@ class Groups(Names):
     """A group without a commit in any cluster for so long is forgotten: one that comes back later is a new group."""
 
 
-class Cassandra(_Section):
+class Cassandra(Section):
     """The store."""
 
     contact_points: tuple[str, ...]
@@ -176,7 +117,7 @@ class Cassandra(_Section):
     request_timeout_ms: Annotated[int, Field(ge=100)] = 5_000
 
 
-class Index(_Section):
+class Index(Section):
     """How the mapping is kept in the store (docs/decisions/0005-index.md)."""
 
     interval_ms: Annotated[int, Field(ge=10)] = 200
@@ -190,7 +131,7 @@ class Index(_Section):
     """At least the retention of the longest replicated topic."""
 
 
-class Replicator(_Section):
+class Replicator(Section):
     """Replication into one region's aggregate cluster."""
 
     shards_per_route: Annotated[int, Field(ge=1, le=1_000)] = 1
@@ -230,7 +171,7 @@ class Replicator(_Section):
         return longest_ms
 
 
-class Tls(_Section):
+class Tls(Section):
     """Certificates of a server, as paths of PEM files."""
 
     certificate_chain: str
@@ -239,12 +180,13 @@ class Tls(_Section):
     """Clients must show a certificate of this authority; None: they need none."""
 
 
-class Service(_Section):
+class Service(Section):
     """Answers."""
 
     tls: Tls | None = None
     """For gRPC and REST; None: plain text."""
-
+    auth: Auth = Auth()
+    """Who may call (`parallax.config.auth`)."""
     stale_after_ms: Annotated[int, Field(ge=100)] = 10_000
     """A source whose newest row is older makes the outcome STALE."""
     by_timestamp_margin_ms: Annotated[int, Field(ge=0)] = 600_000
@@ -260,8 +202,16 @@ class Service(_Section):
     max_concurrent_calls: Annotated[int, Field(ge=1)] = 32
     max_partitions_per_call: Annotated[int, Field(ge=1)] = 10_000
 
+    @model_validator(mode="after")
+    def _certificates_can_be_asked_for(self) -> Service:
+        if self.auth.mode == "mtls" and (self.tls is None or self.tls.client_ca is None):
+            raise ValueError(
+                "service.auth 'mtls' goes by certificates of clients: set service.tls with a client_ca that signs them"
+            )
+        return self
 
-class Sync(_Section):
+
+class Sync(Section):
     """Publishing of resume offsets."""
 
     interval_ms: Annotated[int, Field(ge=100)] = 1_000
@@ -279,7 +229,7 @@ class Sync(_Section):
     """Where `parallax sync` tells its state; with `parallax replicate --with-sync` the replicator's address does."""
 
 
-class DrillSettings(_Section):
+class DrillSettings(Section):
     """Practising failovers (docs/failover.md)."""
 
     topic: str = "parallax-drill"
@@ -289,7 +239,7 @@ class DrillSettings(_Section):
     """In each region."""
 
 
-class Config(_Section):
+class Config(Section):
     """Everything that a Parallax process needs to know."""
 
     regions: Mapping[RegionKey, Region]

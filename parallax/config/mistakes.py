@@ -121,9 +121,11 @@ def section_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def below(annotation: Any, key: int | str) -> Any:
-    """The type of the key in a section of this type; None: there is no such key."""
+    """The type of the key in a section, or of the place in a list, of this type; None: there is no such key."""
     if is_mapping(annotation):
         return get_args(annotation)[1]
+    if isinstance(key, int):
+        return next(iter(get_args(annotation)), None)
     model = section_of(annotation)
     field = None if model is None else model.model_fields.get(str(key))
     return None if field is None else field.annotation

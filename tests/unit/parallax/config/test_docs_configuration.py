@@ -49,6 +49,8 @@ def default_of(key: str) -> Any:
         return Config.model_fields[section].default.model_dump(mode="json")[name]
     field = KEYS[key]
     value = field.get_default(call_default_factory=True)
+    if isinstance(value, tuple):
+        return list(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -86,7 +88,7 @@ def test_the_choices_are_named(key: str) -> None:
         if get_origin(item) is Literal
         for choice in get_args(item)
     ]
-    assert (kind == "one of") == bool(choices)
+    assert (kind in {"one of", "list of words"}) == bool(choices)
     assert all(f"`{choice}`" in meaning for choice in choices)
 
 
