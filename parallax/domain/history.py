@@ -115,6 +115,24 @@ class History:
         ends = dict(self._extra_epoch_ends)
         return tuple(sorted(_with_ends(ends, self._rows, self.without_lost_before).items()))
 
+    def read_below(self, source_next: SourceOffset) -> tuple[tuple[int, SourceOffset], ...]:
+        """What a reader of the log below an offset has read: `read_ends` up to there.
+
+        An epoch of which all lies behind a lost range is left out below that: the range may hide that the source had
+        thrown away what was read before, and that its log has other records there.
+        """
+        ends = self.read_ends
+        gap = next((gap for gap in self._lost if gap.source_start >= source_next), None)
+        if gap is not None:
+            # A watermark has the epoch of the last record before it, so one at the range's end still tells of below.
+            before = {
+                row.source_leader_epoch
+                for row in self._rows
+                if row.source_start + (row.count > 0) <= gap.source_end
+            }
+            ends = [pair for pair in ends if pair[0] in before]
+        return tuple((epoch, min(end, source_next)) for epoch, end in ends)
+
     def add(self, *rows: Run) -> None:
         """Take further rows.
 

@@ -164,8 +164,17 @@ def with_known_epochs(consumed: SourcePosition, histories: Iterable[SourceHistor
 
 
 def prefix(leader_epoch: int, source_next: SourceOffset, history: History) -> SourcePosition:
-    """The position of a reader that has consumed the history's log below ``source_next``."""
-    ends = tuple((epoch, min(end, source_next)) for epoch, end in history.read_ends)
+    """The position of a reader that has consumed the history's log below ``source_next``.
+
+    Args:
+        leader_epoch: of a row at that place.
+        source_next: the next offset after the last record consumed.
+        history: the log.
+    """
+    ends = history.read_below(source_next)
+    if leader_epoch != UNKNOWN_EPOCH and leader_epoch not in dict(ends):
+        # The row's record lies behind a lost range: the last one consumed has an older epoch, or none that is known.
+        return START if not ends else SourcePosition(ends[-1][0], source_next, ends)
     return SourcePosition(leader_epoch, source_next, ends)
 
 

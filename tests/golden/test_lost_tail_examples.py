@@ -268,10 +268,31 @@ def test_group_that_passed_a_lost_range_of_another_epoch_is_told_so() -> None:
     came_with = position(0, 2, (0, 2), (1, 1))
     moved_back = ask(2, on_x, on_y, log(0, 4), [A], progress_at(2, came_with))
     assert moved_back.resume_offset == 2
-    assert moved_back.positions[SOURCE].ends == {0: 2, 1: 1, 2: 1}
+    assert moved_back.positions[SOURCE].ends == {0: 2, 1: 1}
     answer = ask(3, on_x, on_y, log(0, 4), [A], progress_at(2, moved_back.positions[SOURCE]))
     assert Outcome.NEVER_DELIVERED in answer.notes
     assert answer.sources[0].lost == (lost(1, 2, 2),)
+
+
+def test_place_before_a_lost_range_says_nothing_of_the_epoch_behind_it() -> None:
+    """The source threw a2 away and wrote a2' and a3' (epoch 1), which retention took before X looked; then a4'.
+
+    ::
+
+        X   0  1  2 (3 lost)  3     commit 3     Y   0  1  2   3   4
+            a0 a1 a2          a4'                    a0 a1 a2' a3' a4'
+
+    The next record of X is one of epoch 1. But what the group has read below is not known to be of a4's log: nothing but
+    a3' is lost for certain, and a2' is to be delivered.
+    """
+    on_x = [of(A, run(0, 0, 3), mark(4, 3, 4), run(4, 3, 1, epoch=1), lost=[lost(3, 4, 3)])]
+    on_y = [of(A, run(0, 0, 2), run(2, 2, 3, epoch=1))]
+    answer = ask(3, on_x, on_y, log(0, 5), [A])
+    assert answer.positions[SOURCE] == position(0, 3, (0, 3))
+    assert answer.resume_offset == 2
+    # With the rows from before the range missing nothing is known of what was read.
+    on_x = [of(A, run(4, 3, 1, 4, epoch=1), lost=[lost(3, 4, 3)])]
+    assert ask(3, on_x, on_y, log(0, 5), [A]).resume_offset == 0
 
 
 def test_records_behind_a_lost_range_are_read_where_another_cluster_has_them() -> None:

@@ -315,6 +315,14 @@ def lost_range_in_the_epoch_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(History, "read_ends", History.epoch_ends)
 
 
+@shown_by(examples.test_place_before_a_lost_range_says_nothing_of_the_epoch_behind_it)
+def epochs_behind_a_lost_range_read_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: History, source_next: SourceOffset) -> tuple[tuple[int, SourceOffset], ...]:
+        return tuple((epoch, min(end, source_next)) for epoch, end in self.read_ends)
+
+    monkeypatch.setattr(History, "read_below", wrong)
+
+
 @shown_by(examples.test_lost_range_is_told_though_the_rows_around_it_are_missing)
 def lost_range_known_by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds.model import Options, World, options_of, run_long_world, run_world
-from tests.worlds.model_logs import ViolationError
 
 WORLDS = 1_500
 LONG_WORLDS = 750
@@ -28,23 +27,12 @@ def test_worlds_from_seeds(part: int) -> None:
     assert sum(world.group.skipped for world in worlds) > WORLDS // 2
 
 
-OPEN_WORLDS = frozenset({2890})
-"""A record is lost in them, and nobody has found out why yet (docs/decisions/0002-resume-rule.md)."""
-
-
 @pytest.mark.parametrize("part", range(4))
 def test_long_worlds_in_which_something_happens(part: int) -> None:
     seeds = range(part * LONG_WORLDS, (part + 1) * LONG_WORLDS)
-    worlds = [run_long_world(seed) for seed in seeds if seed not in OPEN_WORLDS]
+    worlds = [run_long_world(seed) for seed in seeds]
     assert max(world.group.moves for world in worlds) > 10
     assert sum(bool(world.unknowable) for world in worlds) < LONG_WORLDS // 15
-
-
-@pytest.mark.parametrize("seed", sorted(OPEN_WORLDS))
-def test_what_is_open_is_open_still(seed: int) -> None:
-    """Whoever mends it takes it from the list."""
-    with pytest.raises(ViolationError, match="lost: "):
-        run_long_world(seed)
 
 
 @given(
