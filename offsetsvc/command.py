@@ -73,7 +73,15 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     stores = stack.enter_context(CassandraStores(settings.cassandra, settings.index, WayMemory()))
     clusters = aggregate_clusters(settings, cache_ms=_CLUSTER_CACHE_MS)
     service = stack.enter_context(
-        UseCases(settings, region, stores.index, stores.groups, clusters, stores.primaries)
+        UseCases(
+            settings,
+            region,
+            stores.index,
+            stores.groups,
+            clusters,
+            stores.primaries,
+            now_ms=stores.clock.now_ms,
+        )
     )
     metrics = ServiceMetrics()
     metrics.watch(service)

@@ -22,7 +22,7 @@ from parallax.errors import ParallaxError
 from parallax.ports.clusters import ClusterReader
 from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.ports.index import MappingIndexReader
-from parallax.runtime.deadline import Deadline, wall_clock_ms
+from parallax.runtime.deadline import Deadline
 from parallax.v1.primaries_pb2 import DescribeRegionsResponse
 
 _READERS = 64
@@ -53,7 +53,7 @@ class UseCases:
         groups: what is remembered of groups.
         clusters: a reader for every aggregate cluster.
         primaries: decisions about primaries.
-        now_ms: the wall clock.
+        now_ms: the clock by which moments are saved and compared: the store's.
         cache: whether what was read of the index is remembered (`offsetsvc.index.memory`).
     """
 
@@ -66,7 +66,7 @@ class UseCases:
         clusters: Mapping[ClusterName, ClusterReader],
         primaries: PrimaryStore,
         *,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        now_ms: Callable[[], int],
         cache: bool = True,
     ) -> None:
         config.region(region)

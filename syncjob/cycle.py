@@ -22,7 +22,7 @@ from parallax.domain.progress import Progress
 from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore
-from parallax.runtime.deadline import Deadline, wall_clock_ms
+from parallax.runtime.deadline import Deadline
 from syncjob.active import moves_seen, pairs_to_ask
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
 from syncjob.decide import Decision, Reason, Rules, decide, held, needs_answers, writes
@@ -91,7 +91,7 @@ class Syncer:
         primaries: where groups are primary.
         ask: asks the offset service.
         dry_run: decide and tell, write nothing anywhere.
-        now_ms: the wall clock.
+        now_ms: the clock by which moments are saved and compared: the store's.
         clock: seconds, monotonic.
     """
 
@@ -104,7 +104,7 @@ class Syncer:
         ask: Ask,
         *,
         dry_run: bool = False,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        now_ms: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config

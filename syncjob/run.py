@@ -38,7 +38,13 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
     refuse_same_cluster(writers)
     with CassandraStores(config.cassandra, config.index) as stores, client:
         syncer = Syncer(
-            config, writers, stores.groups, stores.primaries, partial(ask, client), dry_run=dry_run
+            config,
+            writers,
+            stores.groups,
+            stores.primaries,
+            partial(ask, client),
+            dry_run=dry_run,
+            now_ms=stores.clock.now_ms,
         )
         try:
             yield syncer

@@ -52,7 +52,7 @@ def open_outside(
     """
     client = open_client(config, first=target, last=origin, lost=lost)
     with CassandraStores(config.cassandra, config.index) as stores, client:
-        time = Timekeeper()
+        time = Timekeeper(stores.clock.now_ms)
         yield Outside(
             OffsetServices(client, by_timestamp),
             AggregateClusters(aggregate_clusters(config)),
@@ -70,7 +70,7 @@ def open_verifier(config: Config) -> Iterator[Verifier]:
         ConfigError: the store's settings can't be used.
     """
     with CassandraStores(config.cassandra, config.index) as stores:
-        time = Timekeeper()
+        time = Timekeeper(stores.clock.now_ms)
         yield Verifier(
             AggregateClusters(aggregate_clusters(config)),
             stores.groups,

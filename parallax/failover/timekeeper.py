@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from parallax.runtime.deadline import Deadline, wall_clock_ms
+from parallax.runtime.deadline import Deadline
 
 
 class StoppedError(Exception):
@@ -19,13 +19,13 @@ class Timekeeper:
     """Tells the time, waits, and ends moves between two steps.
 
     Attributes:
-        now_ms: the wall clock.
+        now_ms: the clock by which moments are saved and compared: the store's.
         wait: waits so many seconds.
         clock: a monotonic clock, in seconds.
         stop: set to end moves before their next step.
     """
 
-    now_ms: Callable[[], int] = wall_clock_ms
+    now_ms: Callable[[], int]
     wait: Callable[[float], object] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: threading.Event = field(default_factory=threading.Event)

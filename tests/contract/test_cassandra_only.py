@@ -24,6 +24,7 @@ from parallax.domain.history import History
 from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset, TopicId
 from parallax.domain.index_rows import RowPlace
 from parallax.errors import ConfigError, StoreUnavailableError
+from parallax.runtime.deadline import wall_clock_ms
 from tests.support import Stack, unique_name
 from tests.worlds.histories import START_MS, Naive, batch, mark, run
 
@@ -195,6 +196,13 @@ def test_the_command_plans_applies_and_shows(new_keyspace: Cassandra, tmp_path: 
     assert code == 0
     assert f'"version": {LATEST_VERSION}' in shown
     assert parallax("apply", "--dry-run") == (0, "nothing to do\n")
+
+
+def test_its_clock_is_the_stores(cassandra_settings: Cassandra, monkeypatch: pytest.MonkeyPatch) -> None:
+    before_ms, true_ns = wall_clock_ms(), time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: true_ns() + 10**18)
+    with CassandraStores(cassandra_settings, Index()) as stores:
+        assert abs(stores.clock.now_ms() - before_ms) < 60_000
 
 
 def test_a_datacenter_that_the_store_does_not_have_is_named(new_keyspace: Cassandra) -> None:

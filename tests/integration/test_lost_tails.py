@@ -31,7 +31,7 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
-from parallax.runtime.deadline import Deadline
+from parallax.runtime.deadline import Deadline, wall_clock_ms
 from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
 from tests.support import poll_until, unique_name
@@ -266,7 +266,9 @@ class CutSource:
         stores = MemoryGroupStore(), clusters, MemoryPrimaryStore()
         item = TopicPartition(TopicName(origin.topic), 0)
         found: dict[int, tuple[int, set[int]]] = {}
-        with UseCases(config, origin.route.target, self._index, *stores, cache=False) as service:
+        with UseCases(
+            config, origin.route.target, self._index, *stores, now_ms=wall_clock_ms, cache=False
+        ) as service:
             for position in positions:
                 moved = {item: TargetOffset(position)}
                 request = FailoverRequest(GroupName("moved"), origin_name, name, moved, only=item)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from parallax.adapters.cassandra.clock import STORE_TIME_CQL, StoreClock
 from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.connection import CassandraConnection
 from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore
@@ -28,6 +29,8 @@ class CassandraMappingIndex(IndexWriter, IndexReader):
 class CassandraStores:
     """The mapping index and the stores of groups, primaries and operations over one connection, which opens at the first call.
 
+    Whoever saves moments, or compares those that are saved, tells the time by ``clock``.
+
     A process can therefore start while Cassandra is away: calls raise `StoreUnavailableError` until it is back, and
     `ConfigError` while its keyspace lacks the schema. Not to be carried across a fork.
 
@@ -45,6 +48,7 @@ class CassandraStores:
         """
         keyspace = keyspace_of(cassandra)
         self._connection = CassandraConnection(cassandra, lambda session: require_schema(session, keyspace))
+        self.clock = StoreClock(lambda: int(self._connection.run(STORE_TIME_CQL)[0][0]))
         self.index = CassandraMappingIndex(self._connection, keyspace, index, ways)
         self.groups = CassandraGroupStore(self._connection, keyspace)
         self.operations = CassandraOperationJournal(self._connection, keyspace)
