@@ -34,7 +34,7 @@ class SyncHolder:
     A lease that is killed in the middle does no harm: whatever it wrote is safe, and the next one goes on.
 
     Attributes:
-        config: everything, passwords included: pickled with the data source, never written anywhere.
+        config: everything; pickled with the data source, with where secrets stand in place of them.
         status: where each cycle is reported.
     """
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from parallax.config.auth import Auth
 from parallax.config.environment import override
-from parallax.config.mistakes import describe, repeated_keys
+from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
+from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
+from parallax.config.security import Security
 from parallax.config.values import Address, Addresses, Pattern, RegionKey, Section
 from parallax.domain.ids import (
     ClusterName,
@@ -28,25 +30,6 @@ from parallax.domain.ids import (
     regional_cluster,
 )
 from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
-
-SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-"""How Kafka's clients speak to a listener."""
-
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-"""What both Kafka clients can do with a name and a password; others need tickets or tokens that have no keys."""
-
-
-class Security(Section):
-    """How to authenticate at a cluster, in Kafka's own words."""
-
-    protocol: SecurityProtocol = "PLAINTEXT"
-    sasl_mechanism: SaslMechanism | None = None
-    sasl_username: str | None = None
-    sasl_password: SecretStr | None = None
-    ssl_ca_location: str | None = None
-    ssl_certificate_location: str | None = None
-    ssl_key_location: str | None = None
-    ssl_key_password: SecretStr | None = None
 
 
 class Cluster(Section):
@@ -113,8 +96,24 @@ class Cassandra(Section):
     replication: Mapping[str, int] = Field(default_factory=lambda: {"datacenter1": 1})
     """Datacenter name to number of copies (NetworkTopologyStrategy)."""
     username: str | None = None
-    password: SecretStr | None = None
+    password: Secret | None = None
+    password_file: str | None = None
     request_timeout_ms: Annotated[int, Field(ge=100)] = 5_000
+
+    @model_validator(mode="after")
+    def _has_a_password(self) -> Cassandra:
+        check_given_once(self)
+        if self.username is not None and self.password is None and self.password_file is None:
+            raise ValueError("a username needs a password_file (or password)")
+        return self
+
+    def secret(self) -> str | None:
+        """The password, as it is now.
+
+        Raises:
+            ConfigError: its file can't be read.
+        """
+        return read_secret(self.password, self.password_file, "cassandra.password")
 
 
 class Index(Section):
@@ -361,17 +360,22 @@ def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not text in UTF-8 (byte {error.start})") from None
+    # None of these mistakes is a cause of what is raised: each would show what stands around it, passwords too.
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(yaml_mistake(error, path, text)) from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected keys such as 'regions' and 'cassandra' at the top")
     if repeated := repeated_keys(node, path):
         raise ConfigError("\n".join(repeated))
     origins = override(values, os.environ if environ is None else environ, Config)
     try:
-        return Config.model_validate(values)
+        config = Config.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(describe(error, path, node, Config, origins)) from error
+        raise ConfigError(describe(error, path, node, Config, origins)) from None
+    note_origins(config, path, origins)
+    return config

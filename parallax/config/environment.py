@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import yaml
 from pydantic import BaseModel, SecretStr
 
-from parallax.config.mistakes import KeyPath, below, is_mapping, section_of
+from parallax.config.mistakes import KeyPath, below, dotted, is_mapping, section_of, without_values
+from parallax.config.secret import FILE_SUFFIX
 from parallax.errors import ConfigError
 
 ENV_PREFIX = "PARALLAX__"
@@ -69,11 +70,14 @@ class _Override:
                 self._origins.setdefault(path, self._name)
             section = section[key]
             if not isinstance(section, dict):
-                raise self._error(f"{_text(path)!r} is not a section")
+                raise self._error(f"{dotted(path)!r} is not a section")
         if path in self._set_by:
-            raise self._error(f"{self._set_by[path]} sets {_text(path)!r} too; keep one of them")
+            raise self._error(f"{self._set_by[path]} sets {dotted(path)!r} too; keep one of them")
         self._set_by[path] = self._origins[path] = self._name
         section[str(path[-1])] = self._value(annotation)
+        for other in _others(str(path[-1])):
+            if (*path[:-1], other) not in self._set_by:
+                section.pop(other, None)
 
     def _key(self, part: str, section: Mapping[str, Any], annotation: Any, path: KeyPath) -> str:
         """The key that is meant: one that exists, or the part in small letters."""
@@ -81,7 +85,7 @@ class _Override:
         known: Iterable[str] = section if model is None else model.model_fields
         found = [key for key in known if isinstance(key, str) and _folded(key) == _folded(part)]
         if len(found) > 1:
-            both = " and ".join(repr(_text((*path, key))) for key in found)
+            both = " and ".join(repr(dotted((*path, key))) for key in found)
             raise self._error(f"may mean {both}; set it in the file")
         return found[0] if found else part.lower()
 
@@ -91,20 +95,21 @@ class _Override:
             return None if not self._text and NoneType in get_args(annotation) else self._text
         try:
             return yaml.safe_load(self._text)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             # Without the excerpt that the whole error has: the text may hold a secret.
-            raise self._error(f"not valid YAML: {getattr(error, 'problem', None) or 'unreadable'}") from None
+            raise self._error(f"not valid YAML: {without_values(error)}") from None
 
     def _error(self, problem: str) -> ConfigError:
         return ConfigError(f"environment variable {self._name}: {problem}")
 
 
+def _others(key: str) -> tuple[str, str]:
+    """What may stand for the same secret: the file that holds it, or the secret itself."""
+    return f"{key}{FILE_SUFFIX}", key.removesuffix(FILE_SUFFIX) if key.endswith(FILE_SUFFIX) else ""
+
+
 def _folded(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_")
-
-
-def _text(path: KeyPath) -> str:
-    return ".".join(str(part) for part in path)
 
 
 def _is_text(annotation: Any) -> bool:
@@ -113,7 +118,7 @@ def _is_text(annotation: Any) -> bool:
         return _is_text(get_args(annotation)[0])
     if get_origin(annotation) is Literal:
         return all(isinstance(choice, str) for choice in get_args(annotation))
-    if annotation in {str, SecretStr}:
+    if isinstance(annotation, type) and issubclass(annotation, str | SecretStr):
         return True
     choices = get_args(annotation)
     if NoneType not in choices:

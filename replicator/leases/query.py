@@ -115,7 +115,7 @@ class AggregateHolder:
     """Copies one shard per lease (`parallax.adapters.spark.leases.LeaseHolder`).
 
     Attributes:
-        config: everything, passwords included: pickled with the data source, never written anywhere.
+        config: everything; pickled with the data source, with where secrets stand in place of them.
         status: where leases report.
         region: the target region.
         layouts: the number of each route's layout, as the leases have it.

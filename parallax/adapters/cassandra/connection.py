@@ -142,8 +142,7 @@ def open_cluster(settings: Cassandra) -> Cluster:
     )
     auth = None
     if settings.username is not None:
-        password = settings.password.get_secret_value() if settings.password is not None else ""
-        auth = PlainTextAuthProvider(settings.username, password)
+        auth = PlainTextAuthProvider(settings.username, settings.secret() or "")
     return Cluster(
         contact_points=contact_points(settings),
         auth_provider=auth,

@@ -80,13 +80,11 @@ def client_settings(cluster: Cluster, *, client_id: str) -> Settings:
     optional = {
         "sasl.mechanism": security.sasl_mechanism,
         "sasl.username": security.sasl_username,
-        "sasl.password": security.sasl_password.get_secret_value() if security.sasl_password else None,
+        "sasl.password": security.password(),
         "ssl.ca.location": security.ssl_ca_location,
         "ssl.certificate.location": security.ssl_certificate_location,
         "ssl.key.location": security.ssl_key_location,
-        "ssl.key.password": security.ssl_key_password.get_secret_value()
-        if security.ssl_key_password
-        else None,
+        "ssl.key.password": security.key_password(),
     }
     settings.update({key: value for key, value in optional.items() if value is not None})
     return settings

@@ -179,7 +179,6 @@ class Connections:
         self.cluster = cluster
         self._timeout_ms = timeout_ms
         security = settings.security
-        password = security.sasl_password
         self._manager = _Manager(
             loop.net,
             bootstrap_servers=settings.bootstrap_servers.split(","),
@@ -194,11 +193,11 @@ class Connections:
             security_protocol=security.protocol,
             sasl_mechanism=security.sasl_mechanism,
             sasl_plain_username=security.sasl_username,
-            sasl_plain_password=password.get_secret_value() if password else None,
+            sasl_plain_password=security.password(),
             ssl_cafile=security.ssl_ca_location,
             ssl_certfile=security.ssl_certificate_location,
             ssl_keyfile=security.ssl_key_location,
-            ssl_password=security.ssl_key_password.get_secret_value() if security.ssl_key_password else None,
+            ssl_password=security.key_password(),
         )
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._bootstrap = self._manager.bootstrap_async(None)

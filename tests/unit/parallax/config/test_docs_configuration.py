@@ -94,7 +94,8 @@ def test_the_choices_are_named(key: str) -> None:
 
 def test_secrets_are_told_as_such() -> None:
     told = {key for key, (kind, _, _) in ROWS.items() if kind == "secret"}
-    assert told == {key for key, field in KEYS.items() if "SecretStr" in str(field.annotation)}
+    assert told == {key for key, field in KEYS.items() if "Secret" in str(field.annotation)}
+    assert {f"{key}_file" for key in told} <= set(KEYS)
 
 
 @pytest.fixture
