@@ -16,7 +16,7 @@ FOUNDATION = {"parallax.errors", "parallax.v1"}
 CORE = FOUNDATION | {"parallax.domain", "parallax.runtime"}
 CLIENTS = CORE | {"parallax.client"}
 BASE = CLIENTS | {"parallax.consumer", "parallax.producer"}
-SERVICES = {"parallax.config", "parallax.ports", "parallax.adapters"}
+SERVICES = {"parallax.config", "parallax.ports", "parallax.identity", "parallax.adapters"}
 
 LAYERS = {
     "parallax.errors": set(),
@@ -30,7 +30,8 @@ LAYERS = {
     "parallax.testing": CLIENTS | {"parallax.consumer"},
     "parallax.ports": CORE,
     "parallax.config": CORE,
-    "parallax.adapters": CORE | {"parallax.config", "parallax.ports"},
+    "parallax.identity": CORE | {"parallax.config"},
+    "parallax.adapters": CORE | {"parallax.config", "parallax.ports", "parallax.identity"},
     "parallax.wiring": CLIENTS | SERVICES,
     "parallax.failover": BASE | SERVICES | {"parallax.wiring"},
     "parallax.cli": BASE | SERVICES | {"parallax.wiring", "parallax.failover"},

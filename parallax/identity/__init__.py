@@ -1,0 +1,1 @@
+"""Who calls: from a certificate or a token to a principal, and whether it has the right."""

@@ -1,0 +1,242 @@
+"""An issuer's public keys (RFC 7517), from a file or an address, and found again when they change."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import jwt
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from parallax.config.auth import Jwt
+from parallax.errors import ConfigError, UnavailableError
+from parallax.runtime.files import Reread
+
+_log = structlog.get_logger(__name__)
+
+_RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+ALGORITHMS = frozenset({*_RSA, *_CURVES.values(), "EdDSA"})
+"""What a token may be signed with: public keys alone. ``none`` and shared secrets prove nothing here."""
+
+_LEAST_RSA_BITS = 2_048
+_MOST_BYTES = 1024 * 1024
+_REFRESH_S = 300.0
+"""Keys that an issuer has taken back are refused so much later at most."""
+_FLOOR_S = 10.0
+"""Between two fetches, whatever tokens name: whoever sends nonsense makes no load for the issuer."""
+_PATIENCE_S = 2.0
+_FETCH_TIMEOUT_S = 5.0
+_MOST_WAITING = 4
+"""Calls that wait for a fetch; others are told to come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A public key of the issuer's.
+
+    Attributes:
+        key_id: its ``kid``; None: it has none.
+        key: what PyJWT takes.
+        algorithms: what it may have signed with; a subset of `ALGORITHMS`.
+    """
+
+    key_id: str | None
+    key: Any
+    algorithms: frozenset[str]
+
+
+Keys = tuple[SigningKey, ...]
+
+
+class KeySet(Protocol):
+    """Where keys are found. Safe to use from many threads."""
+
+    def find(self, key_id: str | None) -> Keys:
+        """The keys of that id; all that there are for a token without.
+
+        Raises:
+            UnavailableError: they could not be fetched yet, or just now; the same call may succeed later.
+        """
+
+
+def key_set(settings: Jwt) -> KeySet:
+    """The keys of an issuer.
+
+    Raises:
+        ConfigError: a file can't be read or holds no key.
+    """
+    if "://" not in settings.jwks:
+        return FileKeys(settings.jwks)
+    return FetchedKeys(fetch_from(settings.jwks, settings.jwks_ca))
+
+
+class FileKeys:
+    """Keys in a file, which is read again when it changes."""
+
+    def __init__(self, path: str) -> None:
+        self._keys = Reread([path], lambda: _from_file(path))
+
+    def find(self, key_id: str | None) -> Keys:
+        """See `KeySet.find`."""
+        return _named(self._keys.get(), key_id)
+
+
+class FetchedKeys:
+    """Keys behind an address. A call waits for a fetch only if its token names a key that is not known, and not for long.
+
+    Args:
+        fetch: fetches the document; raises whatever it likes.
+        clock: seconds, monotonic.
+        patience_s: how long a call may wait.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[], bytes],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._patience_s = patience_s
+        self._lock = threading.Lock()
+        self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
+        self._keys: Keys | None = None
+        self._began_s = float("-inf")
+        self._under_way: threading.Event | None = None
+        self._problem = "the first answer is awaited"
+        self._refresh(after_s=0.0)
+
+    def find(self, key_id: str | None) -> Keys:
+        """See `KeySet.find`."""
+        self._refresh(after_s=_REFRESH_S)
+        found = _named(self._keys or (), key_id)
+        if found:
+            return found
+        fetching = self._refresh(after_s=_FLOOR_S)
+        if fetching is not None:
+            if not self._waiting.acquire(blocking=False):
+                raise UnavailableError("the issuer's keys are being fetched: try again")
+            try:
+                if not fetching.wait(self._patience_s):
+                    raise UnavailableError("the issuer of tokens is slow to give its keys: try again")
+            finally:
+                self._waiting.release()
+        if self._keys is None:
+            raise UnavailableError(f"the issuer's keys can't be fetched: {self._problem}")
+        return _named(self._keys, key_id)
+
+    def _refresh(self, *, after_s: float) -> threading.Event | None:
+        """Begin a fetch unless the last one began less than so long ago; the end of the one under way, if any."""
+        with self._lock:
+            if self._under_way is not None or self._clock() - self._began_s < after_s:
+                return self._under_way
+            self._began_s = self._clock()
+            self._under_way = ended = threading.Event()
+        threading.Thread(target=self._fetch_keys, args=(ended,), name="jwks", daemon=True).start()
+        return ended
+
+    def _fetch_keys(self, ended: threading.Event) -> None:
+        try:
+            keys = keys_of(self._fetch())
+        except Exception as error:  # noqa: BLE001 - whatever the issuer does, the keys from before still stand
+            self._problem = str(error) or type(error).__name__
+            _log.warning("jwks_not_fetched", error=self._problem, keys=len(self._keys or ()))
+        else:
+            self._keys = keys
+        finally:
+            with self._lock:
+                self._under_way = None
+            ended.set()
+
+
+def keys_of(document: bytes) -> Keys:
+    """The usable keys of a document; others (shared secrets, for encryption, too short, unknown) are passed over.
+
+    Raises:
+        ValueError: it is no key set, or has no usable key.
+    """
+    try:
+        listed = json.loads(document)["keys"]
+        found = tuple(key for entry in listed if (key := _signing_key(entry)) is not None)
+    except (TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a key set (RFC 7517): {error!r}") from error
+    if not found:
+        raise ValueError("the key set has no public key that signs")
+    return found
+
+
+def fetch_from(address: str, authority: str | None) -> Callable[[], bytes]:
+    """Fetches the document behind an address, without following it elsewhere.
+
+    Raises:
+        ConfigError: the authority can't be read.
+    """
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except OSError as error:
+        raise ConfigError(f"service.auth.jwt.jwks_ca: {authority}: cannot be read: {error}") from error
+    opener = urllib.request.build_opener(_NoRedirects(), urllib.request.HTTPSHandler(context=context))
+
+    def fetch() -> bytes:
+        with opener.open(address, timeout=_FETCH_TIMEOUT_S) as answer:
+            document: bytes = answer.read(_MOST_BYTES + 1)
+        if len(document) > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES} bytes")
+        return document
+
+    return fetch
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Keys come from the address that is configured, and no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: the answer stands, as an error."""
+
+
+def _from_file(path: str) -> Keys:
+    try:
+        return keys_of(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"service.auth.jwt.jwks: {path}: {error}") from error
+
+
+def _named(keys: Keys, key_id: str | None) -> Keys:
+    return keys if key_id is None else tuple(key for key in keys if key.key_id == key_id)
+
+
+def _signing_key(entry: Mapping[str, Any]) -> SigningKey | None:
+    if entry.get("use", "sig") != "sig" or entry.get("kty") not in {"RSA", "EC", "OKP"}:
+        return None
+    try:
+        key = jwt.PyJWK(dict(entry)).key
+    except jwt.PyJWTError:
+        return None
+    algorithms = _algorithms_of(key)
+    if "alg" in entry:
+        algorithms &= {entry["alg"]}
+    key_id = entry.get("kid")
+    return SigningKey(None if key_id is None else str(key_id), key, algorithms) if algorithms else None
+
+
+def _algorithms_of(key: object) -> frozenset[str]:
+    """What a public key may sign with; nothing for a private one, which has no place in such a document."""
+    if isinstance(key, RSAPublicKey):
+        return _RSA if key.key_size >= _LEAST_RSA_BITS else frozenset()
+    if isinstance(key, EllipticCurvePublicKey):
+        return frozenset({_CURVES[key.curve.name]}) if key.curve.name in _CURVES else frozenset()
+    return frozenset({"EdDSA"}) if isinstance(key, Ed25519PublicKey | Ed448PublicKey) else frozenset()

@@ -1,0 +1,67 @@
+"""What is made of files and made anew when they change, so that keys and certificates rotate without a restart."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import structlog
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+_Signature = tuple[tuple[int, int, int, int] | None, ...]
+
+
+class Reread(Generic[T]):
+    """A value made of files. Safe to use from many threads.
+
+    Files are looked at each time: that costs some microseconds. While they don't fit together, as in the middle of a
+    rotation, or can't be read, the last good value stands, a warning says so, and each look tries again.
+
+    Args:
+        paths: the files.
+        make: reads them; whatever it raises at the first time is the caller's, later it is logged.
+    """
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]], make: Callable[[], T]) -> None:
+        self._paths = [os.fspath(path) for path in paths]
+        self._make = make
+        self._lock = threading.Lock()
+        self._warned: _Signature | None = None
+        self._signature = self._look()
+        self._value = make()
+
+    def get(self) -> T:
+        """The value of the files as they are now, or the last good one."""
+        signature = self._look()
+        with self._lock:
+            if signature != self._signature:
+                self._renew(signature)
+            return self._value
+
+    def _renew(self, signature: _Signature) -> None:
+        try:
+            value = self._make()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a file, those from before still stand
+            if signature != self._warned:
+                self._warned = signature
+                _log.warning("files_not_usable", paths=self._paths, error=str(error))
+            return
+        # What was read may be newer than what was looked at; then the next look sees it, and reads once more.
+        self._signature, self._value = signature, value
+        _log.info("files_read_again", paths=self._paths)
+
+    def _look(self) -> _Signature:
+        return tuple(_signature_of(path) for path in self._paths)
+
+
+def _signature_of(path: str) -> tuple[int, int, int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a secret that Kubernetes mounts is a link: follow it, and cheaply
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

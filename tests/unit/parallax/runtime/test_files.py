@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from parallax.runtime.files import Reread
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "number"
+    path.write_text("1", encoding="utf-8")
+    return path
+
+
+def number_in(path: Path) -> Reread[int]:
+    return Reread([path], lambda: int(path.read_text(encoding="utf-8")))
+
+
+def test_a_file_is_read_again_when_it_changes_and_only_then(path: Path) -> None:
+    reads = []
+    number = Reread([path], lambda: reads.append(1) or int(path.read_text(encoding="utf-8")))
+    assert [number.get(), number.get(), len(reads)] == [1, 1, 1]
+    path.write_text("22", encoding="utf-8")
+    assert [number.get(), number.get(), len(reads)] == [22, 22, 2]
+
+
+def test_a_file_that_is_swapped_in_place_is_noticed(path: Path, tmp_path: Path) -> None:
+    number = number_in(path)
+    newer = tmp_path / "newer"
+    newer.write_text("2", encoding="utf-8")
+    newer.replace(path)
+    assert number.get() == 2
+
+
+def test_the_last_good_value_stands_while_files_do_not_fit_together(path: Path) -> None:
+    number = number_in(path)
+    with capture_logs() as logs:
+        path.write_text("half", encoding="utf-8")
+        assert [number.get(), number.get()] == [1, 1]
+        path.unlink()
+        assert number.get() == 1
+        path.write_text("333", encoding="utf-8")
+        assert number.get() == 333
+    assert [entry["event"] for entry in logs] == ["files_not_usable", "files_not_usable", "files_read_again"]
+
+
+def test_at_first_the_caller_learns_what_is_wrong(path: Path) -> None:
+    path.write_text("none", encoding="utf-8")
+    with pytest.raises(ValueError, match="none"):
+        number_in(path)
