@@ -9,8 +9,10 @@ import yaml
 
 from lab.stack.java import Java
 from lab.stack.ports import HOST
-from lab.stack.probes import cassandra_probe
+from lab.stack.probes import cassandra_probe, open_cassandra
 from lab.stack.process import ProcessSpec
+from lab.stack.secure.material import Material
+from lab.stack.secure.store import cassandra_security, open_node
 from lab.stack.settings import (
     CASSANDRA_SETTINGS,
     CASSANDRA_SYSTEM_PROPERTIES,
@@ -44,6 +46,7 @@ def cassandra_spec(
     jars: Path,
     directory: Path,
     environment: Mapping[str, str],
+    material: Material | None = None,
 ) -> ProcessSpec:
     """The process spec of one node.
 
@@ -58,6 +61,7 @@ def cassandra_spec(
         jars: Folder of Cassandra's jars.
         directory: The stack's folder; the node keeps `data/NAME` and `logs/NAME.log` in it.
         environment: Environment of the process.
+        material: Of a secure stack.
     """
     home = directory / "data" / name
     conf = home / "conf"
@@ -80,6 +84,8 @@ def cassandra_spec(
         "hints_directory": str(data / "hints"),
         "cdc_raw_directory": str(data / "cdc_raw"),
     }
+    if material is not None:
+        settings |= cassandra_security(material, name)
 
     def prepare() -> None:
         conf.mkdir(parents=True, exist_ok=True)
@@ -115,7 +121,11 @@ def cassandra_spec(
             "org.apache.cassandra.service.CassandraDaemon",
         ],
         log=directory / "logs" / f"{name}.log",
-        probe=cassandra_probe(port, position + 1),
+        probe=cassandra_probe(
+            port,
+            position + 1,
+            open_cassandra if material is None else lambda port: open_node(port, material),
+        ),
         environment=environment,
         prepare=prepare,
     )

@@ -59,6 +59,12 @@ def up(
         bool,
         typer.Option("--cassandra-per-region", help="One Cassandra node and datacenter for each region."),
     ] = False,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="TLS, passwords and least rights everywhere; what they are lies in the folder."
+        ),
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the data of an earlier run first.")] = False,
 ) -> None:
     """Start the stack; data and ports of an earlier run in the same folder are used again."""
@@ -67,6 +73,7 @@ def up(
         brokers=dict(_broker_count(text) for text in brokers or ()),
         services=not only_infrastructure,
         cassandra_per_region=cassandra_per_region,
+        secure=secure,
     )
     chosen = _chosen(directory)
     if fresh:

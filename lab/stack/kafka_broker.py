@@ -14,6 +14,9 @@ from lab.stack.java import Java
 from lab.stack.ports import HOST
 from lab.stack.probes import kafka_probe
 from lab.stack.process import ProcessSpec
+from lab.stack.secure.authority import write_secret
+from lab.stack.secure.brokers import LISTENER, broker_security, format_arguments
+from lab.stack.secure.material import ADMIN, Material
 from lab.stack.settings import QUICK_JVM_OPTIONS, THROUGHPUT_JVM_OPTIONS, broker_settings
 from lab.stack.spec import ClusterSpec, StackSpec
 
@@ -57,6 +60,7 @@ def broker_specs(
     jars: Path,
     directory: Path,
     environment: Mapping[str, str],
+    material: Material | None = None,
 ) -> list[ProcessSpec]:
     """Process specs of a cluster's brokers.
 
@@ -68,6 +72,7 @@ def broker_specs(
         jars: Folder of Kafka's jars.
         directory: The stack's folder; a broker keeps `data/NAME` and `logs/NAME.log` in it.
         environment: Environment of the processes.
+        material: Of a secure stack.
     """
     cluster_id = _cluster_id(directory / "data" / f"{cluster.name}.cluster-id")
     quorum = ",".join(f"{address.broker_id}@{HOST}:{address.controller_port}" for address in addresses)
@@ -82,6 +87,7 @@ def broker_specs(
             jars=jars,
             directory=directory,
             environment=environment,
+            material=material,
         )
         for address in addresses
     ]
@@ -98,6 +104,7 @@ def _broker_spec(
     jars: Path,
     directory: Path,
     environment: Mapping[str, str],
+    material: Material | None,
 ) -> ProcessSpec:
     home = directory / "data" / address.name
     properties = home / "server.properties"
@@ -106,16 +113,18 @@ def _broker_spec(
         "process.roles": "broker,controller",
         "node.id": str(address.broker_id),
         "controller.quorum.voters": quorum,
-        "listeners": f"PLAINTEXT://{HOST}:{address.port},CONTROLLER://{HOST}:{address.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{address.port}",
+        "listeners": f"{LISTENER}://{HOST}:{address.port},CONTROLLER://{HOST}:{address.controller_port}",
+        "advertised.listeners": f"{LISTENER}://{HOST}:{address.port}",
+        "listener.security.protocol.map": f"{LISTENER}:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
+        "inter.broker.listener.name": LISTENER,
         "log.dirs": str(storage),
     }
     if address.far_port is not None:
         settings["listeners"] += f",FAR://{HOST}:{address.far_port}"
         settings["advertised.listeners"] += f",FAR://{HOST}:{address.far_advertised_port}"
-        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    if material is not None:
+        settings |= broker_security(material, address.name)
     log4j2 = home / "log4j2.yaml"
     class_path = ["-cp", f"{jars}/*"]
     logging = f"-Dlog4j2.configurationFile={log4j2}"
@@ -123,14 +132,14 @@ def _broker_spec(
     def prepare() -> None:
         home.mkdir(parents=True, exist_ok=True)
         log4j2.write_text(LOG4J2, encoding="utf-8")
-        properties.write_text(
-            "".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8"
-        )
+        write_secret(properties, "".join(f"{key}={value}\n" for key, value in settings.items()).encode())
         if (storage / "meta.properties").exists():
             return
         command = [str(java.executable), f"-Xmx{_FORMAT_HEAP_MIB}m", *QUICK_JVM_OPTIONS, logging, *class_path]
         command += ["kafka.tools.StorageTool", "format"]
         command += ["-t", cluster_id, "-c", str(properties)]
+        if material is not None:
+            command += format_arguments(material, home / "users.txt")
         answer = subprocess.run(
             command,
             capture_output=True,
@@ -158,7 +167,9 @@ def _broker_spec(
             str(properties),
         ],
         log=directory / "logs" / f"{address.name}.log",
-        probe=kafka_probe(address.port, address.broker_id),
+        probe=kafka_probe(
+            address.port, address.broker_id, {} if material is None else material.client_settings(ADMIN)
+        ),
         environment=environment,
         prepare=prepare,
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from lab.stack.errors import StackStateError, UnknownProcessError
 from lab.stack.ports import HOST
+from lab.stack.secure.material import Material
 from lab.stack.spec import ClusterSpec, StackSpec
 
 SPARK = "spark"
@@ -121,7 +122,18 @@ class StackLayout:
 
     def rest_url(self, region: str) -> str:
         """Base URL of a region's REST service."""
-        return f"http://{HOST}:{self.ports[f'offsetsvc-{region}/rest']}"
+        return f"{'https' if self.spec.secure else 'http'}://{self.rest_address(region)}"
+
+    def rest_address(self, region: str) -> str:
+        """Host and port of a region's REST service."""
+        return f"{HOST}:{self.ports[f'offsetsvc-{region}/rest']}"
+
+    @property
+    def material(self) -> Material | None:
+        """Certificates and passwords of a secure stack; None: it asks for none."""
+        if not self.spec.secure:
+            return None
+        return Material(self.directory / "security", self.spec.certificate_life_s)
 
     @property
     def service_names(self) -> tuple[str, ...]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import http.client
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy
@@ -23,13 +25,19 @@ _CONNECT_TIMEOUT_S = 0.5
 _ANSWER_TIMEOUT_S = 5.0
 
 
-def kafka_probe(port: int, broker_id: int) -> Probe:
-    """The broker answers a metadata request, is itself registered in its cluster, and knows a controller."""
+def kafka_probe(port: int, broker_id: int, access: Mapping[str, Any]) -> Probe:
+    """The broker answers a metadata request, is itself registered in its cluster, and knows a controller.
+
+    Args:
+        port: where it listens.
+        broker_id: its id.
+        access: librdkafka's settings that a client needs to be let in.
+    """
 
     def probe() -> str | None:
         if (problem := port_problem(port)) is not None:
             return problem
-        admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
+        admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0, **access})
         try:
             metadata = admin.list_topics(timeout=_ANSWER_TIMEOUT_S)
         except KafkaException as error:
@@ -41,19 +49,26 @@ def kafka_probe(port: int, broker_id: int) -> Probe:
     return probe
 
 
-def cassandra_probe(port: int, expected_nodes: int) -> Probe:
+def open_cassandra(port: int) -> Cluster:
+    """A driver's cluster for a node that lets everybody in."""
+    return Cluster(
+        [HOST],
+        port=port,
+        connect_timeout=_ANSWER_TIMEOUT_S,
+        execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(RoundRobinPolicy())},
+        protocol_version=5,
+    )
+
+
+def cassandra_probe(
+    port: int, expected_nodes: int, open_node: Callable[[int], Cluster] = open_cassandra
+) -> Probe:
     """A driver session opens and sees the expected number of nodes."""
 
     def probe() -> str | None:
         if (problem := port_problem(port)) is not None:
             return problem
-        cluster = Cluster(
-            [HOST],
-            port=port,
-            connect_timeout=_ANSWER_TIMEOUT_S,
-            execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(RoundRobinPolicy())},
-            protocol_version=5,
-        )
+        cluster = open_node(port)
         try:
             session = cluster.connect()
             peers = len(list(session.execute("SELECT peer FROM system.peers_v2")))
@@ -66,11 +81,15 @@ def cassandra_probe(port: int, expected_nodes: int) -> Probe:
     return probe
 
 
-def http_probe(port: int, path: str) -> Probe:
-    """A GET of `path` answers 200."""
+def http_probe(port: int, path: str, tls: Callable[[], ssl.SSLContext] | None = None) -> Probe:
+    """A GET of `path` answers 200; with ``tls`` over a connection that it describes, asked each time."""
 
     def probe() -> str | None:
-        connection = http.client.HTTPConnection(HOST, port, timeout=_ANSWER_TIMEOUT_S)
+        connection = (
+            http.client.HTTPConnection(HOST, port, timeout=_ANSWER_TIMEOUT_S)
+            if tls is None
+            else http.client.HTTPSConnection(HOST, port, timeout=_ANSWER_TIMEOUT_S, context=tls())
+        )
         try:
             connection.request("GET", path)
             response = connection.getresponse()

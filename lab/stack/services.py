@@ -17,6 +17,9 @@ from lab.stack.layout import SPARK, StackLayout
 from lab.stack.ports import HOST
 from lab.stack.probes import http_probe
 from lab.stack.process import ProcessSpec
+from lab.stack.secure.authority import write_secret
+from lab.stack.secure.material import SCHEMA
+from lab.stack.secure.services import identity, secure_config, tls_of
 from lab.stack.steering import Steering
 from parallax.config.config import load
 
@@ -37,7 +40,7 @@ def build_config(layout: StackLayout) -> dict[str, Any]:
                 "aggregate": {"bootstrap_servers": layout.bootstrap(f"aggregate-{region}")},
                 "offsetsvc": {
                     "grpc": layout.grpc_address(region),
-                    "rest": layout.rest_url(region).removeprefix("http://"),
+                    "rest": layout.rest_address(region),
                 },
             }
             for region in spec.regions
@@ -57,7 +60,7 @@ def build_config(layout: StackLayout) -> dict[str, Any]:
             "commit_max_interval_ms": 200,
         },
     }
-    return _merged(config, spec.config)
+    return merged(merged(config, secure_config(layout)), spec.config)
 
 
 def write_config(layout: StackLayout) -> None:
@@ -69,7 +72,7 @@ def write_config(layout: StackLayout) -> None:
     text = "# Written by the local stack at each start.\n" + yaml.safe_dump(
         build_config(layout), sort_keys=False
     )
-    layout.config_path.write_text(text, encoding="utf-8")
+    write_secret(layout.config_path, text.encode())
     load(layout.config_path)
 
 
@@ -87,7 +90,7 @@ def service_environment(layout: StackLayout, java: Java, region: str | None = No
 
 def _environment_of(layout: StackLayout, java: Java, name: str, region: str | None = None) -> dict[str, str]:
     """Environment of one service: where the stack is steerable, it sees everything at the other end of a link."""
-    environment = service_environment(layout, java, region)
+    environment = service_environment(layout, java, region) | identity(layout, name)
     if not layout.spec.steerable:
         return environment
     for cluster in layout.spec.clusters:
@@ -111,7 +114,7 @@ def apply_schema(layout: StackLayout, java: Java) -> None:
         text=True,
         check=False,
         timeout=_SCHEMA_TIMEOUT_S,
-        env=service_environment(layout, java),
+        env=service_environment(layout, java) | identity(layout, SCHEMA),
     )
     if answer.returncode != 0:
         raise StackError(
@@ -129,7 +132,7 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
             name=f"offsetsvc-{region}",
             command=[*PARALLAX, "serve", *config, "--region", region],
             log=layout.log_path(f"offsetsvc-{region}"),
-            probe=http_probe(layout.ports[f"offsetsvc-{region}/rest"], "/readyz"),
+            probe=http_probe(layout.ports[f"offsetsvc-{region}/rest"], "/readyz", tls_of(layout)),
             environment=_environment_of(layout, java, f"offsetsvc-{region}", region),
         )
         for region in layout.spec.regions
@@ -148,11 +151,12 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
     return specs
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings, of which the second one outweighs the first."""
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
         result[key] = (
-            _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+            merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
         )
     return result

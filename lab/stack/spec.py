@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from lab.stack.errors import SpecError
+from lab.stack.secure.authority import DEFAULT_LIFE_S
 from lab.stack.settings import BROKER_HEAP_MIB, CASSANDRA_HEAP_MIB, ClusterKind
 
 _REGION_NAME = re.compile(r"[a-z][a-z0-9]{0,15}")
@@ -51,6 +52,8 @@ class StackSpec:
             starts from that port reaches them only through what listens there (a delaying proxy of a bench).
         steerable: The services reach Kafka and Cassandra over links that can be cut or made slow, and their clocks and
             resolvers can be made wrong (`LocalStack.link`, `LocalStack.steer`).
+        secure: Everybody shows who they are and may do what they need to, and nothing else; all connections are encrypted.
+        certificate_life_s: Of a secure stack's certificates, in seconds.
         config: Settings merged over the generated configuration of the services (nested mappings).
     """
 
@@ -63,6 +66,8 @@ class StackSpec:
     cassandra_heap_mib: int = CASSANDRA_HEAP_MIB
     far: tuple[str, ...] = ()
     steerable: bool = False
+    secure: bool = False
+    certificate_life_s: float = DEFAULT_LIFE_S
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from lab.stack.layout import StackLayout, port_names
 from lab.stack.links import LinkState, StackLinks
 from lab.stack.ports import PortReservations
 from lab.stack.process import Launcher, ManagedProcess, ProcessSpec, ProcessState
+from lab.stack.secure.setup import grant_rights, grant_store, prepare_material
 from lab.stack.services import apply_schema, service_specs, write_config
 from lab.stack.spec import StackSpec
 from lab.stack.steering import Steering
@@ -242,6 +243,7 @@ class LocalStack:
             self._spec, self._directory, {name: ports.get(name) for name in port_names(self._spec)}
         )
         layout.save()
+        prepare_material(layout)
         write_config(layout)
         self._layout = layout
         if layout.link_ports:
@@ -290,6 +292,7 @@ class LocalStack:
                 jars=jars,
                 directory=self._directory,
                 environment=environment,
+                material=layout.material,
             )
         return specs
 
@@ -309,15 +312,19 @@ class LocalStack:
                 jars=jars,
                 directory=self._directory,
                 environment=environment,
+                material=layout.material,
             )
             for position, node in enumerate(nodes)
         ]
 
     def _start_infrastructure(self) -> None:
         self._start_all([self._processes[name] for name in self.layout.infrastructure_names])
+        if self._spec.secure:
+            self._report(f"rights: {grant_rights(self.layout)} rules at {len(self._spec.clusters)} clusters")
 
     def _start_services(self) -> None:
         apply_schema(self.layout, self.java)
+        grant_store(self.layout)
         self._report("schema: applied")
         self._start_all([self._processes[name] for name in self.layout.service_names])
 
@@ -373,7 +380,7 @@ def wipe(directory: Path) -> None:
             raise StackStateError(
                 f"The stack in {directory} is running: end it with `parallax stack down`."
             ) from error
-        for name in ("data", "logs"):
+        for name in ("data", "logs", "security"):
             shutil.rmtree(directory / name, ignore_errors=True)
         for name in ("layout.json", "stack.json", "parallax.yaml"):
             (directory / name).unlink(missing_ok=True)

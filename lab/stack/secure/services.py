@@ -1,0 +1,100 @@
+"""What a secure stack's configuration says, and what of it each process has for itself: its name and its secrets.
+
+The file is the operator's: whoever runs `parallax failover` with it is known as one. A service is told by its environment
+who it is instead.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from lab.stack.layout import SPARK, StackLayout
+from lab.stack.secure import material as who
+from lab.stack.secure.authority import principal_uri
+
+
+def secure_config(layout: StackLayout) -> dict[str, Any]:
+    """What the configuration says besides addresses; nothing for a stack that is not secure."""
+    material = layout.material
+    if material is None:
+        return {}
+    security = material.cluster_security(who.OPERATOR)
+    own = material.leaf(who.OPERATOR)
+    return {
+        "regions": {
+            region: {kind: {"security": dict(security)} for kind in ("regional", "aggregate")}
+            for region in layout.spec.regions
+        },
+        "cassandra": {"username": who.STORE, "password": material.password(who.STORE)},
+        "service": {
+            "tls": {
+                "certificate_chain": str(own.certificate),
+                "private_key": str(own.private_key),
+                "client_ca": str(material.ca),
+            },
+            "auth": {
+                "mode": "mtls",
+                "rules": [
+                    {"principals": [principal_uri(name)], "groups": [".*"], "allow": [right]}
+                    for name, right in _RIGHTS.items()
+                ],
+            },
+        },
+    }
+
+
+_RIGHTS = {
+    who.OPERATOR: "administer",
+    who.SPARK: "read",
+    who.CONSUMER: "report",
+    who.PRODUCER: "read",
+    who.ADMIN: "read",
+}
+"""At the offset service: the lab itself only looks on."""
+
+
+def identity(layout: StackLayout, process: str) -> dict[str, str]:
+    """The variables by which a process is itself and not the operator; none where nobody asks.
+
+    Args:
+        layout: the stack.
+        process: the service, or the role that applies the schema.
+    """
+    material = layout.material
+    if material is None:
+        return {}
+    if process == who.SCHEMA:
+        return {
+            "PARALLAX__CASSANDRA__USERNAME": who.SCHEMA,
+            "PARALLAX__CASSANDRA__PASSWORD": material.password(who.SCHEMA),
+        }
+    user = who.SPARK if process == SPARK else who.OFFSET_SERVICE
+    security = material.cluster_security(user)
+    found = {
+        f"PARALLAX__REGIONS__{region}__{kind}__SECURITY__{key}".upper(): security[key]
+        for region in layout.spec.regions
+        for kind in ("regional", "aggregate")
+        for key in ("sasl_username", "sasl_password")
+    }
+    own = material.leaf(process)
+    return found | {
+        "PARALLAX__SERVICE__TLS__CERTIFICATE_CHAIN": str(own.certificate),
+        "PARALLAX__SERVICE__TLS__PRIVATE_KEY": str(own.private_key),
+    }
+
+
+def tls_of(layout: StackLayout) -> Callable[[], ssl.SSLContext] | None:
+    """How the lab itself connects to services; None: in plain text."""
+    material = layout.material
+    if material is None:
+        return None
+
+    def context() -> ssl.SSLContext:
+        leaf = material.leaf(who.ADMIN)
+        found = ssl.create_default_context(cafile=str(material.ca))
+        found.load_cert_chain(leaf.certificate, leaf.private_key)
+        return found
+
+    return context

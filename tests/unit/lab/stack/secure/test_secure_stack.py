@@ -1,0 +1,120 @@
+"""What a secure stack is told, before anything of it runs."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from lab.stack.layout import StackLayout, port_names
+from lab.stack.secure.brokers import bindings, broker_security, format_arguments
+from lab.stack.secure.material import ADMIN, BROKER, OPERATOR, USERS, Material
+from lab.stack.secure.services import identity
+from lab.stack.secure.setup import prepare_material
+from lab.stack.secure.store import cassandra_security
+from lab.stack.services import write_config
+from lab.stack.spec import StackSpec
+from parallax.config.config import load
+from parallax.domain.acls import NEEDS, Operation, Process
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> StackLayout:
+    spec = StackSpec(secure=True)
+    found = StackLayout(spec, tmp_path, {name: 20_000 + n for n, name in enumerate(port_names(spec))})
+    prepare_material(found)
+    write_config(found)
+    return found
+
+
+def material_of(layout: StackLayout) -> Material:
+    assert layout.material is not None
+    return layout.material
+
+
+def test_passwords_differ_stay_and_are_readable_to_their_owner_alone(layout: StackLayout) -> None:
+    material = material_of(layout)
+    secrets = list(material.secrets())
+    assert len(secrets) == len(set(secrets)) >= len(USERS) + 4
+    prepare_material(layout)
+    assert list(material.secrets()) == secrets
+    files = [path for path in material.directory.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert stat.S_IMODE(layout.config_path.stat().st_mode) == 0o600
+
+
+def test_nobody_but_the_lab_and_brokers_is_above_the_rules(layout: StackLayout) -> None:
+    settings = broker_security(material_of(layout), "regional-a")
+    assert settings["super.users"] == f"User:{ADMIN};User:{BROKER}"
+    assert settings["allow.everyone.if.no.acl.found"] == "false"
+    protocols = dict(item.split(":") for item in settings["listener.security.protocol.map"].split(","))
+    assert set(protocols.values()) == {"SASL_SSL", "SSL"}
+    assert settings["listener.name.controller.ssl.client.auth"] == "required"
+
+
+def test_no_password_stands_on_a_command_line(layout: StackLayout, tmp_path: Path) -> None:
+    material = material_of(layout)
+    arguments = format_arguments(material, tmp_path / "users.txt")
+    assert arguments == [f"@{tmp_path / 'users.txt'}"]
+    told = (tmp_path / "users.txt").read_text()
+    for user in (*USERS, ADMIN, BROKER):
+        assert not any(material.password(user) in argument for argument in arguments)
+        assert f"name={user},password={material.password(user)}," in told
+
+
+def test_cassandra_takes_no_connection_in_plain_text(layout: StackLayout) -> None:
+    settings = cassandra_security(material_of(layout), "cassandra")
+    for name in ("client_encryption_options", "server_encryption_options"):
+        options = settings[name]
+        assert isinstance(options, dict)
+        assert options["require_client_auth"] is True
+        assert options["optional"] is False
+    assert settings["authenticator"] == "PasswordAuthenticator"
+
+
+def test_every_process_is_known_by_a_name_of_its_own(layout: StackLayout) -> None:
+    plain = load(layout.config_path, {})
+    users = {"": plain.regions["a"].aggregate.security.sasl_username}  # type: ignore[union-attr]
+    for process in ("spark", "offsetsvc-a"):
+        config = load(layout.config_path, identity(layout, process))
+        clusters = [
+            cluster
+            for region in config.regions.values()
+            for cluster in (region.regional, region.aggregate)
+            if cluster is not None
+        ]
+        (users[process],) = {cluster.security.sasl_username for cluster in clusters}
+        assert config.service.tls is not None
+        assert Path(config.service.tls.certificate_chain).name == f"{process}.crt"
+    assert users == {"": OPERATOR, "spark": "spark", "offsetsvc-a": "offsetsvc"}
+
+
+def test_users_have_the_rights_of_what_they_run_and_no_more() -> None:
+    for kind in ("regional", "aggregate"):
+        for user, processes in USERS.items():
+            granted = {(acl.resource, acl.operation) for who, acl in bindings(kind) if who == user}
+            needed = {
+                (need.resource, need.operation)
+                for need in NEEDS
+                if need.process in processes and need.cluster == kind
+            }
+            assert granted == needed, (user, kind)
+    assert {user for user, _ in bindings("regional")} == {"operator", "spark", "producer"}
+    writers = {user for user, acl in bindings("aggregate") if acl.operation is Operation.WRITE}
+    assert writers == {"spark"}
+
+
+def test_every_process_of_the_list_is_run_by_somebody() -> None:
+    assert {process for processes in USERS.values() for process in processes} == set(Process)
+
+
+def test_another_stack_knows_nothing_of_all_this(tmp_path: Path) -> None:
+    spec = StackSpec()
+    layout = StackLayout(spec, tmp_path, {name: 20_000 + n for n, name in enumerate(port_names(spec))})
+    prepare_material(layout)
+    assert not (tmp_path / "security").exists()
+    assert identity(layout, "spark") == {}
+    assert (
+        StackSpec.from_json(StackSpec(secure=True, certificate_life_s=60).to_json()).certificate_life_s == 60
+    )
