@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -15,7 +15,7 @@ from parallax.domain.runs import watermark as watermark_row
 from parallax.errors import InvariantError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.offset_ranges import OffsetRanges, runs_of
-from replicator.copying.ports import Clock, RecordBlock, RecordRefusedError, TargetWriter
+from replicator.copying.ports import Clock, RecordBlock, RecordRefusedError, TargetLog, TargetWriter
 from replicator.copying.recovery import Shard
 from replicator.copying.session_end import Counts, PartitionRefusedError, SessionError, Stop
 from replicator.copying.state import PartitionChange, PartitionState, encode, pieces_of
@@ -342,7 +342,7 @@ class Ledger:
                 size_bytes=entry.ByteSize(),
                 advice="raise replicator.shards_per_route, or replicate fewer partitions",
             )
-        offsets = self._target.commit(self.attempted, self._leader_epochs(opened))
+        offsets = self._target.commit(self.attempted, self._logs(opened, changes))
         self._begun_at = None
         self.states = after
         self.open = None
@@ -361,14 +361,22 @@ class Ledger:
         for offset, piece in zip(offsets, self.attempted, strict=True):
             self._committed(offset, piece)
 
-    def _leader_epochs(self, opened: OpenTransaction | None) -> dict[TopicPartition, int]:
-        """Whose leaders have to be the same at the commit: what another has lost is to be seen first."""
+    def _logs(
+        self, opened: OpenTransaction | None, changes: Iterable[PartitionChange]
+    ) -> dict[TopicPartition, TargetLog]:
+        """The logs that have to be the same at the commit: of what has records in it, or begins with it."""
+        written = [] if opened is None else [self.states[item] for item in opened.partitions]
+        for change in changes:
+            state = change.state
+            known = self.states.get(state.topic_partition)
+            if not change.closed and (known is None or known.lineage != state.lineage):
+                written.append(state)
         told = {
-            item: self.states[item].target_leader_epoch
-            for item in (() if opened is None else opened.partitions)
+            state.topic_partition: TargetLog(state.lineage.target_topic_id, state.target_leader_epoch)
+            for state in written
         }
-        told[self._shard.run_log] = self._run_log_leader_epoch
-        return {item: epoch for item, epoch in told.items() if epoch != UNKNOWN_EPOCH}
+        told[self._shard.run_log] = TargetLog(self._shard.run_log_id, self._run_log_leader_epoch)
+        return told
 
     def _count(self, opened: OpenTransaction) -> None:
         wall_ms = self._clock.now_ms()

@@ -217,6 +217,19 @@ class TargetEnd:
         return min(self.next_offset, self.kept_to, target_floor)
 
 
+@dataclass(frozen=True, slots=True)
+class TargetLog:
+    """The log of a target's partition that is written to: another topic of the name has another one.
+
+    Attributes:
+        topic_id: of the topic.
+        leader_epoch: of its leader; UNKNOWN_EPOCH: any.
+    """
+
+    topic_id: TopicId
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
 class TargetWriter(Protocol):
     """The target: one transactional producer, fenced by its id.
 
@@ -244,16 +257,17 @@ class TargetWriter(Protocol):
             RecordRefusedError: the target refused one.
         """
 
-    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
+    def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
         """Append the entries to the run log and commit: their offsets there.
 
         Args:
             entries: what is appended.
-            leader_epochs: of partitions of the transaction. It is committed only if each still has a leader with this
-                epoch when all records are acknowledged: what has another may have lost some of them already.
+            logs: of partitions that the entries speak of. The transaction is committed only if the leader of each has
+                this log when all records are acknowledged: another topic of the name holds none of what was copied
+                before, and another leader may have lost some of it already.
 
         Raises:
-            ClusterUnavailableError: also if such a partition has another leader epoch.
+            ClusterUnavailableError: also if the leader of such a partition has another log.
         """
 
     def ends(

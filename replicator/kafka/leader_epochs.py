@@ -1,27 +1,33 @@
-"""What leaders of a target's partitions say of leader epochs: which is theirs, and where an earlier one ends (KIP-101)."""
+"""What leaders of a target's partitions say of their logs: of which topic and epoch they are, where an older epoch ends (KIP-101)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import structlog
 from kafka.errors import for_code
-from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 
 from parallax.adapters.kafka.event_loop import EventLoop
-from parallax.adapters.kafka.wire import Connections
+from parallax.adapters.kafka.wire import Connections, topic_uuid
 from parallax.domain.ids import UNKNOWN_EPOCH, TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from parallax.runtime.deadline import Deadline
-from replicator.copying.ports import TargetEnd
+from replicator.copying.ports import TargetEnd, TargetLog
 
 log = structlog.get_logger(__name__)
 
 _TURN_MS = 20
 _CONSUMER = -1
 """Neither a follower nor a debugger."""
+
+_BY_TOPIC_ID = 13
+"""The version from which on Fetch names topics by their ids (Kafka 3.1)."""
+_BEYOND_EVERY_END = 2**63 - 1
+_OFFSET_OUT_OF_RANGE = 1
 
 _Asked = tuple[TopicPartition, int, int]
 """A partition, the leader epoch that its leader must have, and the one whose end is asked for."""
@@ -68,10 +74,10 @@ class LeaderEpochs:
                     self._connections.refresh()
         return found
 
-    def confirm(self, leader_epochs: Mapping[TopicPartition, int]) -> Confirmation:
-        """Ask whether the leaders have these epochs; the answers come while others are awaited, too."""
-        self._connections.learn_leaders(leader_epochs.keys(), timeout_ms=self._timeout_ms / 3)
-        return Confirmation(self._loop, self._connections, leader_epochs, self._timeout_ms)
+    def confirm(self, logs: Mapping[TopicPartition, TargetLog]) -> Confirmation:
+        """Ask whether the leaders have these logs; the answers come while others are awaited, too."""
+        self._connections.learn_leaders(logs.keys(), timeout_ms=self._timeout_ms / 3)
+        return Confirmation(self._loop, self._connections, logs, self._timeout_ms)
 
     def close(self) -> None:
         """Close the connections."""
@@ -80,50 +86,84 @@ class LeaderEpochs:
 
 
 class Confirmation:
-    """That partitions have the leaders that they had. Made by `LeaderEpochs.confirm`."""
+    """That partitions have the logs that they had. Made by `LeaderEpochs.confirm`.
+
+    A leader is asked for records beyond every end, by topic id and under a leader epoch. That there are none it says only
+    once it has compared both with those of the log that it has; nothing else that a broker tells is about its log itself.
+    """
 
     def __init__(
         self,
         loop: EventLoop,
         connections: Connections,
-        leader_epochs: Mapping[TopicPartition, int],
+        logs: Mapping[TopicPartition, TargetLog],
         timeout_ms: float,
     ) -> None:
         self._loop = loop
         self._connections = connections
+        self._logs = logs
         self._timeout_ms = timeout_ms
-        self._waiting = set(leader_epochs)
+        self._waiting = set(logs)
         self._problem = ""
-        for leader, items in connections.by_leader(leader_epochs).items():
-            asked = ((item, leader_epochs[item], leader_epochs[item]) for item in items)
-            connections.send(leader, _request(asked), self._answered, self._failed)
+        for leader, items in connections.by_leader(logs).items():
+            self._ask(leader, items)
 
     def wait(self) -> None:
         """Wait until all have answered.
 
         Raises:
-            ClusterUnavailableError: a partition has a leader with another epoch, or none answered in time.
+            ClusterUnavailableError: a partition's leader has another log, or did not answer in time.
         """
         deadline = Deadline.after_ms(self._timeout_ms)
         while self._waiting and not self._problem and not deadline.passed:
             self._loop.turn(_TURN_MS)
         if self._waiting and not self._problem:
-            self._problem = f"{min(self._waiting)}: its leader did not say that it is the same"
+            self._problem = f"{min(self._waiting)}: its leader did not say that it has the same log"
         if self._problem:
             self._connections.refresh()
             raise ClusterUnavailableError(f"{self._connections.cluster}: {self._problem}")
 
-    def _answered(self, answer: Any) -> None:
-        for item, code, _ in _answers(answer):
-            if code:
-                self._problem = (
-                    f"{item}: {for_code(code).__name__}: its leader is not the one that it was: what it has kept is "
-                    "to be asked before anything is committed"
-                )
-            self._waiting.discard(item)
+    def _ask(self, leader: int, items: Collection[TopicPartition]) -> None:
+        named = {(topic_uuid(self._logs[item].topic_id), item.partition): item for item in items}
+        topics: dict[UUID, list[Any]] = {}
+        for (topic_id, partition), item in named.items():
+            part = FetchRequest.FetchTopic.FetchPartition(
+                partition=partition,
+                current_leader_epoch=self._logs[item].leader_epoch,
+                fetch_offset=_BEYOND_EVERY_END,
+                partition_max_bytes=1,
+            )
+            topics.setdefault(topic_id, []).append(part)
+        request = FetchRequest(
+            max_wait_ms=0,
+            topics=[FetchRequest.FetchTopic(topic_id=it, partitions=parts) for it, parts in topics.items()],
+            min_version=_BY_TOPIC_ID,
+            max_version=16,
+        )
+
+        def answered(answer: Any) -> None:
+            if answer.error_code:
+                self._problem = f"asking for logs: {for_code(answer.error_code).__name__}"
+            elif (
+                not answer.responses and answer.throttle_time_ms
+            ):  # a broker that throttles Fetch says nothing
+                self._loop.after(answer.throttle_time_ms, lambda: self._ask(leader, items))
+            for topic in answer.responses:
+                for part in topic.partitions:
+                    self._take_in(named[topic.topic_id, part.partition_index], part.error_code)
+
+        self._connections.send(leader, request, answered, self._failed)
+
+    def _take_in(self, item: TopicPartition, code: int) -> None:
+        if code not in {0, _OFFSET_OUT_OF_RANGE}:
+            self._problem = (
+                f"{item}: {for_code(code).__name__}: its log is not the one that it was: another topic has its name, or "
+                "another leader leads it, and what that has kept is to be asked before anything is committed"
+            )
+        self._waiting.discard(item)
 
     def _failed(self, error: Exception) -> None:
-        self._problem = f"asking for leader epochs: {error} ({type(error).__name__})"
+        self._problem = f"asking for logs: {error} ({type(error).__name__})"
 
 
 def with_kept(

@@ -89,6 +89,29 @@ def test_a_target_topic_created_anew_gets_everything_that_the_source_holds(harne
     assert harness.copied() == {0: values("v", 20) + values("w", 5)}
 
 
+def test_nothing_is_committed_to_a_target_topic_made_anew_before_anybody_has_looked(harness: Harness) -> None:
+    harness.create()
+    harness.produce(values("v", 20))
+    owner = harness.own(harness.config(discovery_interval_ms=30_000))
+    harness.wait_for({0: values("v", 20)})
+    harness.target_admin.delete_topics([harness.topic])[harness.topic].result()
+    create(harness.target_admin, harness.topic, 1, {})
+    others = Producer({"bootstrap.servers": harness.target})  # they hide that its log ends lower
+    for value in values("other", 40):
+        others.produce(harness.topic, value=value, key=value, partition=0)
+    assert others.flush(10) == 0
+    harness.produce(values("w", 5))
+    harness.wait_for({0: values("other", 40) + values("v", 20) + values("w", 5)})
+    owner.finish()
+    spans = [
+        [(row.target_start, row.target_end) for row in rows if row.count]
+        for (item, _), (rows, _) in harness.rows().items()
+        if item.topic == harness.topic
+    ]
+    gone, present = spans
+    assert gone[-1][1] < 40 <= present[0][0], "a run of the topic that is gone speaks of the other"
+
+
 def test_a_topic_that_is_gone_on_both_sides_holds_up_no_other(harness: Harness) -> None:
     gone = f"{harness.topic}.gone"
     harness.create(topic=gone)

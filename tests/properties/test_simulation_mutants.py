@@ -46,9 +46,9 @@ def no_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
 def watermark_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     right = SimTarget.commit
 
-    def wrong(target: SimTarget, entries: Any, leader_epochs: Any) -> Any:
+    def wrong(target: SimTarget, entries: Any, logs: Any) -> Any:
         if target._acknowledged:
-            return right(target, entries, leader_epochs)
+            return right(target, entries, logs)
         log = target._cluster.topics[target._run_log].logs[target._shard]
         return [log.append(entry) for entry in entries]
 
@@ -143,6 +143,22 @@ def leader_epochs_of_the_target_ignored(monkeypatch: pytest.MonkeyPatch) -> None
         return {item: replace(end, kept_to=None) for item, end in found.items()}
 
     monkeypatch.setattr(SimTarget, "ends", wrong)
+
+
+@mutant
+def topic_ids_of_the_target_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written to a topic made anew is committed under the lineage of the one before."""
+    right = SimTarget.commit
+
+    def wrong(target: SimTarget, entries: Any, logs: Any) -> Any:
+        topics = target._cluster.topics
+        present = {
+            item: replace(log, topic_id=topics[item.topic].topic_id) if item.topic in topics else log
+            for item, log in logs.items()
+        }
+        return right(target, entries, present)
+
+    monkeypatch.setattr(SimTarget, "commit", wrong)
 
 
 @mutant

@@ -15,7 +15,7 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.domain.ids import TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
-from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd
+from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd, TargetLog
 from replicator.format.batch import Record, make_batch, record_body
 from replicator.format.block import BatchBlock
 from replicator.format.compression import Compression
@@ -94,9 +94,9 @@ class BatchTarget:
         self._refuse()
         return self._sender.acknowledged
 
-    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
-        """Append the entries, each in a batch of its own, see that the leaders are still the same, and commit."""
-        confirmation = self._leader_epochs.confirm(leader_epochs)
+    def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
+        """Append the entries, each in a batch of its own, see that the leaders still have the same logs, and commit."""
+        confirmation = self._leader_epochs.confirm(logs)
         for entry in entries:
             record = Record(0, max(0, entry.committed_at_ms), record_body(None, entry.SerializeToString()))
             # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.

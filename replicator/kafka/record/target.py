@@ -23,7 +23,7 @@ from parallax.adapters.kafka.librdkafka import LATEST, Settings, list_offsets, t
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry
-from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd
+from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd, TargetLog
 from replicator.kafka.leader_epochs import LeaderEpochs, with_kept
 from replicator.kafka.refusals import advice, is_for_good
 from replicator.kafka.survey import FORGETFUL
@@ -185,9 +185,9 @@ class KafkaTarget:
             )
         return self._acknowledged
 
-    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
-        """See that the leaders are still the same, append the entries and commit."""
-        self._leader_epochs.confirm(leader_epochs).wait()
+    def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
+        """See that the leaders still have the same logs, append the entries and commit."""
+        self._leader_epochs.confirm(logs).wait()
         topic, shard = self._run_log
         try:
             for entry in entries:

@@ -34,7 +34,6 @@ class Action:
 BOTH_LOST = "run_log_loss_beside_unclean_target_election"
 SWITCHED_OFF: dict[str, str] = {
     BOTH_LOST: "what a target has kept is told by entries that are lost, too",
-    "target_recreation": "a topic made anew between two surveys is written to under the old lineage",
     "run_log_cut": "an entry that told of the target's own loss is lost with it",
 }
 """Actions that take no part, by name, each with the reason."""

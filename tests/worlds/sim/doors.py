@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from parallax.config.config import Config
 from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
     SourceOffset,
     TargetOffset,
     TopicId,
@@ -26,6 +27,7 @@ from replicator.copying.ports import (
     SourceEvent,
     Survey,
     TargetEnd,
+    TargetLog,
     TopicChanged,
 )
 from replicator.copying.recovery import Shard, States
@@ -154,12 +156,14 @@ class SimTarget:
         self._send()
         return self._acknowledged
 
-    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
+    def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
         self._schedule.step()
         log = _run_log(self._cluster, self._run_log, self._shard)
-        for item, epoch in leader_epochs.items():
+        for item, known in logs.items():
             topic = self._cluster.topics.get(item.topic)
-            if topic is None or topic.logs[item.partition].epoch != epoch:
+            if topic is None or topic.topic_id != known.topic_id:
+                raise ClusterUnavailableError(f"{item} is of another topic than it was")
+            if known.leader_epoch not in {UNKNOWN_EPOCH, topic.logs[item.partition].epoch}:
                 raise ClusterUnavailableError(f"{item} has another leader than it had")
         self._may_fail()
         transaction = self._mine()

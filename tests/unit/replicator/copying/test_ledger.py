@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -21,10 +22,10 @@ from parallax.domain.ids import (
 )
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
-from replicator.copying.ports import RecordBlock, TargetEnd
+from replicator.copying.ports import RecordBlock, TargetEnd, TargetLog
 from replicator.copying.recovery import Shard
 from replicator.copying.session_end import Counts
-from replicator.copying.state import PartitionState
+from replicator.copying.state import PartitionChange, PartitionState
 from replicator.lease import Lease
 from tests.worlds.clocks import StandingClock
 
@@ -42,7 +43,7 @@ class Target:
         self._sent: dict[TopicPartition, list[int]] = {}
         self._ends: dict[TopicPartition, int] = {}
         self.entries: list[Entry] = []
-        self.confirmed: list[dict[TopicPartition, int]] = []
+        self.confirmed: list[dict[TopicPartition, TargetLog]] = []
         self.leader_epoch = 3
         self.gone: set[TopicPartition] = set()
         """Of these no end is known."""
@@ -62,8 +63,8 @@ class Target:
     def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
         return self._sent
 
-    def commit(self, entries: Sequence[Entry], leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
-        self.confirmed.append(dict(leader_epochs))
+    def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
+        self.confirmed.append(dict(logs))
         self.entries += entries
         return range(len(self.entries) - len(entries), len(self.entries))
 
@@ -208,3 +209,18 @@ def test_leaders_not_known_yet_delay_no_watermark() -> None:
         world.commit()
         asked_at += [world.clock.at_ms] if world.items[0] in world.target.asked else []
     assert asked_at
+
+
+def test_a_commit_names_the_logs_of_what_was_written_and_of_what_begins() -> None:
+    world = World(3)
+    written, begun, idle = world.items
+    run_log = {SHARD.run_log: TargetLog(TopicId("log"))}
+    world.send(1)
+    world.commit()
+    assert world.target.confirmed == [run_log | {written: TargetLog(TopicId("t"))}]
+    world.ledger.write([PartitionChange(replace(world.ledger.states[idle], target_leader_epoch=7))])
+    assert world.target.confirmed[1:] == [run_log]
+    state = world.ledger.states[begun]
+    anew = replace(state, lineage=replace(state.lineage, target_topic_id=TopicId("n")), target_leader_epoch=0)
+    world.ledger.write([PartitionChange(state, closed=True), PartitionChange(anew)])
+    assert world.target.confirmed[2:] == [run_log | {begun: TargetLog(TopicId("n"), 0)}]

@@ -22,7 +22,16 @@ from parallax.errors import PartitionStoppedError
 from parallax.ports.clusters import TopicInfo
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
-from replicator.copying.ports import Damaged, LogEnd, ReadFrom, RecordBlock, SourceEvent, Survey, TargetEnd
+from replicator.copying.ports import (
+    Damaged,
+    LogEnd,
+    ReadFrom,
+    RecordBlock,
+    SourceEvent,
+    Survey,
+    TargetEnd,
+    TargetLog,
+)
 from replicator.copying.recovery import Shard
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import Absences, Counts, SessionError
@@ -78,7 +87,7 @@ class Doors:
 
     def begin(self) -> None: ...
 
-    def commit(self, entries: Sequence[Entry], _leader_epochs: Mapping[TopicPartition, int]) -> Sequence[int]:
+    def commit(self, entries: Sequence[Entry], _logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
         return range(len(entries))
 
     def ends(

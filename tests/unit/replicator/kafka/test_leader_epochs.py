@@ -1,22 +1,26 @@
-"""What is made of leaders' answers about leader epochs."""
+"""What is made of leaders' answers about their logs and leader epochs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from typing import Any
+from uuid import UUID
 
 import pytest
-from kafka.protocol.consumer import OffsetForLeaderEpochResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse, OffsetForLeaderEpochResponse
 
 from parallax.adapters.kafka.event_loop import EventLoop
-from parallax.domain.ids import ClusterName, TargetOffset, TopicName, TopicPartition
+from parallax.adapters.kafka.wire import topic_uuid
+from parallax.domain.ids import ClusterName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
-from replicator.copying.ports import TargetEnd
+from replicator.copying.ports import TargetEnd, TargetLog
 from replicator.kafka.leader_epochs import LeaderEpochs, with_kept
 
 P0, P1 = (TopicPartition(TopicName("trips"), number) for number in range(2))
-FENCED = 74
+TOPIC = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
+LOGS = {P0: TargetLog(TOPIC, 3), P1: TargetLog(TOPIC, 5)}
+BEYOND, FENCED, ANOTHER_TOPIC = 1, 74, 103
 
 
 class Leaders:
@@ -27,6 +31,8 @@ class Leaders:
     def __init__(self, answers: Mapping[int, tuple[int, int]]) -> None:
         self._answers = answers
         self.asked: list[tuple[int, int, int]] = []
+        self.looked_at: list[tuple[UUID, int, int]] = []
+        self.throttled_for_ms = 0
         self.refreshed = 0
 
     def learn_leaders(
@@ -41,7 +47,29 @@ class Leaders:
     def refresh(self) -> None:
         self.refreshed += 1
 
+    def _looked_at(self, request: FetchRequest) -> FetchResponse:
+        """What the leader says of its log; nothing at all while it throttles."""
+        throttled_for_ms, self.throttled_for_ms = self.throttled_for_ms, 0
+        answers = FetchResponse.FetchableTopicResponse
+        topics = []
+        for topic in () if throttled_for_ms else request.topics:
+            assert all(part.fetch_offset == 2**63 - 1 for part in topic.partitions), (
+                "no records are asked for"
+            )
+            self.looked_at += [
+                (topic.topic_id, part.partition, part.current_leader_epoch) for part in topic.partitions
+            ]
+            told = [part.partition for part in topic.partitions if part.partition in self._answers]
+            parts = [
+                answers.PartitionData(partition_index=partition, error_code=self._answers[partition][0])
+                for partition in told
+            ]
+            topics.append(answers(topic_id=topic.topic_id, partitions=parts))
+        return FetchResponse(throttle_time_ms=throttled_for_ms, error_code=0, responses=topics)
+
     def ask(self, _node: int, request: Any, _doing: str) -> Any:
+        if isinstance(request, FetchRequest):
+            return self._looked_at(request)
         topic_of = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
         topics = []
         for topic in request.topics:
@@ -72,26 +100,29 @@ def leader_epochs(loop: EventLoop, leaders: Leaders) -> LeaderEpochs:
     return LeaderEpochs(loop, leaders, timeout_ms=50)  # type: ignore[arg-type]
 
 
-def test_leaders_with_the_same_epochs_confirm_it() -> None:
-    leaders = Leaders({0: (0, 9), 1: (0, 4)})
+@pytest.mark.parametrize("throttled_for_ms", [0, 1])
+def test_leaders_with_the_same_logs_confirm_it(throttled_for_ms: int) -> None:
+    leaders = Leaders({0: (BEYOND, -1), 1: (BEYOND, -1)})
+    leaders.throttled_for_ms = throttled_for_ms
     with closing(EventLoop()) as loop:
-        leader_epochs(loop, leaders).confirm({P0: 3, P1: 5}).wait()
-    assert leaders.asked == [(0, 3, 3), (1, 5, 5)]
+        leader_epochs(loop, leaders).confirm(LOGS).wait()
+    assert leaders.looked_at == [(topic_uuid(TOPIC), 0, 3), (topic_uuid(TOPIC), 1, 5)]
 
 
 @pytest.mark.parametrize(
     ("answers", "problem"),
     [
-        ({0: (0, 9), 1: (FENCED, -1)}, "trips-1: FencedLeaderEpoch"),
-        ({0: (0, 9)}, "trips-1: its leader did not say that it is the same"),
+        ({0: (BEYOND, -1), 1: (FENCED, -1)}, "trips-1: FencedLeaderEpoch"),
+        ({0: (ANOTHER_TOPIC, -1), 1: (BEYOND, -1)}, "trips-0: InconsistentTopicId"),
+        ({0: (BEYOND, -1)}, "trips-1: its leader did not say that it has the same log"),
     ],
 )
-def test_a_leader_with_another_epoch_or_none_stops_the_commit(
+def test_a_leader_with_another_log_or_none_stops_the_commit(
     answers: Mapping[int, tuple[int, int]], problem: str
 ) -> None:
     leaders = Leaders(answers)
     with closing(EventLoop()) as loop:
-        confirmation = leader_epochs(loop, leaders).confirm({P0: 3, P1: 5})
+        confirmation = leader_epochs(loop, leaders).confirm(LOGS)
         with pytest.raises(ClusterUnavailableError, match=problem):
             confirmation.wait()
     assert leaders.refreshed
