@@ -116,6 +116,7 @@ class LeaseProgress:
         foreign_records: records on the target that no run log of any route explains, found in samples of what lies
             between this shard's own.
         index_lag_ms: age of the oldest run-log entry that is not indexed yet; 0 if all are.
+        index_gap_offsets: of the run log, that retention took before they were indexed, as found since the lease began.
         waiting_for: what the lease waits for (a cluster that does not answer), or empty.
     """
 
@@ -125,6 +126,7 @@ class LeaseProgress:
     aborts: int
     index_lag_ms: float
     foreign_records: int = 0
+    index_gap_offsets: int = 0
     waiting_for: str = ""
 
 

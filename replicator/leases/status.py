@@ -54,6 +54,11 @@ LEASE_METRICS: tuple[TotalsMetric[LeaseTotals], ...] = (
         lambda lease: lease.report.progress.index_lag_ms,
     ),
     TotalsMetric(
+        "index_gap_offsets",
+        "Run-log offsets that retention took before they were indexed, as found since the lease began.",
+        lambda lease: lease.report.progress.index_gap_offsets,
+    ),
+    TotalsMetric(
         "waiting",
         "1 while the lease waits for a cluster that does not answer, or for its run log to be mended.",
         lambda lease: int(bool(lease.report.progress.waiting_for)),
@@ -158,6 +163,7 @@ class ReplicationStatus:
             "transactions": lease.transactions.value,
             "transaction_aborts": lease.transaction_aborts.value,
             "index_lag_ms": progress.index_lag_ms,
+            "index_gap_offsets": progress.index_gap_offsets,
             "waiting_for": progress.waiting_for,
             "foreign_records": progress.foreign_records,
             "partitions": [

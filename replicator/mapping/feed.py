@@ -157,6 +157,9 @@ class IndexFeed:
         self._queued_bytes = 0
         self.truncated = ""
         """Why the run log can't be the one that was indexed; empty as long as nothing says so."""
+        self.gap_offsets = 0
+        """Run-log offsets that retention took before they were indexed: nobody can index what was copied there any more."""
+        self._gap_end = 0
         self._gap_below = 0
         """Entries below this may be missing from the queue."""
         self._next: int | None = None
@@ -286,7 +289,9 @@ class IndexFeed:
 
     def _replay(self, start: int, end: int) -> int:
         """Read the run log again up to ``end``."""
-        records = self._reader.read(max(start, self._reader.start()), end)
+        first = self._reader.start()
+        self._note_gap(start, min(first, end))
+        records = self._reader.read(max(start, first), end)
         run_log_id = self._reader.topic_id()
         entries = (
             (at, entry)
@@ -298,6 +303,32 @@ class IndexFeed:
             self._next = end
             self._index.save_indexed_up_to(*self._key, end)
         return written
+
+    def _note_gap(self, start: int, first: int) -> None:
+        """The run log begins above what is indexed: say so, as whoever writes on from there leaves a gap in the index.
+
+        An answer that needs rows from the gap is earlier than it could be. A shard of this number of an earlier layout may
+        have indexed some of it.
+        """
+        if start >= first:
+            return
+        route, layout, shard = self._key
+        earlier = [self._index.indexed_up_to(route, number, shard) for number in range(layout)]
+        start = max(start, self._gap_end, *earlier)
+        if start >= first:
+            return
+        self._gap_end = first
+        self.gap_offsets += first - start
+        log.error(
+            "index_gap",
+            route=str(route),
+            shard=shard,
+            start=start,
+            end=first,
+            problem=f"the run log begins at {first}, and its entries up to {start} are indexed: retention took those between. "
+            "Answers that need their rows are earlier than they could be, until the records concerned are gone from the target: "
+            "see that replicator.run_log_retention_ms is longer than the index is ever away",
+        )
 
     def _is_due(self, offset: int, entry: Entry) -> bool:
         """Whether an entry that is read is the shard's own, or one that an earlier layout has left."""

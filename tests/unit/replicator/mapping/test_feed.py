@@ -62,6 +62,7 @@ def run(start: int, count: int) -> Run:
 class RunLog:
     def __init__(self) -> None:
         self.entries: list[tuple[int, Entry]] = []
+        self.first = 0
 
     def append(self, one: Entry) -> int:
         self.entries.append((2 * len(self.entries), one))
@@ -80,9 +81,10 @@ class RunLog:
         return self.end()
 
     def start(self) -> int:
-        return 0
+        return self.first
 
     def read(self, start: int, end: int) -> Iterable[tuple[int, Entry]]:
+        assert start >= self.first, "a consumer is given nothing from there"
         return [item for item in self.entries if start <= item[0] < end]
 
     def close(self) -> None:
@@ -164,6 +166,53 @@ def test_what_any_earlier_layout_has_left_is_indexed_once() -> None:
     feed.turn()
     assert [row.source_start for row in indexed(index)] == [1, 2, 3]
     assert index.indexed_up_to(ROUTE, 3, 0) == log.end()
+
+
+def test_what_retention_took_before_it_was_indexed_is_said() -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    for number in range(5):
+        log.append(entry([run(number, 1)]))
+    index.save_indexed_up_to(ROUTE, 1, 0, 2)
+    log.first = 6
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    with capture_logs() as logs:
+        feed.turn()
+    assert [(said["event"], said["start"], said["end"]) for said in logs] == [("index_gap", 2, 6)]
+    assert "retention took those between" in logs[0]["problem"]
+    assert feed.gap_offsets == 4
+    assert (feed.complete, [row.source_start for row in indexed(index)]) == (True, [3, 4])
+
+
+def test_a_gap_is_said_once_though_the_index_is_away_in_between() -> None:
+    log, index = RunLog(), AwayIndex()
+    for number in range(5):
+        log.append(entry([run(number, 1)]))
+    log.first = 6
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    index.away = True
+    with capture_logs() as logs:
+        with pytest.raises(StoreUnavailableError):
+            feed.turn()
+        index.away = False
+        feed.turn()
+    assert (len(logs), feed.gap_offsets) == (1, 6)
+
+
+@pytest.mark.parametrize(("earlier_to", "gap_offsets"), [(6, 0), (4, 2)])
+def test_what_an_earlier_layout_has_indexed_is_no_gap(earlier_to: int, gap_offsets: int) -> None:
+    log, index = RunLog(), MemoryMappingIndex()
+    for number, layout in enumerate((1, 1, 1, 2, 3)):
+        log.append(entry([run(number, 1)], layout=layout))
+    index.save_indexed_up_to(ROUTE, 2, 0, earlier_to)
+    log.first = 6
+    feed = IndexFeed(index, log, route=ROUTE, layout=3, shard=0, clock=Now())
+    feed.note_end(log.end())
+    with capture_logs() as logs:
+        feed.turn()
+    assert (len(logs), feed.gap_offsets) == (bool(gap_offsets), gap_offsets)
+    assert [row.source_start for row in indexed(index)] == [3, 4]
 
 
 def test_shards_that_are_no_more_fall_to_one_that_is() -> None:
