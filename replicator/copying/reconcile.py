@@ -36,7 +36,7 @@ class Beginning:
         parted_at: the source's next offset up to which the copy holds, if something of the same incarnations was copied
             before: behind it source or target have lost what was copied.
         closes_at: the source's next offset at which the rows of the partition's present lineage end; None: with the
-            last record, as they are all there.
+            last record, as they are all there, or nobody knows.
         leader_epoch: of the source's last record below `source_first`, where it is known: reading on from there
             shows at once if the source has lost more meanwhile.
         lost_epoch: where the target has lost its tail: what was written there afterwards has this leader epoch or a
@@ -216,7 +216,9 @@ def _cut(
         and position is not None
         and source_log.high_watermark < min(position, state.source_next)
     ):
-        return state.source_first
+        return min(
+            state.source_first, source_log.high_watermark
+        )  # what is written there next is to be copied
     return None
 
 
@@ -294,7 +296,9 @@ def cut_by_source(
     the same epoch are the same up to where it ends in the shorter one: if it is the epoch of the last record that was
     copied, nothing else has to be known, and the rows from before may be gone with the run log's head. Of an older epoch
     the source may hold records that were never copied: what was read there had another epoch. So copying goes back to
-    the end of what was copied in such epochs too, as a follower cuts its log (KIP-101).
+    the end of what was copied in such epochs too, as a follower cuts its log (KIP-101); where no row of them is left, to
+    the source's first record. What is copied a second time comes twice on the target, and what the source no longer
+    holds is told as lost: neither is passed in silence.
     """
     if beginning.parted_at is None:
         return beginning
@@ -302,7 +306,8 @@ def cut_by_source(
         beginning.leader_epoch == UNKNOWN_EPOCH
     ):  # nothing was copied: what was there when the lineage began still is
         present = [row for at, row in _record_ends(state, history) if at.lineage == state.lineage]
-        parted_at = present[0].source_start if present else beginning.parted_at
+        # Without the opening nobody knows what was lost before it: all of it may be.
+        parted_at = min(present[0].source_start if present else SourceOffset(0), beginning.source_first)
         return replace(beginning, parted_at=parted_at)
     cut, epoch = min(beginning.parted_at, state.last_run_end), state.source_leader_epoch
     if beginning.leader_epoch < epoch:
@@ -351,23 +356,28 @@ def _record_ends(state: PartitionState, history: RunHistory) -> list[tuple[Parti
 def cut_by_target(state: PartitionState, kept_to: TargetOffset, history: RunHistory) -> Beginning:
     """The target lost its tail: go back to the source of its new end, under a new generation.
 
-    The place is told by the last row of any generation that survived: the present one may have begun above the cut.
+    The place is told by the last row of any generation that survived: the present one may have begun above the cut. Where
+    the run log no longer has one, everything that the source still holds is copied again: what of it survived on the target
+    comes twice. Nobody knows then where the rows of the present lineage end, which may be further than those that an answer
+    has: it is closed at an end that they don't reach.
     """
     lineage, cut, epoch = state.lineage, SourceOffset(0), UNKNOWN_EPOCH
-    if state.target_first <= kept_to and lineage.generation:
-        cut = state.source_first
+    closes_at: SourceOffset | None = None
     for _, row in _record_ends(state, history):
         if row.target_end <= kept_to:
             cut, epoch = row.source_end, row.source_leader_epoch
         elif row.target_start < kept_to:
             cut, epoch = row.to_source(kept_to), row.source_leader_epoch
+        else:
+            continue
+        closes_at = cut
     told = state.target_leader_epoch
     return Beginning(
         replace(lineage, generation=lineage.generation + 1),
         cut,
         f"the target lost its tail: {kept_to} is what it kept, records up to {state.target_floor} had been written",
         parted_at=cut,
-        closes_at=cut,
+        closes_at=closes_at,
         leader_epoch=epoch,
         lost_epoch=UNKNOWN_EPOCH if told == UNKNOWN_EPOCH else told + 1,
     )

@@ -7,6 +7,8 @@ says: copied up to source offset 8.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parallax.domain.ids import ClusterName, Lineage, SourceId, SourceOffset, TargetOffset, TopicId, TopicName
 from parallax.domain.ids import TopicPartition as Partition
 from parallax.domain.outcome import Outcome
@@ -194,6 +196,79 @@ def test_source_cut_where_copying_began_behind_a_lost_range() -> None:
     ]
     answer = ask(20, on_x, [of(A, mark(0, 0), run(0, 0, 3))], log(0, 3), [A])
     assert answer.resume_offset == 0
+
+
+def test_source_cut_where_the_opening_is_gone_from_the_run_log() -> None:
+    """The same, long after: retention has taken the run log's head, and with it that a0 to a2 were lost."""
+    state, changes = began_behind_a_lost_range(17)
+    parted = reconcile.Beginning(
+        Lineage(TopicId("1"), TopicId("t"), 1), SourceOffset(3), "", parted_at=SourceOffset(3)
+    )
+    beginning = reconcile.cut_by_source(parted, state, 3, lambda *_: [])
+    _, opened = reconcile.begin(ITEM, beginning, state, TargetEnd(TargetOffset(19)))
+    assert (opened.state.source_next, opened.lost) == (3, (lost(0, 3, 19),))
+    on_x = [
+        of(A, *changes[-1].rows, lost=changes[-1].lost),
+        of(A, *opened.rows, run(3, 19, 2, previous=3), lost=opened.lost, generation=1),
+    ]
+    answer = ask(19, on_x, [of(A, mark(0, 0), run(0, 0, 5))], log(0, 5), [A])
+    assert answer.resume_offset == 0
+
+
+def test_source_that_ends_below_where_copying_began() -> None:
+    """Copying began at 3, behind what retention had taken; a leader with an older log ends at 2 and writes on there."""
+    state, changes = began_behind_a_lost_range(17)
+    survey = Survey(
+        0,
+        {ITEM.topic: TopicInfo(ITEM.topic, TopicId("1"), 1)},
+        {ITEM: LogEnd(SourceOffset(0), SourceOffset(2), SourceOffset(2), 1)},
+        {ITEM.topic: TopicInfo(ITEM.topic, TopicId("t"), 1)},
+    )
+    decisions = reconcile.decide(
+        survey, {ITEM: state}, positions={ITEM: SourceOffset(3)}, out_of_range={}, shard=0, shard_count=1
+    )
+    ends = {ITEM: TargetEnd(TargetOffset(19), 0)}
+    _, opened = reconcile.changes_for(decisions, {ITEM: state}, ends, history=lambda *_: changes)
+    assert (opened.state.source_next, opened.lost) == (2, (lost(0, 2, 19),))
+
+
+def test_source_cut_where_the_rows_of_the_older_epoch_are_gone() -> None:
+    """As in the next one the source comes back with epoch 0 alone; the run log's head, with the rows of it, is gone.
+
+    Where X's copy of epoch 0 ends is not known any more. The source holds a1 and later: they are all copied again, and
+    a0, of which nobody knows whether X ever had this log's, is told as lost.
+    """
+    rows = [run(3, 3, 2, epoch=1)]
+    state = copied(5, 5, 5, epoch=1)
+    parted = reconcile.Beginning(
+        Lineage(TopicId("1"), TopicId("t"), 1), SourceOffset(5), "", parted_at=SourceOffset(5), leader_epoch=0
+    )
+    beginning = reconcile.cut_by_source(parted, state, 1, history_of((state, rows)))
+    closed, opened = reconcile.begin(ITEM, beginning, state, TargetEnd(TargetOffset(6)))
+    assert (opened.state.source_next, opened.lost) == (1, (lost(0, 1, 6),))
+    assert closed.state.source_next == 5, "its rows are all there"
+
+
+def test_target_cut_where_the_rows_are_gone_from_the_run_log() -> None:
+    """X loses its tail from 8 on, and retention has taken what the run log said of it. Of X's rows the index has one.
+
+    ::
+
+        X   0  1  2  3  4  5  6  7 [8 lost      Y   0  1  2  3  4  5  6  7   commit 5
+            a0 a1 a2 a3 a4 a5 a6 a7                 a0 a1 a2 a3 a4 a5 a6 a7
+
+    Everything is copied again. But a5 to a7 lie below the cut, too: nobody may take a2 for the last record there.
+    """
+    state = replace(copied(9, 9, 9), lineage=Lineage(TopicId("1"), TopicId("t"), 1))
+    beginning = reconcile.cut_by_target(state, TargetOffset(8), lambda *_: [])
+    closed, opened = reconcile.begin(ITEM, beginning, state, TargetEnd(TargetOffset(8)))
+    assert (opened.state.source_next, opened.rows[0].previous_source_end) == (0, 0)
+    on_x = [
+        of(A, mark(0, 0), run(0, 0, 3), closed_at=closed.state.source_next, generation=1),
+        of(A, *opened.rows, generation=2),
+    ]
+    answer = ask(5, [of(A, run(0, 0, 8))], on_x, log(0, 8), [A])
+    assert answer.resume_offset <= 5
 
 
 def test_leader_that_returns_with_a_log_of_its_own() -> None:
