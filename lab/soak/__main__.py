@@ -57,6 +57,11 @@ def show_report(console: Console, report: Mapping[str, Any]) -> None:
         counted = ("produced", "consumed", "lost", "redelivered")
         groups.add_row(name, *(f"{found[key]:,}" for key in counted))
     console.print(groups)
+    if report["restarted_brokers"]:
+        console.print(
+            f"{len(report['restarted_brokers'])} broker(s) said of themselves that they were out of step with their logs "
+            f"and were restarted: {', '.join(report['restarted_brokers'])}."
+        )
     show_verdict(console, report, "Nothing lost, nothing read twice, nothing grows.")
 
 
@@ -89,6 +94,7 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
             problem = str(error)
     report = story(options.storm.schedule, soak.happened) | {"minutes": options.minutes}
     del report["schedule"]
+    report["restarted_brokers"] = soak.care.restarted
     trends: dict[str, ProcessTrend | None] = {
         name: trend(readings, limits) for name, readings in sorted(watch.processes.items())
     }

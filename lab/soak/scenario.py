@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
+from lab.soak.brokers import BrokerCare
 from lab.stack.layout import SPARK
 from lab.storm.options import GROUPS, StormOptions
 from lab.storm.scenario import Storm
-from lab.storm.schedule import Act, ActKind, Schedule
+from lab.storm.schedule import CLUSTERS, Act, ActKind, Schedule
 from lab.workload.journal import Journal
 from lab.workload.playing import Stack
 
@@ -65,6 +66,7 @@ class Soak(Storm):
     def __init__(self, options: SoakOptions, stack: Stack, journal: Journal) -> None:
         super().__init__(options.storm, Schedule(options.seed, {}, ()), stack, journal)
         self._clock, self._minutes = journal, options.minutes
+        self.care = BrokerCare(stack, CLUSTERS, journal.remark)
         self._deck = draw_faults(options.seed, {name: plan.home for name, plan in GROUPS.items()})
 
     def acts(self) -> Iterator[tuple[Act, str]]:
@@ -75,6 +77,13 @@ class Soak(Storm):
                 wait_s = began_s + minute * _MINUTE_S - self._clock.elapsed_s
                 pause_s = _SOON_S if number else max(_SOON_S, wait_s)
                 yield replace(act, pause_s=pause_s), f"minute {minute} {act.kind}: {act.told()}"
+
+    def _until(self, reached: Callable[[], bool], within_s: float, otherwise: str) -> None:
+        self.care.patiently(lambda: super(Soak, self)._until(reached, within_s, otherwise))
+
+    def _check(self) -> None:
+        super()._check()
+        self.care.look()
 
 
 def draw_faults(seed: int, homes: Mapping[str, str]) -> Iterator[tuple[Act, ...]]:
