@@ -13,12 +13,17 @@ from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, a
 from parallax.errors import DeadlineError, InvariantError, StoreUnavailableError
 from parallax.ports.groups import PrimaryStore, Reach
 from parallax.runtime.deadline import Deadline
+from parallax.runtime.retry import RetryPolicy
 
 _MEMORY_S = 0.2
 """Watches of one group share a read: a thousand consumers of a group cost the store five reads a second."""
 
 _MOST_REMEMBERED = 10_000
 _WATCH_EVERY_S = 0.25
+
+_AFTER_A_RIVAL = RetryPolicy(first_wait_ms=20, longest_wait_ms=1_000)
+"""An attempt costs the store a read and a lightweight transaction: who was overtaken waits, each time longer, and never as
+long as the rivals do."""
 
 
 class Primaries:
@@ -31,12 +36,14 @@ class Primaries:
         store: PrimaryStore,
         now_ms: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         regions = frozenset(RegionName(name) for name in config.regions)
         self.site = Site(regions, frozenset(config.aggregate_clusters()), region)
         self._store = store
         self._now_ms = now_ms
         self._clock = clock
+        self._sleep = sleep
         self._lock = threading.Lock()
         self._memory: dict[GroupName, tuple[float, Assignment | None]] = {}
 
@@ -88,7 +95,9 @@ class Primaries:
             ) from error
 
     def _set(self, change: Change, reach: Reach, deadline: Deadline, *, dry_run: bool) -> Assignment:
-        while not deadline.passed:
+        for wait_ms in _AFTER_A_RIVAL.waits_ms():
+            if deadline.passed:
+                break
             log = self._store.read_log(change.group, reach)
             decision = decide(change, log.decisions, self.site, self._now_ms(), log.latest)
             done = any(item.fencing_number == decision.fencing_number for item in log.decisions)
@@ -96,6 +105,7 @@ class Primaries:
                 with self._lock:
                     self._memory.pop(change.group, None)
                 return _with(log.decisions, decision)
+            self._sleep(min(wait_ms / 1_000, deadline.remaining_s))
         raise DeadlineError(
             f"group {change.group!r}: the deadline passed while others decided about it; ask again"
         )
