@@ -14,9 +14,9 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.service import UseCases
 from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
-from offsetsvc.transport.rest_server import RestServer
 from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.http.server import HttpServer
 from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import print_json
 from parallax.config.config import Config, ServiceAddresses, load
@@ -86,7 +86,7 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     metrics = ServiceMetrics()
     metrics.watch(service)
     grpc_server = GrpcServer(service, metrics, address=listen.grpc, credentials=server_credentials(tls))
-    rest_server = RestServer(create_app(service, metrics), address=listen.rest, tls=tls)
+    rest_server = HttpServer(create_app(service, metrics), address=listen.rest, tls=tls)
     rest_server.start()
     stack.callback(rest_server.stop)
     grpc_server.start()

@@ -17,6 +17,8 @@ from offsetsvc.parallel import Turns
 from offsetsvc.service import UseCases
 from offsetsvc.transport.handlers import Handlers
 from offsetsvc.transport.rest_problems import ProblemApp, problems
+from parallax.adapters.http.bodies import BoundedBodies
+from parallax.adapters.http.connection import HttpLimits
 from parallax.client.json import schema_of, to_json
 from parallax.domain.ids import names_a_cluster
 from parallax.errors import InvalidNameError
@@ -36,6 +38,9 @@ _MOST_CALLS = 32
 """Of the 40 threads in which Starlette answers; the others are for health and metrics."""
 _INT64 = {"ge": -(2**63), "le": 2**63 - 1}
 _INT32 = {"ge": -(2**31), "le": 2**31 - 1}
+
+REST_LIMITS = HttpLimits()
+"""The largest body is a decision: some names and a reason."""
 
 Request = TypeVar("Request", bound=Message)
 
@@ -109,7 +114,7 @@ class PrimaryBody(BaseModel):
     dry_run: bool = False
 
 
-def create_app(service: UseCases, metrics: ServiceMetrics) -> FastAPI:
+def create_app(service: UseCases, metrics: ServiceMetrics, limits: HttpLimits = REST_LIMITS) -> FastAPI:
     """The application over one service."""
     app = ProblemApp(title="Parallax offset service", version="1", description=_DESCRIPTION)
     shell = _Shell(service, metrics)
@@ -117,6 +122,7 @@ def create_app(service: UseCases, metrics: ServiceMetrics) -> FastAPI:
     app.include_router(_mapping(shell))
     app.include_router(_primaries(shell))
     app.include_router(_operation(service, metrics))
+    app.add_middleware(BoundedBodies, most_bytes=limits.body_bytes, within_s=limits.body_within_s)
     return app
 
 

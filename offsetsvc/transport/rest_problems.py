@@ -10,10 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from parallax.adapters.http.bodies import PROBLEM, problem_of
 from parallax.client.status import status_of
 from parallax.errors import InvalidNameError, NotFoundError, ParallaxError
-
-PROBLEM = "application/problem+json"
 
 _log = structlog.get_logger(__name__)
 
@@ -95,11 +94,4 @@ def _unexpected(request: Request, error: Exception) -> Response:
 
 
 def _problem(status: int, code: str, detail: str) -> Response:
-    body = {
-        "type": f"urn:parallax:problem:{code.lower().replace('_', '-')}",
-        "title": code.replace("_", " ").capitalize(),
-        "status": status,
-        "code": code,
-        "detail": detail,
-    }
-    return JSONResponse(body, status_code=status, media_type=PROBLEM)
+    return JSONResponse(problem_of(status, code, detail), status_code=status, media_type=PROBLEM)

@@ -16,7 +16,7 @@ import yaml
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
-from offsetsvc.transport.rest_server import RestServer
+from parallax.adapters.http.server import HttpServer
 from parallax.cli.options import connect
 from parallax.client.client import OffsetClient
 from parallax.config.config import Tls
@@ -36,7 +36,7 @@ def addresses(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, bool]]
     with ExitStack() as stack:
         service = stack.enter_context(World().service())
         metrics = ServiceMetrics()
-        rest = RestServer(create_app(service, metrics), address="127.0.0.1:0", tls=tls)
+        rest = HttpServer(create_app(service, metrics), address="127.0.0.1:0", tls=tls)
         rest.start()
         stack.callback(rest.stop)
         server = GrpcServer(service, metrics, address="127.0.0.1:0", credentials=server_credentials(tls))

@@ -14,7 +14,7 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.service import UseCases
 from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
-from offsetsvc.transport.rest_server import RestServer
+from parallax.adapters.http.server import HttpServer
 from parallax.client.client import OffsetClient
 from tests.worlds.offset_world import World
 
@@ -27,7 +27,7 @@ class Served:
     service: UseCases
     metrics: ServiceMetrics
     grpc: GrpcServer
-    rest: RestServer
+    rest: HttpServer
 
     @property
     def target(self) -> str:
@@ -60,7 +60,7 @@ def serving(world: World) -> Iterator[Served]:
         service = stack.enter_context(world.service())
         metrics = ServiceMetrics()
         metrics.watch(service)
-        rest = RestServer(create_app(service, metrics), address="127.0.0.1:0")
+        rest = HttpServer(create_app(service, metrics), address="127.0.0.1:0")
         rest.start()
         stack.callback(rest.stop)
         server = GrpcServer(service, metrics, address="127.0.0.1:0")

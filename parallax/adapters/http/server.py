@@ -1,42 +1,77 @@
-"""Runs the REST application in a thread of this process."""
+"""Runs an ASGI application in a thread of this process, within limits."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import threading
+from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
+from parallax.adapters.http.connection import HttpLimits, connections_within
 from parallax.config.config import Tls
 from parallax.errors import ConfigError
 from parallax.runtime.deadline import Deadline
 
 _START_MS = 10_000
 _POLL_S = 0.01
+_HANDSHAKE_WITHIN_S = 10.0
 
 
-class RestServer:
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose servers wait for TLS no longer than for a request; asyncio's own bound is a minute."""
+
+    async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
+        """A server."""
+        if options.get("ssl") is not None:
+            options.setdefault("ssl_handshake_timeout", _HANDSHAKE_WITHIN_S)
+        return await super().create_server(*args, **options)
+
+
+class HttpServer:
     """An HTTP server for one application.
 
     Args:
-        app: the application.
+        app: the application; it bounds the bodies that it reads (`parallax.adapters.http.bodies`).
         address: ``host:port``; port 0 takes a free one.
         tls: certificates; None: plain text.
+        limits: what callers may cost.
+        name: of its thread, and of what it serves in errors.
 
     Raises:
         ConfigError: the address can't be listened on.
     """
 
-    def __init__(self, app: FastAPI, *, address: str, tls: Tls | None = None) -> None:
-        self._socket = _listening(address)
-        self.port: int = self._socket.getsockname()[1]
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        address: str,
+        tls: Tls | None = None,
+        limits: HttpLimits | None = None,
+        name: str = "REST",
+    ) -> None:
+        self._name = name
+        self._limits = limits or HttpLimits()
+        self._socket = _listening(address, name)
+        self.host, self.port = self._socket.getsockname()[:2]
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                log_level="warning",
+                loop=f"{__name__}:_Loop",
+                http=connections_within(self._limits),
+                ws="none",
+                lifespan="off",
+                # Who calls is what the connection says: no header changes that.
+                proxy_headers=False,
+                server_header=False,
+                # Its warnings are of callers' mistakes, as many as callers like.
+                log_level="error",
                 access_log=False,
+                h11_max_incomplete_event_size=self._limits.head_bytes,
                 ssl_certfile=None if tls is None else tls.certificate_chain,
                 ssl_keyfile=None if tls is None else tls.private_key,
                 ssl_ca_certs=None if tls is None else tls.client_ca,
@@ -47,7 +82,7 @@ class RestServer:
             )
         )
         self._thread = threading.Thread(
-            target=self._server.run, args=([self._socket],), name="offsetsvc-rest", daemon=True
+            target=self._server.run, args=([self._socket],), name=f"http-{name}", daemon=True
         )
 
     def start(self) -> None:
@@ -61,7 +96,7 @@ class RestServer:
         while not self._server.started:
             self._thread.join(_POLL_S)
             if not self._thread.is_alive() or deadline.passed:
-                raise ConfigError("the REST server did not start; its log says why")
+                raise ConfigError(f"the server of {self._name} did not start; its log says why")
 
     def stop(self) -> None:
         """Let requests under way end, then close."""
@@ -71,7 +106,7 @@ class RestServer:
         self._socket.close()
 
 
-def _listening(address: str) -> socket.socket:
+def _listening(address: str, name: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     listener: socket.socket | None = None
     try:
@@ -82,5 +117,5 @@ def _listening(address: str) -> socket.socket:
     except (OSError, ValueError) as error:
         if listener is not None:
             listener.close()
-        raise ConfigError(f"REST can't listen on {address!r} (host:port): {error}") from error
+        raise ConfigError(f"{name} can't listen on {address!r} (host:port): {error}") from error
     return listener
