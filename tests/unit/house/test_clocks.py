@@ -1,0 +1,29 @@
+"""Who may look at the wall clock: moments that are stored come of the store's (`parallax.adapters.cassandra.clock`)."""
+
+from __future__ import annotations
+
+import re
+
+from tests.unit.house.test_imports import MODULES, within
+
+WALL_CLOCK = re.compile(r"\bwall_clock_ms\b|\btime\.time(_ns)?\(|\bdatetime\.(now|utcnow|today)\b")
+
+REASONS_TO_LOOK_AT_IT = {
+    "parallax.identity.certificates": "certificates hold until a date",
+    "parallax.producer.delivery": "a record bears its producer's time",
+    "parallax.runtime.deadline": "tells it",
+    "parallax.testing.regions": "a record bears its producer's time",
+    "replicator.kafka.run_log": "how old a watermark is: told with answers, and no offset goes by it",
+    "replicator.leases.holding": "leases are bounded by an epoch, whatever clocks say",
+    "replicator.leases.query": "leases are bounded by an epoch, whatever clocks say",
+    "syncjob.query": "leases are bounded by an epoch, whatever clocks say",
+}
+
+
+def test_a_module_that_looks_at_the_wall_clock_has_a_reason() -> None:
+    found = {
+        name
+        for name, path in MODULES.items()
+        if not within(name, "lab") and WALL_CLOCK.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == set(REASONS_TO_LOOK_AT_IT)
