@@ -29,9 +29,12 @@ class ViolationError(AssertionError):
     """A property does not hold; the message says which."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Record:
-    """A record's name: offset and leader epoch are unique within one incarnation of a topic."""
+    """A record's name: offset and leader epoch are unique within one incarnation of a topic.
+
+    Each is made once, when it is written, so that one compares and hashes the object alone.
+    """
 
     source: SourceId
     offset: int
