@@ -115,9 +115,8 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SourceId:
-    """One source of an aggregate partition: a region's topic in one incarnation."""
+class SourceId(NamedTuple):
+    """One source of an aggregate partition: a region's topic in one incarnation. A tuple, as `TopicPartition` is."""
 
     region: RegionName
     topic_id: TopicId
@@ -126,13 +125,12 @@ class SourceId:
         return f"{self.region}/{self.topic_id}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Lineage:
+class Lineage(NamedTuple):
     """What a mapping holds for: this source topic, this target topic, an unbroken stretch of both logs.
 
     ``generation`` is 0 until a truncation was seen. It grows when an unclean leader election at the source threw
     away records that had been copied, or one at the target threw away copies; only its order has a meaning. Rows
-    of different lineages are never combined (docs/decisions/0003-lineage.md).
+    of different lineages are never combined (docs/decisions/0003-lineage.md). A tuple, as `TopicPartition` is.
     """
 
     source_topic_id: TopicId
