@@ -21,8 +21,10 @@ from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import print_json
 from parallax.config.config import Config, ServiceAddresses, load
 from parallax.domain.ids import RegionName
+from parallax.identity.identity import Identity, require_safe
+from parallax.identity.tls import server_credentials
 from parallax.runtime.process import configure_logging, spare_present_objects, stop_on_signals
-from parallax.wiring import aggregate_clusters, server_credentials
+from parallax.wiring import aggregate_clusters
 
 _log = structlog.get_logger(__name__)
 
@@ -70,6 +72,8 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     """
     listen = settings.region(region).offsetsvc or ServiceAddresses()
     tls = settings.service.tls
+    require_safe(settings.service.auth, (listen.grpc, listen.rest), tls=tls is not None)
+    identity = Identity(settings.service.auth)
     stores = stack.enter_context(CassandraStores(settings.cassandra, settings.index, WayMemory()))
     clusters = aggregate_clusters(settings, cache_ms=_CLUSTER_CACHE_MS)
     service = stack.enter_context(
@@ -85,8 +89,10 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     )
     metrics = ServiceMetrics()
     metrics.watch(service)
-    grpc_server = GrpcServer(service, metrics, address=listen.grpc, credentials=server_credentials(tls))
-    rest_server = HttpServer(create_app(service, metrics), address=listen.rest, tls=tls)
+    grpc_server = GrpcServer(
+        service, metrics, address=listen.grpc, credentials=server_credentials(tls), identity=identity
+    )
+    rest_server = HttpServer(create_app(service, metrics, identity=identity), address=listen.rest, tls=tls)
     rest_server.start()
     stack.callback(rest_server.stop)
     grpc_server.start()

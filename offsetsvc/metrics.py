@@ -64,6 +64,15 @@ class ServiceMetrics:
             self._seconds.labels(transport, method).observe(time.perf_counter() - began_s)
 
     @contextmanager
+    def refusals(self, transport: str, method: str) -> Iterator[None]:
+        """Count a request that is not let in; the error passes through, and a request that is let in is counted later."""
+        try:
+            yield
+        except ParallaxError:
+            with self.stream(transport, method):
+                raise
+
+    @contextmanager
     def stream(self, transport: str, method: str) -> Iterator[None]:
         """Count one request for a stream once it has ended; an error passes through.
 

@@ -38,6 +38,7 @@ from parallax.errors import (
 
 if TYPE_CHECKING:
     from parallax.client.client import OffsetClient, at_cluster, at_region
+    from parallax.client.credentials import ServiceCredentials
     from parallax.consumer.aio import AIOFailoverConsumer
     from parallax.consumer.consumer import FailoverConsumer
     from parallax.consumer.errors import (
@@ -97,6 +98,7 @@ __all__ = [
     "ProducerEvent",
     "ProducerEventKind",
     "RefusedError",
+    "ServiceCredentials",
     "ServiceUnavailableError",
     "StaleMessageError",
     "StoreUnavailableError",
@@ -119,6 +121,7 @@ __version__: str
 
 _LAZY = {
     "parallax.client.client": ("OffsetClient", "at_cluster", "at_region"),
+    "parallax.client.credentials": ("ServiceCredentials",),
     "parallax.consumer.aio": ("AIOFailoverConsumer",),
     "parallax.consumer.consumer": ("FailoverConsumer",),
     "parallax.consumer.errors": (

@@ -6,13 +6,11 @@ Stores open themselves: `parallax.adapters.cassandra.stores`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
-
-import grpc
 
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.client.client import OffsetClient
-from parallax.config.config import Config, Tls
+from parallax.client.credentials import ServiceCredentials
+from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, RegionName
 from parallax.errors import ConfigError
 
@@ -32,7 +30,7 @@ def open_client(
     return OffsetClient(
         service_targets(config, first=first, last=last, lost=lost),
         timeout_ms=config.service.deadline_ms,
-        credentials=client_credentials(config.service.tls),
+        credentials=client_credentials(config),
     )
 
 
@@ -77,37 +75,20 @@ def aggregate_clusters(config: Config, *, cache_ms: int = 0) -> dict[ClusterName
     }
 
 
-def client_credentials(tls: Tls | None) -> grpc.ChannelCredentials | None:
-    """The services' own certificate is what their clients here trust, and show where they are asked for one.
+def client_credentials(config: Config) -> ServiceCredentials | None:
+    """What our own processes show to offset services, and whom they trust; None: plain text, and nothing.
 
     Raises:
-        ConfigError: a file can't be read.
+        ConfigError: the settings contradict each other.
     """
-    if tls is None:
-        return None
-    chain = _read(tls.certificate_chain)
-    if tls.client_ca is None:
-        return grpc.ssl_channel_credentials(chain)
-    return grpc.ssl_channel_credentials(chain, _read(tls.private_key), chain)
-
-
-def server_credentials(tls: Tls | None) -> grpc.ServerCredentials | None:
-    """The certificates that an offset service shows, and those that it asks for; None: plain text.
-
-    Raises:
-        ConfigError: a file can't be read.
-    """
-    if tls is None:
-        return None
-    pair = (_read(tls.private_key), _read(tls.certificate_chain))
-    authority = None if tls.client_ca is None else _read(tls.client_ca)
-    return grpc.ssl_server_credentials(
-        [pair], root_certificates=authority, require_client_auth=authority is not None
+    own, tls = config.client, config.service.tls
+    ca = own.ca or (None if tls is None else tls.certificate_chain)
+    credentials = ServiceCredentials(
+        ca=ca,
+        certificate=own.certificate_chain,
+        key=own.private_key,
+        token=None if own.token is None else own.token.get_secret_value(),
+        token_file=own.token_file,
+        insecure=own.insecure,
     )
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"service.tls: {path}: cannot be read: {error.strerror}") from error
+    return None if credentials == ServiceCredentials() else credentials

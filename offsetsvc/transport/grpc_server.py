@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -19,10 +21,12 @@ from grpc_reflection.v1alpha import reflection
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.parallel import BusyError, Turns
 from offsetsvc.service import STORE, UseCases
-from offsetsvc.transport.handlers import Handlers
+from offsetsvc.transport.access import Access, Caller
+from offsetsvc.transport.handlers import Call, Handlers
 from parallax.client.status import CODE_KEY, status_of
 from parallax.client.targets import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
 from parallax.errors import ConfigError, ParallaxError
+from parallax.identity.identity import NOTHING_SHOWN, Identity, Shown
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2, offsets_pb2_grpc, primaries_pb2, primaries_pb2_grpc
 
@@ -32,8 +36,12 @@ Answer = TypeVar("Answer", bound=Message)
 _WATCH_MS = 15_000
 """A watch ends after this time and its client asks again: a lost client costs a thread no longer."""
 
+_LONGEST_CONNECTION_MS = 3_600_000
+
 _LONGEST_DETAILS = 2_000
 """Errors travel in HTTP/2 headers, of which many proxies take 8 KiB in all."""
+
+_OWN = {f"/{SERVICE}", f"/{PRIMARY_SERVICE}"}
 
 _HEALTH_EVERY_S = 1.0
 _HEALTH_THREADS = 4
@@ -49,6 +57,7 @@ class GrpcServer:
         metrics: counts requests.
         address: ``host:port``; port 0 takes a free one.
         credentials: TLS; None: plain text.
+        identity: tells who calls, and whether it may; None: as the configuration says.
     """
 
     def __init__(
@@ -58,7 +67,9 @@ class GrpcServer:
         *,
         address: str,
         credentials: grpc.ServerCredentials | None = None,
+        identity: Identity | None = None,
     ) -> None:
+        access = Access(identity or Identity(service.config.service.auth))
         calls = service.config.service.max_concurrent_calls
         self._stopping = threading.Event()
         # Watches hold a thread each, so each kind has as many of its own as calls have; so have calls that wait.
@@ -67,14 +78,18 @@ class GrpcServer:
         self._server = grpc.server(
             self._executor,
             maximum_concurrent_rpcs=threads,
+            interceptors=[_ForeignCalls(access)],
             options=[
                 ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.so_reuseport", 0),
+                # A certificate is looked at when a connection begins: none lives for ever.
+                ("grpc.max_connection_age_ms", 0x7FFFFFFF if credentials is None else _LONGEST_CONNECTION_MS),
+                ("grpc.max_connection_age_grace_ms", 2 * _WATCH_MS),
             ],
         )
         handlers = Handlers(service, metrics)
-        shell = GrpcCalls(metrics, service.config.service.deadline_ms, self._stopping, most=calls)
+        shell = GrpcCalls(metrics, access, service.config.service.deadline_ms, self._stopping, most=calls)
         offsets_pb2_grpc.add_OffsetServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
             shell.servicer(offsets_pb2.DESCRIPTOR.services_by_name["OffsetService"], handlers), self._server
         )
@@ -123,15 +138,23 @@ class GrpcCalls:
 
     Args:
         metrics: counts requests.
+        access: lets calls in.
         default_ms: the deadline of a call that has none.
         stopping: set when the server stops: watches end too.
         most: how many calls are answered at a time, and how many watches of each kind go on; each holds a thread.
     """
 
     def __init__(
-        self, metrics: ServiceMetrics, default_ms: float, stopping: threading.Event, *, most: int
+        self,
+        metrics: ServiceMetrics,
+        access: Access,
+        default_ms: float,
+        stopping: threading.Event,
+        *,
+        most: int,
     ) -> None:
         self._metrics = metrics
+        self._access = access
         self._default_ms = default_ms
         self._stopping = stopping
         self._most = most
@@ -149,21 +172,27 @@ class GrpcCalls:
         )
 
     def unary(
-        self, handler: Callable[[Request, Deadline], Answer]
+        self, handler: Callable[[Request, Call], Answer]
     ) -> Callable[[Request, grpc.ServicerContext], Answer]:
         """A call with one answer."""
         name = handler.__name__
 
         def call(request: Request, context: grpc.ServicerContext) -> Answer:
+            caller = self._caller(name, request, context)
             deadline = self._deadline(context)
             with (
                 self._turn(context, deadline),
                 _statuses(name, context),
                 self._metrics.request("grpc", name),
             ):
-                return handler(request, deadline)
+                return handler(request, Call(deadline, caller))
 
         return call
+
+    def _caller(self, name: str, request: Request, context: grpc.ServicerContext) -> Caller:
+        """Who calls, if it may; others take nobody's turn."""
+        with _statuses(name, context), self._metrics.refusals("grpc", name):
+            return self._access.caller("grpc", name, request, lambda: shown_in(context))
 
     @contextmanager
     def _turn(self, context: grpc.ServicerContext, deadline: Deadline) -> Iterator[None]:
@@ -176,14 +205,16 @@ class GrpcCalls:
             yield
 
     def watch(
-        self, handler: Callable[[Request, Deadline, Callable[[float], bool]], Iterator[Answer]]
+        self, handler: Callable[[Request, Call, Callable[[float], bool]], Iterator[Answer]]
     ) -> Callable[[Request, grpc.ServicerContext], Iterator[Answer]]:
         """A call with a stream of answers."""
         name, watches = handler.__name__, _Watches(self._most, self._stopping)
 
         def call(request: Request, context: grpc.ServicerContext) -> Iterator[Answer]:
+            caller = self._caller(name, request, context)
             with watches.one(context) as wait, _statuses(name, context), self._metrics.stream("grpc", name):
-                yield from handler(request, self._deadline(context).at_most_ms(_WATCH_MS), wait)
+                deadline = self._deadline(context).at_most_ms(_WATCH_MS)
+                yield from handler(request, Call(deadline, caller), wait)
 
         return call
 
@@ -215,6 +246,59 @@ class _Watches:
             yield lambda seconds: ended.wait(seconds) or self._stopping.is_set()
         finally:
             self._room.release()
+
+
+class _ForeignCalls(grpc.ServerInterceptor):  # type: ignore[type-arg] # it has none at run time
+    """Health, reflection and whatever else is not ours: let in by path. Our own calls are let in where they are answered."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def intercept_service(
+        self, continuation: Callable[[Any], Any], handler_call_details: grpc.HandlerCallDetails
+    ) -> Any:
+        """The handler of a call, behind the question whether it may be made."""
+        found, path = continuation(handler_call_details), str(handler_call_details.method)
+        if found is None or path.rpartition("/")[0] in _OWN:
+            return found
+
+        def let_in(request: Any, context: grpc.ServicerContext) -> None:
+            with _statuses(path, context):
+                self._access.foreign(path, request, lambda: shown_in(context))
+
+        def once(request: Any, context: grpc.ServicerContext) -> Any:
+            let_in(request, context)
+            return (found.unary_unary or found.stream_unary)(request, context)
+
+        def stream(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+            let_in(request, context)
+            yield from (found.unary_stream or found.stream_stream)(request, context)
+
+        kinds = {
+            (False, False): (grpc.unary_unary_rpc_method_handler, once),
+            (False, True): (grpc.unary_stream_rpc_method_handler, stream),
+            (True, False): (grpc.stream_unary_rpc_method_handler, once),
+            (True, True): (grpc.stream_stream_rpc_method_handler, stream),
+        }
+        make, behaviour = kinds[found.request_streaming, found.response_streaming]
+        return make(behaviour, found.request_deserializer, found.response_serializer)
+
+
+def shown_in(context: grpc.ServicerContext) -> Shown:
+    """What a caller has shown of itself."""
+    certificates = context.auth_context().get("x509_pem_cert", ())
+    headers = tuple(
+        str(value) for key, value in context.invocation_metadata() or () if key == "authorization"
+    )
+    if not certificates and not headers:
+        return NOTHING_SHOWN
+    der = next((_der(bytes(pem)) for pem in certificates), None)
+    return Shown(der, headers)
+
+
+@lru_cache(maxsize=1_024)
+def _der(pem: bytes) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pem.decode())
 
 
 @contextmanager

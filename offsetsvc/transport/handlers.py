@@ -1,9 +1,13 @@
-"""Every call once, without a transport: a request message in, the answer's message out. gRPC and REST both serve these."""
+"""Every call once, without a transport: a request message in, the answer's message out. gRPC and REST both serve these.
+
+Whoever calls was let in before (`access`).
+"""
 # ruff: noqa: N802 - the methods have the proto's names
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from offsetsvc import messages
 from offsetsvc.metrics import ServiceMetrics
@@ -11,12 +15,26 @@ from offsetsvc.names import group_named
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from offsetsvc.service import UseCases
+from offsetsvc.transport.access import Caller
 from parallax.client.messages import progress_from_pb
 from parallax.client.primary_messages import change_from_pb, primaries_to_pb, primary_to_pb
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicId, TopicName
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a handler knows of a call besides its request.
+
+    Attributes:
+        deadline: when the answer is of no use any more.
+        caller: who calls.
+    """
+
+    deadline: Deadline
+    caller: Caller
 
 
 class Handlers:
@@ -31,9 +49,7 @@ class Handlers:
         self._service = service
         self._metrics = metrics
 
-    def GetFailoverOffset(
-        self, request: pb.GetFailoverOffsetRequest, deadline: Deadline
-    ) -> pb.FailoverOffset:
+    def GetFailoverOffset(self, request: pb.GetFailoverOffsetRequest, call: Call) -> pb.FailoverOffset:
         """One partition's resume offset."""
         partition = messages.partition_from(request.topic, request.partition)
         origin, destination = self._move(request)
@@ -48,13 +64,13 @@ class Handlers:
                 by_timestamp=messages.policy_from_pb(request),
                 nearest_checkpoint=request.nearest_checkpoint,
             ),
-            deadline,
+            call.deadline,
         )
         self._metrics.answered(answers)
         return messages.failover_to_pb(answers[0])
 
     def GetGroupFailoverOffsets(
-        self, request: pb.GetGroupFailoverOffsetsRequest, deadline: Deadline
+        self, request: pb.GetGroupFailoverOffsetsRequest, call: Call
     ) -> pb.GetGroupFailoverOffsetsResponse:
         """Every partition's resume offset."""
         origin, destination = self._move(request)
@@ -68,7 +84,7 @@ class Handlers:
                 tuple(dict.fromkeys(TopicName(topic) for topic in request.topics)),
                 by_timestamp=messages.policy_from_pb(request),
             ),
-            deadline,
+            call.deadline,
             record_move=request.record_move,
         )
         self._metrics.answered(answers)
@@ -76,7 +92,7 @@ class Handlers:
         return messages.group_to_pb(answers, origin_away=away)
 
     def WatchSkips(
-        self, request: pb.WatchSkipsRequest, deadline: Deadline, wait: Callable[[float], bool]
+        self, request: pb.WatchSkipsRequest, call: Call, wait: Callable[[float], bool]
     ) -> Iterator[pb.SkipUpdate]:
         """Skip ranges as they become known."""
         move = WatchRequest(
@@ -87,10 +103,10 @@ class Handlers:
             TargetOffset(request.start),
             self._cluster(getattr(request, "from"), "from") if request.HasField("from") else None,
         )
-        for page in self._service.skips.updates(move, deadline, wait):
+        for page in self._service.skips.updates(move, call.deadline, wait):
             yield messages.page_to_pb(page)
 
-    def TranslateOffset(self, request: pb.TranslateOffsetRequest, _: Deadline) -> pb.TranslateOffsetResponse:
+    def TranslateOffset(self, request: pb.TranslateOffsetRequest, _: Call) -> pb.TranslateOffsetResponse:
         """One offset on the other side of a route."""
         source, target = request.source_next_offset, request.target_next_offset
         return self._service.mapping.translate(
@@ -100,17 +116,17 @@ class Handlers:
             target_next=TargetOffset(target) if request.HasField("target_next_offset") else None,
         )
 
-    def LookupOrigin(self, request: pb.LookupOriginRequest, _: Deadline) -> pb.LookupOriginResponse:
+    def LookupOrigin(self, request: pb.LookupOriginRequest, _: Call) -> pb.LookupOriginResponse:
         """The source record of a target record."""
         partition = messages.partition_from(request.topic, request.partition)
         cluster = self._cluster(request.at, "at")
         return self._service.mapping.origin(cluster, partition, request.record_offset)
 
-    def ListRoutes(self, _: pb.ListRoutesRequest, deadline: Deadline) -> pb.ListRoutesResponse:
+    def ListRoutes(self, _: pb.ListRoutesRequest, call: Call) -> pb.ListRoutesResponse:
         """Every route with the topics that it has copied."""
-        return self._service.mapping.routes(deadline)
+        return self._service.mapping.routes(call.deadline)
 
-    def ListRuns(self, request: pb.ListRunsRequest, _: Deadline) -> pb.ListRunsResponse:
+    def ListRuns(self, request: pb.ListRunsRequest, _: Call) -> pb.ListRunsResponse:
         """Runs and watermarks of a partition."""
         return self._service.mapping.runs(
             self._service.places.route(request.route),
@@ -119,19 +135,19 @@ class Handlers:
             request.limit,
         )
 
-    def ListWatermarks(self, request: pb.ListWatermarksRequest, _: Deadline) -> pb.ListWatermarksResponse:
+    def ListWatermarks(self, request: pb.ListWatermarksRequest, _: Call) -> pb.ListWatermarksResponse:
         """The newest row of each lineage of a partition."""
         partition = messages.partition_from(request.topic, request.partition)
         route = self._service.places.route(request.route)
         return self._service.mapping.watermarks(route, partition)
 
     def GetGroupPositions(
-        self, request: pb.GetGroupPositionsRequest, _: Deadline
+        self, request: pb.GetGroupPositionsRequest, _: Call
     ) -> pb.GetGroupPositionsResponse:
         """Where the group is on every aggregate cluster."""
         return self._service.positions.show(group_named(request.group))
 
-    def ReportPositions(self, request: pb.ReportPositionsRequest, _: Deadline) -> pb.ReportPositionsResponse:
+    def ReportPositions(self, request: pb.ReportPositionsRequest, _: Call) -> pb.ReportPositionsResponse:
         """Remember positions and moves."""
         cluster = self._cluster(request.at, "at")
         self._service.positions.report(
@@ -142,38 +158,38 @@ class Handlers:
         )
         return pb.ReportPositionsResponse()
 
-    def GetPrimary(self, request: primaries_pb2.GetPrimaryRequest, _: Deadline) -> primaries_pb2.Primary:
+    def GetPrimary(self, request: primaries_pb2.GetPrimaryRequest, _: Call) -> primaries_pb2.Primary:
         """Where a group is primary."""
         group = GroupName(request.group)
         return primary_to_pb(group, self._service.primaries.get(group))
 
-    def SetPrimary(
-        self, request: primaries_pb2.SetPrimaryRequest, deadline: Deadline
-    ) -> primaries_pb2.Primary:
+    def SetPrimary(self, request: primaries_pb2.SetPrimaryRequest, call: Call) -> primaries_pb2.Primary:
         """Decide where a group is primary."""
         change = change_from_pb(request)
-        assignment = self._service.primaries.set(change, deadline, dry_run=request.dry_run)
+        assignment = self._service.primaries.set(change, call.deadline, dry_run=request.dry_run)
         return primary_to_pb(change.group, assignment)
 
     def WatchPrimary(
-        self, request: primaries_pb2.WatchPrimaryRequest, deadline: Deadline, wait: Callable[[float], bool]
+        self, request: primaries_pb2.WatchPrimaryRequest, call: Call, wait: Callable[[float], bool]
     ) -> Iterator[primaries_pb2.Primary]:
         """What holds now, then every change."""
         group = GroupName(request.group)
-        for assignment in self._service.primaries.watch(group, deadline, wait):
+        for assignment in self._service.primaries.watch(group, call.deadline, wait):
             yield primary_to_pb(group, assignment)
 
     def ListPrimaries(
-        self, _: primaries_pb2.ListPrimariesRequest, __: Deadline
+        self, _: primaries_pb2.ListPrimariesRequest, call: Call
     ) -> primaries_pb2.ListPrimariesResponse:
-        """Every group with a decision."""
-        return primaries_to_pb(self._service.primaries.all().items())
+        """Every group with a decision that the caller may read."""
+        assignments = self._service.primaries.all()
+        return primaries_to_pb((group, assignments[group]) for group in call.caller.readable(assignments))
 
     def DescribeRegions(
-        self, request: primaries_pb2.DescribeRegionsRequest, deadline: Deadline
+        self, request: primaries_pb2.DescribeRegionsRequest, call: Call
     ) -> primaries_pb2.DescribeRegionsResponse:
         """Every region."""
-        return self._service.describe_regions(request.groups, request.topics, deadline)
+        groups = call.caller.readable(GroupName(group) for group in request.groups)
+        return self._service.describe_regions(groups, request.topics, call.deadline)
 
     def _move(
         self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest

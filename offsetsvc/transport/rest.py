@@ -15,13 +15,16 @@ from offsetsvc.lookups import MOST_ROWS
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.parallel import Turns
 from offsetsvc.service import UseCases
-from offsetsvc.transport.handlers import Handlers
+from offsetsvc.transport.access import Access
+from offsetsvc.transport.handlers import Call, Handlers
+from offsetsvc.transport.rest_access import SHOWN, AskedFirst, may_read_something
 from offsetsvc.transport.rest_problems import ProblemApp, problems
 from parallax.adapters.http.bodies import BoundedBodies
 from parallax.adapters.http.connection import HttpLimits
 from parallax.client.json import schema_of, to_json
 from parallax.domain.ids import names_a_cluster
 from parallax.errors import InvalidNameError
+from parallax.identity.identity import Identity
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -114,32 +117,51 @@ class PrimaryBody(BaseModel):
     dry_run: bool = False
 
 
-def create_app(service: UseCases, metrics: ServiceMetrics, limits: HttpLimits = REST_LIMITS) -> FastAPI:
-    """The application over one service."""
+def create_app(
+    service: UseCases,
+    metrics: ServiceMetrics,
+    limits: HttpLimits = REST_LIMITS,
+    *,
+    identity: Identity | None = None,
+) -> FastAPI:
+    """The application over one service.
+
+    Args:
+        service: the use cases.
+        metrics: counts requests.
+        limits: what callers may cost.
+        identity: tells who calls, and whether it may; None: as the configuration says.
+    """
+    access = Access(identity or Identity(service.config.service.auth))
     app = ProblemApp(title="Parallax offset service", version="1", description=_DESCRIPTION)
-    shell = _Shell(service, metrics)
+    shell = _Shell(service, metrics, access)
     app.include_router(_failover(shell))
     app.include_router(_mapping(shell))
     app.include_router(_primaries(shell))
-    app.include_router(_operation(service, metrics))
+    app.include_router(_operation(service, metrics, access))
     app.add_middleware(BoundedBodies, most_bytes=limits.body_bytes, within_s=limits.body_within_s)
+    app.add_middleware(AskedFirst, access=access, metrics=metrics)
     return app
 
 
 class _Shell:
     """What the routes share."""
 
-    def __init__(self, service: UseCases, metrics: ServiceMetrics) -> None:
+    def __init__(self, service: UseCases, metrics: ServiceMetrics, access: Access) -> None:
+        self._access = access
         self.handlers = Handlers(service, metrics)
         self._config = service.config
         self._metrics = metrics
         self._turns = Turns(min(service.config.service.max_concurrent_calls, _MOST_CALLS), waiting=0)
 
-    def answer(self, handler: Callable[[Request, Deadline], Message], request: Request) -> Response:
-        """A handler's answer to a request, counted."""
+    def answer(self, handler: Callable[[Request, Call], Message], request: Request) -> Response:
+        """A handler's answer to a request that its caller may make, counted."""
+        name = handler.__name__
+        with self._metrics.refusals("rest", name):
+            caller = self._access.caller("rest", name, request, SHOWN.get)
         deadline = Deadline.after_ms(self._config.service.deadline_ms)
-        with self._turns.one(deadline), self._metrics.request("rest", handler.__name__):
-            return JSONResponse(to_json(handler(request, deadline)))
+        with self._turns.one(deadline), self._metrics.request("rest", name):
+            return JSONResponse(to_json(handler(request, Call(deadline, caller))))
 
     def place(self, text: str) -> pb.Place:
         """A region or a cluster: what is configured under the name."""
@@ -156,7 +178,10 @@ def _described(answer: type[Message], *errors: int) -> dict[str, Any]:
     content = {"application/json": {"schema": schema_of(answer.DESCRIPTOR)}}
     return {
         "response_class": JSONResponse,
-        "responses": {200: {"description": "The answer.", "content": content}, **problems(*errors, 500)},
+        "responses": {
+            200: {"description": "The answer.", "content": content},
+            **problems(*errors, 401, 403, 500),
+        },
     }
 
 
@@ -332,7 +357,7 @@ def _primaries(shell: _Shell) -> APIRouter:
     return router
 
 
-def _operation(service: UseCases, metrics: ServiceMetrics) -> APIRouter:
+def _operation(service: UseCases, metrics: ServiceMetrics, access: Access) -> APIRouter:
     router = APIRouter(tags=["operation"])
 
     @router.get("/livez")
@@ -360,12 +385,13 @@ def _operation(service: UseCases, metrics: ServiceMetrics) -> APIRouter:
         },
     )
     def readyz() -> Response:
-        """Whether the store and the region's own aggregate cluster answer; the body says what does not."""
+        """Whether the store and the region's own aggregate cluster answer; the body says what does not, to those who may read."""
         missing = service.missing()
+        told = service.dependencies() if may_read_something(access) else []
         return JSONResponse(
             {
                 "status": "not ready" if missing else "ready",
-                "dependencies": {name: missing.get(name, "ok") for name in service.dependencies()},
+                "dependencies": {name: missing.get(name, "ok") for name in told},
             },
             status_code=503 if missing else 200,
         )

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from parallax.adapters.http.bodies import PROBLEM, problem_of
 from parallax.client.status import status_of
-from parallax.errors import InvalidNameError, NotFoundError, ParallaxError
+from parallax.errors import InvalidNameError, NotFoundError, ParallaxError, UnauthenticatedError
 
 _log = structlog.get_logger(__name__)
 
@@ -31,6 +31,8 @@ _SCHEMA: dict[str, Any] = {
 
 _TEXTS = {
     400: "Something in the request can't be.",
+    401: "Nobody proved who calls.",
+    403: "Who calls lacks the right that the text names.",
     404: "Something named in the request does not exist.",
     409: "It would do harm, or somebody else has decided meanwhile.",
     429: "More than a configured bound.",
@@ -53,7 +55,7 @@ class ProblemApp(FastAPI):
 
     def __init__(self, **described: Any) -> None:
         super().__init__(**described)
-        self.add_exception_handler(ParallaxError, _ours)
+        self.add_exception_handler(ParallaxError, lambda _, error: answer_to(error))
         self.add_exception_handler(RequestValidationError, _invalid)
         self.add_exception_handler(HTTPException, _http)
         self.add_exception_handler(Exception, _unexpected)
@@ -70,10 +72,16 @@ class ProblemApp(FastAPI):
         return description
 
 
-def _ours(_: Request, error: Exception) -> Response:
+def answer_to(error: Exception) -> Response:
+    """The answer to an error of ours."""
     status = status_of(error).http if isinstance(error, ParallaxError) else 500
     code = error.code if isinstance(error, ParallaxError) else ParallaxError.code
-    return _problem(status, code, str(error))
+    answer = _problem(status, code, str(error))
+    if isinstance(error, UnauthenticatedError):
+        answer.headers["WWW-Authenticate"] = (
+            "Bearer"  # RFC 9110 wants one; for certificates there is no scheme
+        )
+    return answer
 
 
 def _invalid(_: Request, error: Exception) -> Response:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import grpc
 import typer
 
 from parallax.client.client import OffsetClient, at_cluster, at_region
+from parallax.client.credentials import ServiceCredentials, credentials_of
 from parallax.config.config import Config, ServiceAddresses, load
 from parallax.domain.ids import names_a_cluster
 from parallax.errors import ConfigError, InvalidNameError
@@ -44,7 +46,7 @@ AuthorityOption = Annotated[
     Path | None,
     typer.Option(
         "--tls-ca",
-        help="PEM file of the authority that signed the services' certificates. Default: service.tls.",
+        help="PEM file of the authority that signed the services' certificates. Default: client.ca, or service.tls.",
     ),
 ]
 TimeoutOption = Annotated[
@@ -67,9 +69,11 @@ def connect(
             "no offset service is known: name one with --service host:port, or a configuration with --config "
             "(or PARALLAX_CONFIG)"
         )
-    credentials = _credentials(authority)
+    credentials = credentials_of(os.environ)
     if credentials is None and settings is not None:
-        credentials = client_credentials(settings.service.tls)
+        credentials = client_credentials(settings)
+    if authority is not None:
+        credentials = replace(credentials or ServiceCredentials(), ca=authority)
     return OffsetClient(targets, timeout_ms=timeout_ms, credentials=credentials)
 
 
@@ -77,15 +81,6 @@ def targets_of(config: Config) -> list[str]:
     """The gRPC addresses of the configured services; the default address if no region names one."""
     services = list(config.offset_services().values()) or [ServiceAddresses()]
     return [service.grpc for service in services]
-
-
-def _credentials(authority: Path | None) -> grpc.ChannelCredentials | None:
-    if authority is None:
-        return None
-    try:
-        return grpc.ssl_channel_credentials(authority.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"--tls-ca {authority}: cannot be read: {error.strerror}") from error
 
 
 def place(text: str | None) -> pb.Place | None:

@@ -10,9 +10,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import grpc
 from google.protobuf.message import Message
 
+from parallax.client.credentials import ServiceCredentials
 from parallax.client.primary_messages import change_to_pb
 from parallax.client.targets import Targets
 from parallax.client.watches import PrimaryWatch, SkipWatch
@@ -48,7 +48,7 @@ class OffsetClient:
         targets: ``host:port`` of each service, the preferred first.
         timeout_ms: budget of a call with its retries, where the call names none.
         retry: waits between the rounds.
-        credentials: TLS; None: plain text.
+        credentials: whom the client trusts and what it shows; None: plain text, and nothing.
 
     Every method raises, besides what its own docstring names:
 
@@ -65,7 +65,7 @@ class OffsetClient:
         *,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         retry: RetryPolicy | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: ServiceCredentials | None = None,
     ) -> None:
         self._timeout_ms = timeout_ms
         self._retry = retry if retry is not None else RetryPolicy()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
+from parallax.client.credentials import OpenCredentials, ServiceCredentials
 from parallax.client.status import code_of, to_domain
 from parallax.errors import (
     DeadlineError,
@@ -60,14 +61,15 @@ class Targets:
     """The offset services that a client knows. Safe to share between threads."""
 
     def __init__(
-        self, targets: Sequence[str], policy: RetryPolicy, credentials: grpc.ChannelCredentials | None
+        self, targets: Sequence[str], policy: RetryPolicy, credentials: ServiceCredentials | None
     ) -> None:
         if isinstance(targets, str) or not targets:
             raise InvalidNameError("an offset client needs a list of targets, each 'host:port'")
         self._targets = tuple(targets)
         self._policy = policy
-        self._credentials = credentials
-        self._channels: dict[str, grpc.Channel] = {}
+        self._credentials = OpenCredentials(credentials or ServiceCredentials())
+        self._channels: dict[str, tuple[grpc.ChannelCredentials | None, grpc.Channel]] = {}
+        self._replaced: dict[str, grpc.Channel] = {}
         self._lock = threading.Lock()
         self._preferred = 0
         self._closed = False
@@ -76,8 +78,9 @@ class Targets:
         """Close the channels; calls under way end, later ones fail."""
         with self._lock:
             self._closed = True
-            channels, self._channels = self._channels, {}
-        for channel in channels.values():
+            channels = [channel for _, channel in self._channels.values()] + [*self._replaced.values()]
+            self._channels, self._replaced = {}, {}
+        for channel in channels:
             channel.close()
 
     def call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float) -> Answer:
@@ -126,7 +129,7 @@ class Targets:
                 response_deserializer=answer.FromString,
             )
             try:
-                found = cast("Answer", call(request, timeout=budget_ms / 1_000))
+                found = cast("Answer", self._shown(call, request, Deadline.after_ms(budget_ms)))
             except grpc.RpcError as error:
                 if not _worth_another_try(error):
                     raise to_domain(error) from error
@@ -140,6 +143,17 @@ class Targets:
                 break
         raise _AllAwayError(failures) from next(iter(failures.values()))
 
+    def _shown(self, call: Any, request: Message, deadline: Deadline) -> Any:
+        """One call with our token; once more with another one if a service does not take it any more."""
+        shown = self._credentials.metadata()
+        try:
+            return call(request, timeout=deadline.remaining_s, metadata=shown)
+        except grpc.RpcError as error:
+            refused = cast("grpc.Call", error).code() is grpc.StatusCode.UNAUTHENTICATED
+            if not refused or not self._credentials.renew(shown):
+                raise
+        return call(request, timeout=deadline.remaining_s, metadata=self._credentials.metadata())
+
     def open_stream(
         self, method: str, answer: type[Message], request: Message, attempt: int, timeout_ms: float
     ) -> Any:
@@ -150,19 +164,29 @@ class Targets:
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )
-        return call(request, timeout=timeout_ms / 1_000)
+        return call(request, timeout=timeout_ms / 1_000, metadata=self._credentials.metadata())
 
     def _channel(self, target: str) -> grpc.Channel:
+        """The channel to a target; a new one once our certificates have changed."""
+        credentials = self._credentials.channel(target)
         with self._lock:
             if self._closed:
                 raise ServiceUnavailableError("the offset client is closed")
-            if target not in self._channels:
-                self._channels[target] = (
-                    grpc.insecure_channel(target, _CHANNEL_OPTIONS)
-                    if self._credentials is None
-                    else grpc.secure_channel(target, self._credentials, _CHANNEL_OPTIONS)
-                )
-            return self._channels[target]
+            known, channel = self._channels.get(target, (None, None))
+            if channel is not None and known is credentials:
+                return channel
+            if channel is not None:
+                # Calls under way end on it; those of the time before have.
+                older, self._replaced[target] = self._replaced.get(target), channel
+                if older is not None:
+                    older.close()
+            made = (
+                grpc.insecure_channel(target, _CHANNEL_OPTIONS)
+                if credentials is None
+                else grpc.secure_channel(target, credentials, _CHANNEL_OPTIONS)
+            )
+            self._channels[target] = credentials, made
+            return made
 
 
 _TOO_LARGE = "larger than max"

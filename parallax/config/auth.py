@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from parallax.config.secret import Secret
 from parallax.config.values import Pattern, Section, is_loopback
 
 CertificateName = Literal["uri", "dns", "email", "common_name"]
@@ -38,6 +39,31 @@ class Jwt(Section):
     """The claim that names the principal."""
     leeway_s: Annotated[int, Field(ge=0, le=300)] = 30
     """So much may this clock differ from the issuer's."""
+
+
+class ClientSettings(Section):
+    """What our own commands and processes show to offset services, and whom they trust; files are read again when they change."""
+
+    ca: str | None = None
+    """PEM file of the authorities that sign the services' certificates; None: what ``service.tls.certificate_chain`` holds."""
+    certificate_chain: str | None = None
+    """PEM file of the caller's own certificate and those above it."""
+    private_key: str | None = None
+    """PEM file of its key."""
+    token: Secret | None = None
+    """A bearer token."""
+    token_file: str | None = None
+    """A file that holds it, and is read again when it changes."""
+    insecure: bool = False
+    """Send the token in plain text to other machines, too."""
+
+    @model_validator(mode="after")
+    def _pairs(self) -> ClientSettings:
+        if (self.certificate_chain is None) != (self.private_key is None):
+            raise ValueError("certificate_chain and private_key go together")
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("name either token or token_file")
+        return self
 
 
 class AuthRule(Section):

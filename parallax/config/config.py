@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from parallax.config.auth import Auth
+from parallax.config.auth import Auth, ClientSettings
 from parallax.config.environment import override
 from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
@@ -250,6 +250,7 @@ class Config(Section):
     index: Index = Index()
     replicator: Replicator = Replicator()
     service: Service = Service()
+    client: ClientSettings = ClientSettings()
     sync: Sync = Sync()
     drill: DrillSettings = DrillSettings()
 

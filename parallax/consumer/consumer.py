@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from parallax.client.client import OffsetClient
+from parallax.client.credentials import ServiceCredentials
 from parallax.client.primary_messages import primary_from_pb
 from parallax.consumer.arguments import (
     check_callable,
@@ -52,6 +53,8 @@ class FailoverConsumer:
             settings of that cluster.
         region: where to begin.
         services: ``host:port`` of all regions' offset services, the own region's first; or a client, left open.
+        service_credentials: what proves to these services who calls, and whom it trusts
+            (`parallax.ServiceCredentials`); None: plain text, and nothing.
         on_event: told of moves, pending records and skipped ones, in the thread that polls.
         moved_from: the region that the group consumed until now, when this process starts in another one: the
             first thing that it does is to move. The positions are those that the group committed or reported.
@@ -83,6 +86,7 @@ class FailoverConsumer:
         clusters: Mapping[str, str | Mapping[str, Any]],
         region: str,
         services: Sequence[str] | OffsetService,
+        service_credentials: ServiceCredentials | None = None,
         on_event: Callable[[FailoverEvent], None] | None = None,
         moved_from: str | None = None,
         follow_primary: bool = False,
@@ -110,7 +114,7 @@ class FailoverConsumer:
             report_interval_ms=report_interval_ms,
             close_timeout_ms=close_timeout_ms,
         )
-        service = _service(services)
+        service = _service(services, service_credentials)
         self._made_here = closing(service) if isinstance(services, Sequence) else nullcontext()
         self._engine = Engine(
             self,
@@ -397,11 +401,15 @@ class FailoverConsumer:
         return self._engine.site.inner
 
 
-def _service(services: Sequence[str] | OffsetService) -> OffsetService:
+def _service(
+    services: Sequence[str] | OffsetService, credentials: ServiceCredentials | None
+) -> OffsetService:
     if isinstance(services, str):
         raise ConsumerConfigError("services is a list of 'host:port', not one string")
     if isinstance(services, Sequence):
-        return OffsetClient(services)
+        return OffsetClient(services, credentials=credentials)
+    if credentials is not None:
+        raise ConsumerConfigError("service_credentials go with a list of services: a client has its own")
     return services
 
 

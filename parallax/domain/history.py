@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from operator import attrgetter, lt
+from operator import attrgetter
 
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset
 from parallax.domain.runs import LostRange, Run
@@ -259,18 +259,14 @@ def _with_ends(
 
 def _normalised(rows: Iterable[Run]) -> list[Run]:
     """Rows in order, each fact once: rows that repeat a part of a run are merged with it."""
-    ordered = list(rows)
-    keys = list(map(_order, ordered))
-    if not all(map(lt, keys, keys[1:])):  # nearly always they are in order, each once
-        ordered = sorted(set(ordered), key=_order)
     result: list[Run] = []
     source_end = target_end = 0
-    for row in ordered:
+    for row in sorted(set(rows), key=_order):
         if row.target_start >= target_end and row.source_start >= source_end:
             result.append(row)
         else:
-            result[-1] = row = _one(result[-1], row)  # noqa: PLW2901 - what is left of both
-        source_end, target_end = row.source_start + row.count, row.target_start + row.count
+            result[-1] = _one(result[-1], row)
+        source_end, target_end = result[-1].source_end, result[-1].target_end
     return result
 
 

@@ -115,8 +115,9 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class SourceId(NamedTuple):
-    """One source of an aggregate partition: a region's topic in one incarnation. A tuple, as `TopicPartition` is."""
+@dataclass(frozen=True, slots=True, order=True)
+class SourceId:
+    """One source of an aggregate partition: a region's topic in one incarnation."""
 
     region: RegionName
     topic_id: TopicId
@@ -125,12 +126,13 @@ class SourceId(NamedTuple):
         return f"{self.region}/{self.topic_id}"
 
 
-class Lineage(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Lineage:
     """What a mapping holds for: this source topic, this target topic, an unbroken stretch of both logs.
 
     ``generation`` is 0 until a truncation was seen. It grows when an unclean leader election at the source threw
     away records that had been copied, or one at the target threw away copies; only its order has a meaning. Rows
-    of different lineages are never combined (docs/decisions/0003-lineage.md). A tuple, as `TopicPartition` is.
+    of different lineages are never combined (docs/decisions/0003-lineage.md).
     """
 
     source_topic_id: TopicId

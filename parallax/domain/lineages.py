@@ -96,8 +96,15 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
         for partition, ours in _by_partition(records[route]).items():
             seen.add(partition)
             valid = [record for record in ours if record.lineage.target_topic_id == chosen]
-            if valid:
-                by_partition.setdefault(partition, []).extend(_views(partition, valid, newest[route]))
+            for place, record in enumerate(valid):
+                cut_by = _cut_by(record, valid[place + 1 :], newest[route])
+                view = LineageView(
+                    record,
+                    None if cut_by is None else cut_by.target_first,
+                    newest[route].get((partition, record.lineage)),
+                    UNKNOWN_EPOCH if cut_by is None else cut_by.lost_epoch,
+                )
+                by_partition.setdefault(partition, []).append(view)
     return TopicLineages(
         chosen,
         {partition: tuple(views) for partition, views in by_partition.items()},
@@ -108,30 +115,20 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
 
 def _by_partition(records: Sequence[LineageRecord]) -> dict[int, list[LineageRecord]]:
     result: dict[int, list[LineageRecord]] = {}
-    for record in sorted(records, key=lambda item: item.sequence):
+    for record in sorted(records, key=lambda item: (item.partition, item.sequence)):
         result.setdefault(record.partition.topic_partition.partition, []).append(record)
-    return dict(sorted(result.items()))
+    return result
 
 
-def _views(
-    partition: int, records: Sequence[LineageRecord], newest: Mapping[tuple[int, Lineage], StampedRow]
-) -> Sequence[LineageView]:
-    """Of one partition's lineages, older ones first.
-
-    A lineage whose rows reach beyond where a later one began is cut there: by the one that began lowest, of several by
-    the last.
-    """
-    views: list[LineageView] = []
-    lowest: LineageRecord | None = None
-    for record in reversed(records):
-        mine = newest.get((partition, record.lineage))
-        if lowest is None or mine is None or mine.row.target_end <= lowest.target_first:
-            views.append(LineageView(record, None, mine))
-        else:
-            views.append(LineageView(record, lowest.target_first, mine, lowest.lost_epoch))
-        if lowest is None or record.target_first < lowest.target_first:
-            lowest = record
-    return views[::-1]
+def _cut_by(
+    record: LineageRecord, later: Sequence[LineageRecord], newest: Mapping[tuple[int, Lineage], StampedRow]
+) -> LineageRecord | None:
+    """The later lineage that began lowest, if the record's rows reach beyond that; of several the last."""
+    lowest = min(later, key=lambda item: (item.target_first, -item.sequence), default=None)
+    mine = newest.get((record.partition.topic_partition.partition, record.lineage))
+    if lowest is None or mine is None or mine.row.target_end <= lowest.target_first:
+        return None
+    return lowest
 
 
 def _latest_id(

@@ -12,7 +12,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.progress import SourcePosition
@@ -67,16 +67,18 @@ def encode(metadata: CommittedMetadata) -> str:
         LimitError: the positions alone do not fit.
         MetadataError: a field that can't be written (negative offsets, skip ranges out of order).
     """
-    for with_epochs in (True, False):
-        positions = _positions(metadata.positions, with_epochs=with_epochs)
+    for positions in (metadata.positions, _without_epochs(metadata.positions)):
+        shorter = replace(metadata, positions=positions, skips=())
         # Reserved: a complete_to that leaving out ranges may add, and the count of the ranges.
         spare = (
-            _body_bytes(MAX_METADATA_BYTES) - len(_body(metadata, positions, (), None)) - _MAX_NUMBER_BYTES
+            _body_bytes(MAX_METADATA_BYTES)
+            - len(_body(replace(shorter, complete_to=None)))
+            - _MAX_NUMBER_BYTES
         )
         if spare < _MAX_NUMBER_BYTES:
             continue
         kept, complete_to = _fitting(metadata, min(spare - _MAX_NUMBER_BYTES, MAX_SKIP_BYTES * 3 // 4))
-        return _text(_body(metadata, positions, kept, complete_to))
+        return _text(_body(replace(shorter, skips=kept, complete_to=complete_to)))
     raise LimitError(
         f"the progress of {len(metadata.positions)} sources does not fit into {MAX_METADATA_BYTES} bytes of metadata"
     )
@@ -103,6 +105,10 @@ def decode(text: str | None) -> CommittedMetadata:
     if checksum != _checksum(content) or text != _text(content):
         raise MetadataError("committed metadata is damaged: its checksum does not fit")
     return _read(_Reader(content))
+
+
+def _without_epochs(positions: Mapping[SourceId, SourcePosition]) -> dict[SourceId, SourcePosition]:
+    return {source: replace(position, epoch_ends=()) for source, position in positions.items()}
 
 
 def _body_bytes(text_bytes: int) -> int:
@@ -133,51 +139,37 @@ def _checksum(content: bytes) -> bytes:
     return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")
 
 
-def _positions(positions: Mapping[SourceId, SourcePosition], *, with_epochs: bool) -> bytes:
-    parts = [_number(len(positions))]
-    for source, position in positions.items():
-        epoch_ends = position.epoch_ends if with_epochs else ()
+def _body(metadata: CommittedMetadata) -> bytes:
+    parts = [
+        _number(metadata.fencing_number),
+        _string(metadata.target_topic_id),
+        _number(metadata.resume_offset),
+        _number(0 if metadata.complete_to is None else metadata.complete_to + 1),
+        _number(len(metadata.positions)),
+    ]
+    for source, position in metadata.positions.items():
         parts += [
             _string(source.region),
             _string(source.topic_id),
             _number(position.leader_epoch + 1),
             _number(position.source_next),
-            _number(len(epoch_ends)),
+            _number(len(position.epoch_ends)),
         ]
-        for epoch, end in epoch_ends:
+        for epoch, end in position.epoch_ends:
             parts += [_number(epoch + 1), _number(end)]
-    return b"".join(parts)
-
-
-def _body(
-    metadata: CommittedMetadata,
-    positions: bytes,
-    skips: Sequence[SkipRange],
-    complete_to: TargetOffset | None,
-) -> bytes:
-    """The body with these instead of the metadata's own."""
-    parts = [
-        _number(metadata.fencing_number),
-        _string(metadata.target_topic_id),
-        _number(metadata.resume_offset),
-        _number(0 if complete_to is None else complete_to + 1),
-        positions,
-        _number(len(skips)),
-    ]
+    parts.append(_number(len(metadata.skips)))
     place = 0
-    for item in skips:
+    for item in metadata.skips:
         parts += [_number(item.start - place), _number(item.end - item.start)]
         place = item.end
     return b"".join(parts)
 
 
 def _number(value: int) -> bytes:
-    if 0 <= value <= 0x7F:  # noqa: PLR2004 - most are small: seven bits to a byte
-        return bytes((value,))
     if not 0 <= value <= _MAX_NUMBER:
         raise MetadataError(f"{value} can't be written into committed metadata: it is negative or too large")
     out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004
+    while value > 0x7F:  # noqa: PLR2004 - seven bits to a byte
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)

@@ -40,9 +40,8 @@ class SourcePosition:
     def ends(self) -> dict[int, SourceOffset]:
         """The consumed end by leader epoch, ``source_next`` included."""
         ends = dict(self.epoch_ends)
-        epoch = self.leader_epoch
-        if epoch != UNKNOWN_EPOCH and ends.get(epoch, -1) < self.source_next:
-            ends[epoch] = self.source_next
+        if self.leader_epoch != UNKNOWN_EPOCH:
+            ends[self.leader_epoch] = max(self.source_next, ends.get(self.leader_epoch, self.source_next))
         return ends
 
     def bounded(self) -> SourcePosition:
@@ -134,7 +133,8 @@ def _agreed(consumed: SourcePosition, known: Sequence[tuple[int, SourceOffset]])
     ends = consumed.ends
     if not ends or not known:
         return consumed.source_next
-    return max([min(end, ends[epoch]) for epoch, end in known if epoch in ends], default=SourceOffset(0))
+    proven = (min(end, ends[epoch]) for epoch, end in known if epoch in ends)
+    return max(proven, default=SourceOffset(0))
 
 
 def union_of(positions: Iterable[SourcePosition]) -> SourcePosition:
@@ -145,14 +145,9 @@ def union_of(positions: Iterable[SourcePosition]) -> SourcePosition:
         read = position.source_next > 0  # a lineage that was only opened says nothing of the newest record
         if read and (position.leader_epoch, position.source_next) > (newest.leader_epoch, newest.source_next):
             newest = position
-        _raise_to(ends, position.ends.items())
+        for epoch, end in position.ends.items():
+            ends[epoch] = max(end, ends.get(epoch, end))
     return SourcePosition(newest.leader_epoch, newest.source_next, tuple(sorted(ends.items())))
-
-
-def _raise_to(ends: dict[int, SourceOffset], further: Iterable[tuple[int, SourceOffset]]) -> None:
-    for epoch, end in further:
-        if end > ends.get(epoch, -1):
-            ends[epoch] = end
 
 
 def with_known_epochs(consumed: SourcePosition, histories: Iterable[SourceHistory]) -> SourcePosition:
@@ -161,10 +156,11 @@ def with_known_epochs(consumed: SourcePosition, histories: Iterable[SourceHistor
     What was consumed of a history was consumed of each of its epochs, so a cluster that lacks the position's
     own epoch can be compared by an older one.
     """
-    ends = consumed.ends
+    known = [consumed]
     for item in histories:
-        _raise_to(ends, item.history.read_below(read_end(consumed, item.history)))
-    return SourcePosition(consumed.leader_epoch, consumed.source_next, tuple(sorted(ends.items())))
+        here = read_end(consumed, item.history)
+        known.append(prefix(START.leader_epoch, here, item.history))
+    return SourcePosition(consumed.leader_epoch, consumed.source_next, union_of(known).epoch_ends)
 
 
 def prefix(leader_epoch: int, source_next: SourceOffset, history: History) -> SourcePosition:

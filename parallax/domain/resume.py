@@ -175,18 +175,17 @@ def _precedes_the_topic(region: _Region, source: SourceId, newer: Sequence[Sourc
 
     It holds no record, so it asks for no row: often only one of the two clusters saw that time.
     """
-    if source.topic_id or not newer:
-        return False
     known = [item.history.newest for item in (*region.origin, *region.destination) if item.source == source]
-    return all(newest is None or newest.source_end == 0 for newest in known)
+    return (
+        not source.topic_id
+        and bool(newer)
+        and all(newest is None or newest.source_end == 0 for newest in known)
+    )
 
 
 def _add_source(region: _Region, source: SourceId, incarnations: Incarnations, moved: SourcePosition) -> None:
-    newer: list[SourceHistory] = []
-    older: list[SourceHistory] = []
-    if len(incarnations.sources) > 1:
-        newer = [item for item in region.destination if incarnations.is_newer(item.source, source)]
-        older = [item for item in region.destination if incarnations.is_newer(source, item.source)]
+    newer = [item for item in region.destination if incarnations.is_newer(item.source, source)]
+    older = [item for item in region.destination if incarnations.is_newer(source, item.source)]
     if _precedes_the_topic(region, source, newer):
         return
     at_origin = [item for item in region.origin if item.source == source]
@@ -265,7 +264,6 @@ def _never_delivered(
     ahead = [
         gap
         for item in at_destination
-        if item.history.lost
         for gap in item.history.lost_from(consumed_end(consumed, item.history))
         if not any(
             other.source_start <= gap.source_start and gap.source_end <= other.source_end
@@ -299,7 +297,6 @@ class Incarnations:
     """
 
     def __init__(self, *orders: Sequence[SourceId]) -> None:
-        orders = tuple(list(dict.fromkeys(order)) for order in orders)
         named = list(dict.fromkeys(source for order in orders for source in order))
         self._later: dict[SourceId, set[SourceId]] = {
             source: set() if source.topic_id else {other for other in named if other.topic_id}

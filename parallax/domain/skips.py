@@ -50,12 +50,9 @@ def skip_ranges(
         consumed = positions.get(item.source)
         if consumed is None:
             continue
-        rows = item.history.between_targets(start, end)
-        if not rows:
-            continue
         consumed = with_known_epochs(consumed, [other for other in origin if other.source == item.source])
         bound = consumed_end(consumed, item.history)
-        for row in rows:
+        for row in item.history.between_targets(start, end):
             if row.source_start >= bound:
                 break
             low = max(row.target_start, start)

@@ -23,6 +23,7 @@ from typing import Any, NoReturn, Self, cast
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from parallax.client.client import OffsetClient
+from parallax.client.credentials import ServiceCredentials
 from parallax.errors import ParallaxError, UnknownRegionError
 from parallax.producer.addresses import Addresses, DescribedAddresses, GivenAddresses
 from parallax.producer.delivery import ProducerDelivery
@@ -57,6 +58,7 @@ class FailoverProducer:
             settings of that connection; or
         services: ``host:port`` of offset services, which describe the clusters; or a client, which stays open. Asked
             at the start and now and then; a move needs no service.
+        service_credentials: what proves to these services who calls, and whom it trusts (`parallax.ServiceCredentials`).
         regions: the order in which regions are tried; default: ``region``, then the others as listed.
         topics: what will be produced to. It is checked at once whether the other regions have these topics, with as
             many partitions; topics that are not named are checked at their first record.
@@ -84,6 +86,7 @@ class FailoverProducer:
         region: str,
         clusters: Mapping[str, str | Mapping[str, Any]] | None = None,
         services: Sequence[str] | RegionService | None = None,
+        service_credentials: ServiceCredentials | None = None,
         regions: Sequence[str] | None = None,
         topics: Sequence[str] = (),
         on_event: Callable[[ProducerEvent], None] | None = None,
@@ -108,7 +111,7 @@ class FailoverProducer:
             check_interval_ms=check_interval_ms,
             close_timeout_ms=close_timeout_ms,
         )
-        addresses = _addresses(clusters, services, settings.base)
+        addresses = _addresses(clusters, services, service_credentials, settings.base)
         self._close_timeout_s = close_timeout_ms / 1_000
         self._delivery = ProducerDelivery(
             settings,
@@ -388,16 +391,19 @@ def _check_callable(name: str, callback: object) -> None:
 def _addresses(
     clusters: Mapping[str, str | Mapping[str, Any]] | None,
     services: Sequence[str] | RegionService | None,
+    credentials: ServiceCredentials | None,
     own: dict[str, Any],
 ) -> Addresses:
     if (clusters is None) == (services is None):
         raise ProducerConfigError("give either clusters={region: ...} or services=[...], which describe them")
+    if credentials is not None and not isinstance(services, Sequence):
+        raise ProducerConfigError("service_credentials go with a list of services: a client has its own")
     if clusters is not None:
         return GivenAddresses(clusters)
     if isinstance(services, str):
         raise ProducerConfigError("services is a list of 'host:port', not one string")
     if isinstance(services, Sequence):
-        return DescribedAddresses(OffsetClient(services), own, made_here=True)
+        return DescribedAddresses(OffsetClient(services, credentials=credentials), own, made_here=True)
     return DescribedAddresses(cast("RegionService", services), own)
 
 

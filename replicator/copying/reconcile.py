@@ -182,7 +182,7 @@ def _copied(
     if cut is not None:
         generation = max(known.generation + 1, source_log.leader_epoch)
         begins = Beginning(
-            known._replace(generation=generation),
+            replace(known, generation=generation),
             max(cut, source_log.low_watermark),
             f"the source lost its tail: it now ends at {cut}, records up to {state.source_next} had been copied",
             parted_at=cut,
@@ -373,7 +373,7 @@ def cut_by_target(state: PartitionState, kept_to: TargetOffset, history: RunHist
         closes_at = cut
     told = state.target_leader_epoch
     return Beginning(
-        lineage._replace(generation=lineage.generation + 1),
+        replace(lineage, generation=lineage.generation + 1),
         cut,
         f"the target lost its tail: {kept_to} is what it kept, records up to {state.target_floor} had been written",
         parted_at=cut,

@@ -65,32 +65,23 @@ class PartitionState:
         Raises:
             InvariantError: a row goes back behind what was committed before.
         """
-        last_run_end, target_floor, epoch = self.last_run_end, self.target_floor, self.source_leader_epoch
+        state = self
         for row in rows:
-            if row.target_start < target_floor or row.source_start < last_run_end:
-                raise InvariantError(
-                    f"B: {self.topic_partition}: {row} goes back behind source offset {last_run_end} or target offset "
-                    f"{target_floor}, after {self}"
-                )
-            target_floor = row.target_end
-            if row.is_watermark:
-                continue
-            if row.source_leader_epoch < epoch:
-                raise InvariantError(
-                    f"E: {self.topic_partition}: {row} has an older epoch than {epoch}, after {self}"
-                )
-            last_run_end, epoch = row.source_end, row.source_leader_epoch
-        if source_next < max(self.source_next, last_run_end):
-            raise InvariantError(
-                f"A: {self.topic_partition}: position {source_next} is behind {last_run_end}, after {self}"
+            if row.target_start < state.target_floor or row.source_start < state.last_run_end:
+                raise InvariantError(f"B: {self.topic_partition}: {row} goes back behind {state}")
+            if not row.is_watermark and row.source_leader_epoch < state.source_leader_epoch:
+                raise InvariantError(f"E: {self.topic_partition}: {row} has an older epoch than {state}")
+            state = replace(
+                state,
+                last_run_end=state.last_run_end if row.is_watermark else row.source_end,
+                target_floor=row.target_end,
+                source_leader_epoch=state.source_leader_epoch
+                if row.is_watermark
+                else row.source_leader_epoch,
             )
-        return replace(
-            self,
-            source_next=source_next,
-            last_run_end=last_run_end,
-            target_floor=target_floor,
-            source_leader_epoch=epoch,
-        )
+        if source_next < max(state.source_next, state.last_run_end):
+            raise InvariantError(f"A: {self.topic_partition}: position {source_next} is behind {state}")
+        return replace(state, source_next=source_next)
 
 
 @dataclass(frozen=True, slots=True)

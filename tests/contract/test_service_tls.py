@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import grpc
 import httpx
 import pytest
 import yaml
@@ -19,9 +18,10 @@ from offsetsvc.transport.rest import create_app
 from parallax.adapters.http.server import HttpServer
 from parallax.cli.options import connect
 from parallax.client.client import OffsetClient
+from parallax.client.credentials import ServiceCredentials
 from parallax.config.config import Tls
 from parallax.errors import ConfigError, ServiceUnavailableError
-from parallax.wiring import server_credentials
+from parallax.identity.tls import server_credentials
 from tests.worlds.offset_world import World
 
 CERTIFICATES = Path(__file__).parent / "certificates"
@@ -45,11 +45,9 @@ def addresses(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, bool]]
         yield f"127.0.0.1:{server.port}", f"https://127.0.0.1:{rest.port}", request.param is not None
 
 
-def _channel(*, with_certificate: bool) -> grpc.ChannelCredentials:
-    pair: dict[str, Any] = (
-        {"private_key": KEY.read_bytes(), "certificate_chain": CHAIN.read_bytes()} if with_certificate else {}
-    )
-    return grpc.ssl_channel_credentials(AUTHORITY.read_bytes(), **pair)
+def _credentials(*, with_certificate: bool) -> ServiceCredentials:
+    pair: dict[str, Any] = {"certificate": CHAIN, "key": KEY} if with_certificate else {}
+    return ServiceCredentials(ca=AUTHORITY, **pair)
 
 
 def _context(*, with_certificate: bool) -> ssl.SSLContext:
@@ -62,7 +60,9 @@ def _context(*, with_certificate: bool) -> ssl.SSLContext:
 def test_clients_that_trust_the_authority_are_answered(addresses: tuple[str, str, bool]) -> None:
     target, url, mutual = addresses
 
-    with OffsetClient([target], credentials=_channel(with_certificate=mutual), timeout_ms=20_000) as client:
+    with OffsetClient(
+        [target], credentials=_credentials(with_certificate=mutual), timeout_ms=20_000
+    ) as client:
         assert len(client.list_routes().routes) == 4
     with httpx.Client(verify=_context(with_certificate=mutual), timeout=20) as http:
         assert http.get(f"{url}/livez").status_code == 200
@@ -83,6 +83,7 @@ def test_commands_show_and_trust_the_configured_certificate(
         },
         "cassandra": {"contact_points": ["127.0.0.1:1"]},
         "service": {"tls": {**tls, **({"client_ca": str(AUTHORITY)} if mutual else {})}},
+        "client": tls if mutual else {},
     }
     config = tmp_path / "parallax.yaml"
     config.write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -101,7 +102,7 @@ def test_without_its_certificate_a_client_is_refused_where_one_is_asked_for(
     addresses: tuple[str, str, bool],
 ) -> None:
     target, url, mutual = addresses
-    credentials = _channel(with_certificate=False)
+    credentials = _credentials(with_certificate=False)
     with OffsetClient([target], credentials=credentials, timeout_ms=2_000) as client:
         if mutual:
             with pytest.raises(ServiceUnavailableError):

@@ -11,9 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate
 
-from parallax.domain.ids import RegionName
 from tests.worlds.model_copier import Copier
 from tests.worlds.model_group import Group
 from tests.worlds.model_logs import Cluster, Options, ViolationError
@@ -38,44 +36,34 @@ class World(Replication):
     def __init__(self, seed: int, options: Options) -> None:
         super().__init__(seed, options)
         self.group = Group(self, self.clusters[0])
-        weights, self._actions = zip(*self._weighted_actions(), strict=True)
-        self._cumulative_weights = list(accumulate(weights))
 
     def step(self) -> None:
+        options = self.options
         cluster = self.random.choice(self.clusters)
         region = self.random.choice(self.regions)
-        (action,) = self.random.choices(self._actions, cum_weights=self._cumulative_weights)
-        action(cluster, region)
-
-    def _weighted_actions(self) -> list[tuple[float, Callable[[Cluster, RegionName], None]]]:
-        """What may happen next, each with its weight, to a cluster and a region that were drawn before."""
-        options = self.options
-        actions: list[tuple[float, Callable[[Cluster, RegionName], None]]] = [
-            (8, lambda *_: self.produce()),
-            (14, self.replicate),
-            (3, self.write_watermark),
-            (6, lambda *_: self.group.consume(self.random.randint(0, 12))),
-            (2, lambda *_: self.group.refresh()),
-            (1, lambda *_: self.group.restart()),
-            (2, lambda *_: self.group.move(self.random.choice(self.clusters))),
+        actions: list[tuple[float, Callable[[], None]]] = [
+            (8, self.produce),
+            (14, lambda: self.replicate(cluster, region)),
+            (3, lambda: self.write_watermark(cluster, region)),
+            (6, lambda: self.group.consume(self.random.randint(0, 12))),
+            (2, self.group.refresh),
+            (1, self.group.restart),
+            (2, lambda: self.group.move(self.random.choice(self.clusters))),
         ]
         if options.truncation:
-            actions += [
-                (1, lambda *_: self.truncate_source()),
-                (0.3, lambda *_: self.truncate_target()),
-            ]
+            actions += [(1, self.truncate_source), (0.3, self.truncate_target)]
         if options.retention:
             actions += [
-                (0.5, lambda *_: self.trim_source()),
-                (0.7, lambda cluster, _: self.trim_target(cluster, self._trimmable(cluster))),
+                (0.5, self.trim_source),
+                (0.7, lambda: self.trim_target(cluster, self._trimmable(cluster))),
             ]
         if options.recreation:
-            actions.append((0.5, lambda *_: self.recreate_source()))
+            actions.append((0.5, self.recreate_source))
         if options.rewinds:
-            actions.append((0.5, lambda *_: self.group.rewind()))
+            actions.append((0.5, self.group.rewind))
         if options.compaction:
-            actions.append((0.5, lambda *_: self.compact_source()))
-        return actions
+            actions.append((0.5, self.compact_source))
+        self.random.choices([action for _, action in actions], [weight for weight, _ in actions])[0]()
 
     def _trimmable(self, cluster: Cluster) -> int:
         """A group that retention overtakes loses records on its own cluster: not what is tried here."""

@@ -10,7 +10,6 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from parallax.domain.history import History
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     Lineage,
@@ -44,25 +43,12 @@ class _Reading:
 
 @dataclass
 class LoggedLineage:
-    """What the run log tells of one lineage; rows and lost ranges are only ever added."""
+    """What the run log tells of one lineage."""
 
     record: LineageRecord
     rows: list[Run] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
     newest_version: int = 0
-    _made: tuple[tuple[int, int, TargetOffset | None], History] | None = None
-
-    def history(self, cut: TargetOffset | None) -> History:
-        """All of it, without what the target lost from a cut on; made anew only where something has changed."""
-        made_of = (len(self.rows), len(self.lost), cut)
-        if self._made is None or self._made[0] != made_of:
-            self._made = (made_of, self.history_of(self.rows, cut))
-        return self._made[1]
-
-    def history_of(self, rows: Iterable[Run], cut: TargetOffset | None) -> History:
-        """The same of some of its rows."""
-        history = History(self.record.lineage, rows, self.lost)
-        return history if cut is None else history.cut_at(cut)
 
 
 class Copier:

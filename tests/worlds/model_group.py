@@ -38,11 +38,8 @@ class Group:
 
     def is_consumed(self, record: Record) -> bool:
         world = self.world
-        return (
-            record in self.consumed
-            or record in world.excused
-            or record in world.unknowable
-            or record in world.compacted
+        return any(
+            record in some for some in (self.consumed, world.excused, world.unknowable, world.compacted)
         )
 
     @property
@@ -230,15 +227,14 @@ class Group:
             if part.trimmed is not None:
                 ranges.append(part.trimmed)
             named |= {(part.source, offset) for start, end in ranges for offset in range(start, end)}
-        if named:
-            logs = [cluster.entries for cluster in world.clusters]
-            logs += [log.log for incarnations in world.incarnations.values() for log in incarnations]
-            world.excused |= {
-                record
-                for log in logs
-                for record in log
-                if record is not None and (record.source, record.offset) in named
-            }
+        logs = [cluster.entries for cluster in world.clusters]
+        logs += [log.log for incarnations in world.incarnations.values() for log in incarnations]
+        world.excused |= {
+            record
+            for log in logs
+            for record in log
+            if record is not None and (record.source, record.offset) in named
+        }
         if not world.options.complete:  # nobody can name what rows no longer tell of
             world.excused |= {
                 record for record in destination.entries[: destination.low] if record is not None

@@ -29,12 +29,9 @@ class ViolationError(AssertionError):
     """A property does not hold; the message says which."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Record:
-    """A record's name: offset and leader epoch are unique within one incarnation of a topic.
-
-    Each is made once, when it is written, so that one compares and hashes the object alone.
-    """
+    """A record's name: offset and leader epoch are unique within one incarnation of a topic."""
 
     source: SourceId
     offset: int

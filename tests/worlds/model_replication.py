@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from parallax.domain.history import History
 from parallax.domain.ids import ClusterName, RegionName, SourceId, TargetOffset, TopicId
 from parallax.domain.lineages import lineages_that_count
 from parallax.domain.progress import SourceHistory, TargetTruncation
@@ -152,12 +153,13 @@ class Replication:
         histories = []
         for view in counting.of(ITEM.partition):
             logged: LoggedLineage = known[view.source.region][view.lineage]
-            if self.options.complete:
-                history = logged.history(view.cut)
-            else:
+            rows = logged.rows
+            if not self.options.complete:
                 keep = self.random.choice([0.1, 0.5, 0.9])
-                rows = [row for row in logged.rows if self.random.random() < keep]
-                history = logged.history_of(rows, view.cut)
+                rows = [row for row in rows if self.random.random() < keep]
+            history = History(view.lineage, rows, logged.lost)
+            if view.cut is not None:
+                history = history.cut_at(view.cut)
             histories.append(SourceHistory(view.source, history, view.record.closed_at))
         truncations = counting.truncations(ITEM.partition)
         return Told(histories, truncations)

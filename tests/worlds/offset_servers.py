@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,6 +18,8 @@ from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
 from parallax.adapters.http.server import HttpServer
 from parallax.client.client import OffsetClient
+from parallax.identity.tls import server_credentials
+from tests.worlds.authority import Pair
 from tests.worlds.offset_world import World
 
 
@@ -52,18 +56,26 @@ class Served:
         with httpx.Client(base_url=f"http://127.0.0.1:{self.rest.port}") as client:
             yield client
 
+    @contextmanager
+    def https(self, authority: Path, pair: Pair) -> Iterator[httpx.Client]:
+        """The same over TLS, with a certificate."""
+        context = ssl.create_default_context(cafile=str(authority))
+        context.load_cert_chain(pair.certificate, pair.key)
+        with httpx.Client(base_url=f"https://127.0.0.1:{self.rest.port}", verify=context) as client:
+            yield client
+
 
 @contextmanager
 def serving(world: World) -> Iterator[Served]:
     """Serve a world over gRPC and REST on free ports."""
     with ExitStack() as stack:
         service = stack.enter_context(world.service())
-        metrics = ServiceMetrics()
+        metrics, tls = ServiceMetrics(), world.config.service.tls
         metrics.watch(service)
-        rest = HttpServer(create_app(service, metrics), address="127.0.0.1:0")
+        rest = HttpServer(create_app(service, metrics), address="127.0.0.1:0", tls=tls)
         rest.start()
         stack.callback(rest.stop)
-        server = GrpcServer(service, metrics, address="127.0.0.1:0")
+        server = GrpcServer(service, metrics, address="127.0.0.1:0", credentials=server_credentials(tls))
         server.start()
         stack.callback(server.stop, 0.0)
         yield Served(world, service, metrics, server, rest)

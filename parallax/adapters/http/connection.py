@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import h11
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from parallax.adapters.http.bodies import PROBLEM, problem
 from parallax.errors import InvalidNameError
+from parallax.identity.identity import Shown
+
+_CERTIFICATE = "certificate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,10 @@ class LimitedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
         """Take it, for the one that waits longest if there are too many."""
         super().connection_made(transport)
+        encrypted = transport.get_extra_info("ssl_object")
+        if encrypted is not None:
+            # What a request's scope has under "state".
+            self.app_state = {**self.app_state, _CERTIFICATE: encrypted.getpeercert(binary_form=True)}
         if len(self.connections) > self.limits.connections:
             longest = next(iter(self.waiting), self)
             longest.end()
@@ -119,6 +127,12 @@ class LimitedConnection(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def shown_in(scope: Scope) -> Shown:
+    """What the caller of a request has shown of itself."""
+    headers = tuple(value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization")
+    return Shown(scope.get("state", {}).get(_CERTIFICATE), headers)
 
 
 def connections_within(limits: HttpLimits) -> type[LimitedConnection]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import threading
 from typing import Any
 
@@ -14,6 +13,7 @@ from starlette.types import ASGIApp
 from parallax.adapters.http.connection import HttpLimits, connections_within
 from parallax.config.config import Tls
 from parallax.errors import ConfigError
+from parallax.identity.tls import current_context
 from parallax.runtime.deadline import Deadline
 
 _START_MS = 10_000
@@ -72,12 +72,7 @@ class HttpServer:
                 log_level="error",
                 access_log=False,
                 h11_max_incomplete_event_size=self._limits.head_bytes,
-                ssl_certfile=None if tls is None else tls.certificate_chain,
-                ssl_keyfile=None if tls is None else tls.private_key,
-                ssl_ca_certs=None if tls is None else tls.client_ca,
-                ssl_cert_reqs=ssl.CERT_REQUIRED
-                if tls is not None and tls.client_ca is not None
-                else ssl.CERT_NONE,
+                ssl_context_factory=None if tls is None else lambda *_: current_context(tls),
                 timeout_graceful_shutdown=5,
             )
         )

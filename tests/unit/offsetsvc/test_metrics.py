@@ -10,10 +10,12 @@ import grpc
 import pytest
 
 from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.transport.access import Access
 from offsetsvc.transport.grpc_server import GrpcCalls
 from offsetsvc.transport.handlers import Handlers
 from parallax.domain.ids import ClusterName
 from parallax.errors import UnknownTopicError
+from parallax.identity.identity import ASKS_NOBODY
 from parallax.v1 import offsets_pb2, primaries_pb2
 from tests.worlds.offset_world import TOPIC, World
 
@@ -58,7 +60,7 @@ def test_watches_are_counted_and_not_timed() -> None:
     stopping.set()  # each watch ends after its first message
     with world.service() as service:
         handlers = Handlers(service, metrics)
-        calls = GrpcCalls(metrics, service.config.service.deadline_ms, stopping, most=1)
+        calls = GrpcCalls(metrics, Access(ASKS_NOBODY), service.config.service.deadline_ms, stopping, most=1)
         watch_primary, watch_skips = calls.watch(handlers.WatchPrimary), calls.watch(handlers.WatchSkips)
         followed = primaries_pb2.WatchPrimaryRequest(group="billing")
         moved = offsets_pb2.WatchSkipsRequest(topic=TOPIC, at=offsets_pb2.Place(region="b"))
