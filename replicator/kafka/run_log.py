@@ -52,6 +52,7 @@ from replicator.copying.state import (
 log = structlog.get_logger(__name__)
 
 _TOPIC_TIMEOUT_MS = 10_000
+_READS_NO_MORE = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001 - librdkafka's name for it
 _FIRST_LOOK_OFFSETS = 3_000
 """Far enough back for a snapshot every 1,000 entries, each followed by its transaction marker."""
 
@@ -186,6 +187,7 @@ def read_partition(
 
     Raises:
         ClusterUnavailableError: nothing came for ``timeout_ms``.
+        ConfigError: this client may not read the topic.
     """
     start, end = span
     if start >= end:
@@ -221,8 +223,8 @@ def read_partition(
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
                     if (message.offset() or 0) >= end:
                         return
-                elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - as above
-                    raise ClusterUnavailableError(f"{cluster}: {topic}-{partition}: {error.str()}")
+                elif error.code() in _READS_NO_MORE:
+                    raise translated(KafkaException(error), cluster, f"reading {topic}-{partition}")
     finally:
         consumer.close()
 

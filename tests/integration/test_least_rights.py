@@ -1,0 +1,427 @@
+"""Every right of the list is needed, and they are enough: what each process does, with all of them and without each one.
+
+On brokers that ask who is there. What is refused names the resource; what the list says goes on without a right goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import NewTopic
+from structlog.testing import capture_logs
+
+from lab.stack.secure.brokers import binding
+from lab.stack.secure.material import ADMIN, SPARK
+from lab.stack.spec import StackSpec
+from lab.stack.stack import LocalStack
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.adapters.kafka.librdkafka import translated
+from parallax.config.config import Cluster, Config
+from parallax.domain.acls import (
+    NEEDS,
+    Acl,
+    AclNames,
+    AclNeed,
+    ClusterKind,
+    Operation,
+    Pattern,
+    Process,
+    Resource,
+    acls_of,
+)
+from parallax.domain.commits import GroupCommit
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    Route,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
+from parallax.errors import ParallaxError
+from parallax.ports.clusters import TopicInfo
+from parallax.runtime.deadline import Deadline
+from replicator.kafka.layout import ensure_layout
+from replicator.kafka.run_log import KafkaRunLog
+from replicator.kafka.topics import TargetTopics, TopicAdmin, TopicPlan
+from replicator.lease import Lease
+from replicator.shard import hold_lease
+from tests.support import poll_until, unique_name
+
+pytestmark = pytest.mark.stack
+
+PATIENCE_S = 30.0
+CALL_MS = 8_000
+COPY_S = 4.0
+SPREAD_S = 0.3
+"""So long a broker may take to hear of a change of the rules."""
+
+
+class Secure:
+    """One region whose brokers ask who is there, and one user of it whose rights change."""
+
+    def __init__(self, stack: LocalStack) -> None:
+        assert stack.layout.material is not None
+        self.stack, self.material = stack, stack.layout.material
+        self.admins = {kind: AdminClient(self.client(kind, ADMIN)) for kind in ("regional", "aggregate")}
+
+    def client(self, kind: str, user: str = SPARK) -> dict[str, Any]:
+        address = {"bootstrap.servers": self.stack.bootstrap(f"{kind}-a"), "log_level": 0}
+        return {**address, **self.material.client_settings(user)}
+
+    def cluster(self, kind: str, user: str = SPARK) -> Cluster:
+        section = {"bootstrap_servers": self.stack.bootstrap(f"{kind}-a")}
+        return Cluster.model_validate({**section, "security": self.material.cluster_security(user)})
+
+    def grant(self, kind: str, acls: list[Acl]) -> None:
+        """These rights, and no others, from now on."""
+        admin = self.admins[kind]
+        everything = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            f"User:{SPARK}",
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        for gone in admin.delete_acls([everything]).values():
+            gone.result(PATIENCE_S)
+        rules = [binding(SPARK, acl) for acl in acls]
+        for made in admin.create_acls(rules).values() if rules else ():
+            made.result(PATIENCE_S)
+        time.sleep(SPREAD_S)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Names of one test's own."""
+
+    secure: Secure
+    topic: str
+
+    @property
+    def group(self) -> str:
+        return f"group-{self.topic}"
+
+    @property
+    def route(self) -> Route:
+        """From and to a region of the test's own: regions are names alone."""
+        return Route(RegionName(self.topic), RegionName(self.topic))
+
+    @property
+    def names(self) -> dict[AclNames, list[Pattern]]:
+        topic, group = Pattern(self.topic, prefix=True), Pattern(self.group, prefix=True)
+        return {
+            AclNames.REPLICATED: [topic],
+            AclNames.OWN: [Pattern("parallax.", prefix=True)],
+            AclNames.DRILL_TOPIC: [topic],
+            AclNames.GROUPS: [group],
+            AclNames.DRILL_GROUPS: [group],
+            AclNames.APPLICATION_TOPICS: [topic],
+            AclNames.APPLICATION_GROUPS: [group],
+        }
+
+    def config(self, user: str = SPARK) -> Config:
+        sections = {kind: self.secure.cluster(kind, user) for kind in ("regional", "aggregate")}
+        return Config.model_validate(
+            {
+                "regions": {self.topic: sections},
+                "cassandra": {"contact_points": ["127.0.0.1"]},
+                "topics": {"include": [f"{self.topic}.*"]},
+                "replicator": {"discovery_interval_ms": 500},
+            }
+        )
+
+    def make(self, kind: str, partitions: int = 1) -> TopicInfo:
+        admin = self.secure.admins[kind]
+        admin.create_topics([NewTopic(self.topic, partitions, 1)])[self.topic].result(PATIENCE_S)
+        door = self.door(kind, ADMIN)
+        return poll_until(lambda: door.topics().get(TopicName(self.topic)), PATIENCE_S, self.topic)
+
+    def door(self, kind: str, user: str = SPARK) -> TopicAdmin:
+        return TopicAdmin(ClusterName(f"{kind}-a"), self.secure.cluster(kind, user), timeout_ms=CALL_MS)
+
+    def fill(self, kind: str, user: str = ADMIN) -> None:
+        told: list[Any] = []
+        producer = Producer(self.secure.client(kind, user))
+        producer.produce(self.topic, value="v", on_delivery=lambda error, _message: told.append(error))
+        assert producer.flush(PATIENCE_S) == 0
+        if told[0] is not None:
+            raise translated(KafkaException(told[0]), ClusterName(f"{kind}-a"), f"producing to {self.topic}")
+
+    @property
+    def partition(self) -> TopicPartition:
+        return TopicPartition(TopicName(self.topic), 0)
+
+
+# --- what processes do: each raises, or returns what it said ------------------------------------------------------
+
+
+def copy(place: Place, user: str = SPARK) -> str:
+    """Copy a record; what went wrong."""
+    config = place.config(user)
+    layout = ensure_layout(config, place.route, 1).layout
+    lease = Lease(place.route, 0, 1, layout, 1, int((time.time() + COPY_S) * 1_000), available_now=True)
+    with capture_logs() as logs:
+        result = hold_lease(lease, config, index=None, report=lambda _progress: None)
+    return "" if result.records else f"{dict(result.stopped)} {logs}"
+
+
+def copy_a_record(place: Place) -> str:
+    place.make("regional")
+    place.fill("regional")
+    return copy(place)
+
+
+def create_the_target(place: Place) -> None:
+    TargetTopics(place.config(), place.route).fit(place.make("regional"))
+
+
+def grow_the_target(place: Place) -> None:
+    place.make("aggregate")
+    TargetTopics(place.config(), place.route).fit(place.make("regional", 3))
+
+
+def look_at_settings(kind: str, place: Place) -> None:
+    place.make(kind)
+    assert place.door(kind).configs([TopicName(place.topic)])
+
+
+def look_at_own_settings(place: Place) -> None:
+    layout = ensure_layout(place.config(ADMIN), place.route, 1)
+    assert place.door("aggregate").configs([TopicName(layout.run_log)])
+
+
+def begin_a_run_log(place: Place) -> None:
+    ensure_layout(place.config(), place.route, 1)
+
+
+def grow_the_run_log(place: Place) -> None:
+    ensure_layout(place.config(ADMIN), place.route, 1)
+    ensure_layout(place.config(), place.route, 2)
+
+
+def read_the_run_log(place: Place) -> None:
+    place.make("regional")
+    place.fill("regional")
+    assert not copy(place, ADMIN)
+    reader = KafkaRunLog(place.config(), place.route, 0, timeout_ms=CALL_MS // 2)
+    assert list(reader.read(reader.start(), reader.end()))
+
+
+def aggregate(place: Place) -> KafkaCluster:
+    return KafkaCluster(ClusterName("aggregate-a"), place.secure.cluster("aggregate"), timeout_ms=CALL_MS)
+
+
+def ask_for_log_ends(place: Place) -> None:
+    place.make("aggregate")
+    assert aggregate(place).log_ranges([place.partition])
+
+
+def ask_for_a_time(place: Place) -> None:
+    place.make("aggregate")
+    place.fill("aggregate")
+    assert aggregate(place).time_at(place.partition, TargetOffset(0)) is not None
+
+
+def commit(place: Place) -> None:
+    place.make("aggregate")
+    aggregate(place).commit_for(
+        GroupName(place.group), {place.partition: GroupCommit(TargetOffset(0), -1, "")}
+    )
+
+
+def ask_for_commits(place: Place) -> None:
+    assert aggregate(place).committed(GroupName(place.group)) == {}
+
+
+def create_the_drills_topic(place: Place) -> None:
+    plan = TopicPlan(TopicName(place.topic), 1, {})
+    place.door("regional").create(plan, Deadline.after_ms(CALL_MS))
+
+
+def produce(place: Place) -> None:
+    place.make("regional")
+    place.fill("regional", SPARK)
+
+
+def consume(place: Place) -> None:
+    place.make("aggregate")
+    place.fill("aggregate")
+    settings = {"group.id": place.group, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**place.secure.client("aggregate"), **settings})
+    try:
+        consumer.subscribe([place.topic])
+        message = poll_until(lambda: consumer.poll(0.1), PATIENCE_S, "a record or an error")
+        if (error := message.error()) is not None:
+            raise translated(KafkaException(error), ClusterName("aggregate-a"), f"consuming as {place.group}")
+    finally:
+        consumer.close()
+
+
+DEEDS: dict[tuple[Process, ClusterKind, Resource, AclNames, Operation], Callable[[Place], str | None]] = {
+    (Process.REPLICATOR, "regional", Resource.TOPIC, AclNames.REPLICATED, Operation.READ): copy_a_record,
+    (
+        Process.REPLICATOR,
+        "regional",
+        Resource.TOPIC,
+        AclNames.REPLICATED,
+        Operation.DESCRIBE_CONFIGS,
+    ): partial(look_at_settings, "regional"),
+    (
+        Process.REPLICATOR,
+        "aggregate",
+        Resource.TOPIC,
+        AclNames.REPLICATED,
+        Operation.CREATE,
+    ): create_the_target,
+    (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.REPLICATED, Operation.WRITE): copy_a_record,
+    (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.REPLICATED, Operation.READ): copy_a_record,
+    (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.REPLICATED, Operation.ALTER): grow_the_target,
+    (
+        Process.REPLICATOR,
+        "aggregate",
+        Resource.TOPIC,
+        AclNames.REPLICATED,
+        Operation.DESCRIBE_CONFIGS,
+    ): partial(look_at_settings, "aggregate"),
+    (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.OWN, Operation.CREATE): begin_a_run_log,
+    (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.OWN, Operation.WRITE): begin_a_run_log,
+    (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.OWN, Operation.READ): read_the_run_log,
+    (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.OWN, Operation.ALTER): grow_the_run_log,
+    (
+        Process.REPLICATOR,
+        "aggregate",
+        Resource.TOPIC,
+        AclNames.OWN,
+        Operation.DESCRIBE_CONFIGS,
+    ): look_at_own_settings,
+    (
+        Process.REPLICATOR,
+        "aggregate",
+        Resource.TRANSACTIONAL_ID,
+        AclNames.OWN,
+        Operation.WRITE,
+    ): begin_a_run_log,
+    (
+        Process.OFFSET_SERVICE,
+        "aggregate",
+        Resource.TOPIC,
+        AclNames.REPLICATED,
+        Operation.DESCRIBE,
+    ): ask_for_log_ends,
+    (
+        Process.OFFSET_SERVICE,
+        "aggregate",
+        Resource.TOPIC,
+        AclNames.REPLICATED,
+        Operation.READ,
+    ): ask_for_a_time,
+    (
+        Process.OFFSET_SERVICE,
+        "aggregate",
+        Resource.GROUP,
+        AclNames.GROUPS,
+        Operation.DESCRIBE,
+    ): ask_for_commits,
+    (Process.SYNC_JOB, "aggregate", Resource.TOPIC, AclNames.REPLICATED, Operation.READ): commit,
+    (Process.SYNC_JOB, "aggregate", Resource.GROUP, AclNames.GROUPS, Operation.READ): commit,
+    (Process.OPERATOR, "aggregate", Resource.TOPIC, AclNames.REPLICATED, Operation.READ): commit,
+    (Process.OPERATOR, "aggregate", Resource.TOPIC, AclNames.OWN, Operation.READ): read_the_run_log,
+    (
+        Process.OPERATOR,
+        "aggregate",
+        Resource.TOPIC,
+        AclNames.OWN,
+        Operation.DESCRIBE_CONFIGS,
+    ): look_at_own_settings,
+    (Process.OPERATOR, "aggregate", Resource.GROUP, AclNames.GROUPS, Operation.READ): commit,
+    (
+        Process.DRILL,
+        "regional",
+        Resource.TOPIC,
+        AclNames.DRILL_TOPIC,
+        Operation.CREATE,
+    ): create_the_drills_topic,
+    (Process.DRILL, "regional", Resource.TOPIC, AclNames.DRILL_TOPIC, Operation.WRITE): produce,
+    (Process.DRILL, "aggregate", Resource.TOPIC, AclNames.DRILL_TOPIC, Operation.READ): consume,
+    (Process.DRILL, "aggregate", Resource.GROUP, AclNames.DRILL_GROUPS, Operation.READ): consume,
+    (Process.CONSUMER, "aggregate", Resource.TOPIC, AclNames.APPLICATION_TOPICS, Operation.READ): consume,
+    (Process.CONSUMER, "aggregate", Resource.GROUP, AclNames.APPLICATION_GROUPS, Operation.READ): consume,
+    (Process.PRODUCER, "regional", Resource.TOPIC, AclNames.APPLICATION_TOPICS, Operation.WRITE): produce,
+}
+"""For each right, something that needs it."""
+
+GOES_ON = {copy_a_record: {(Operation.READ, "aggregate")}}
+"""Deeds that go on without a right, as the page says."""
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    """Brokers of one region."""
+    spec = StackSpec(regions=("a",), services=False, secure=True)
+    with LocalStack(spec, Path(tmp_path_factory.mktemp("secure"))) as stack:
+        yield Secure(stack)
+
+
+def key(need: AclNeed) -> tuple[Process, ClusterKind, Resource, AclNames, Operation]:
+    return need.process, need.cluster, need.resource, need.names, need.operation
+
+
+def rights(place: Place, need: AclNeed, *, with_it: bool) -> dict[str, list[Acl]]:
+    """Of the need's process at both clusters; without it a lesser right is left, so that the resource can be seen."""
+    found = {kind: acls_of({need.process}, kind, place.names) for kind in ("regional", "aggregate")}  # type: ignore[arg-type] # a literal
+    if not with_it:
+        taken = [Acl(need.resource, pattern, need.operation) for pattern in place.names[need.names]]
+        lesser = [Acl(need.resource, acl.pattern, Operation.DESCRIBE) for acl in taken]
+        implied = need.operation in {Operation.READ, Operation.WRITE, Operation.ALTER}
+        keep = [acl for acl in found[need.cluster] if acl not in taken]
+        if need.operation is Operation.DESCRIBE:
+            keep = [
+                acl
+                for acl in keep
+                if acl.resource is not need.resource or acl.pattern not in place.names[need.names]
+            ]
+        found[need.cluster] = keep + [acl for acl in lesser if implied and acl not in keep]
+    return found
+
+
+def test_there_is_a_deed_for_every_right() -> None:
+    assert set(DEEDS) == {key(need) for need in NEEDS}
+
+
+@pytest.mark.parametrize("with_it", [True, False], ids=["with", "without"])
+@pytest.mark.parametrize("need", NEEDS, ids=lambda need: "-".join(key(need)).replace(" ", "_"))
+def test_each_right_is_needed_and_all_are_enough(secure: Secure, need: AclNeed, *, with_it: bool) -> None:
+    place = Place(secure, unique_name("t"))
+    for kind, acls in rights(place, need, with_it=with_it).items():
+        secure.grant(kind, acls)
+    deed = DEEDS[key(need)]
+    said, code = "", "CONFIG"
+    try:
+        said = deed(place) or ""
+    except ParallaxError as error:
+        said, code = str(error), error.code
+    if with_it or (need.operation, need.cluster) in GOES_ON.get(deed, set()):
+        assert said == ""
+        return
+    assert code == "CONFIG" or need.operation is Operation.ALTER, said
+    assert "authorization" in said.lower()
+    shown = {
+        Resource.GROUP: place.group,
+        Resource.TRANSACTIONAL_ID: "transactional",
+        Resource.TOPIC: "parallax." if need.names is AclNames.OWN else place.topic,
+    }
+    assert shown[need.resource] in said
