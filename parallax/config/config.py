@@ -18,7 +18,7 @@ from parallax.config.auth import Auth, ClientSettings
 from parallax.config.environment import override
 from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
-from parallax.config.security import Security
+from parallax.config.security import Security, StoreTls
 from parallax.config.values import Address, Addresses, Pattern, RegionKey, Section
 from parallax.domain.ids import (
     ClusterName,
@@ -98,6 +98,8 @@ class Cassandra(Section):
     username: str | None = None
     password: Secret | None = None
     password_file: str | None = None
+    tls: StoreTls | None = None
+    """None: plain text."""
     request_timeout_ms: Annotated[int, Field(ge=100)] = 5_000
 
     @model_validator(mode="after")

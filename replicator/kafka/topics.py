@@ -149,6 +149,12 @@ class TopicAdmin(KafkaCluster):
         self._replication_factor = settings.replication_factor
         self._settings = settings
 
+    def _translated(self, error: Exception, doing: str) -> ParallaxError:
+        """Librdkafka only says that it had no answer, where brokers refuse us, or we them: our own connections say why."""
+        problem = translated(error, self.cluster, doing)
+        refused = self._links.refusal() if isinstance(problem, ClusterUnavailableError) else None
+        return refused or problem
+
     def configs(self, topics: Collection[TopicName]) -> Mapping[TopicName, TopicConfig]:
         """The topics' effective settings; a topic that does not exist is left out."""
         if not topics:
@@ -160,7 +166,7 @@ class TopicAdmin(KafkaCluster):
             try:
                 entries = future.result(timeout=self._link.longest_s + 1)
             except (KafkaException, TimeoutError) as error:
-                problem = translated(error, self.cluster, f"reading the settings of {resource.name!r}")
+                problem = self._translated(error, f"reading the settings of {resource.name!r}")
                 if not isinstance(problem, UnknownTopicError):
                     raise problem from error
                 continue
@@ -177,7 +183,7 @@ class TopicAdmin(KafkaCluster):
         try:
             known = self._link.client.list_topics(timeout=self._link.timeout_s())
         except KafkaException as error:
-            raise translated(error, self.cluster, "listing brokers") from error
+            raise self._translated(error, "listing brokers") from error
         return Replication(
             len(known.brokers),
             {
@@ -255,14 +261,14 @@ class TopicAdmin(KafkaCluster):
         try:
             producer.init_transactions(_TRANSACTION_TIMEOUT_S)
         except KafkaException as error:
-            raise translated(error, self.cluster, "initialising a transactional id") from error
+            raise self._translated(error, "initialising a transactional id") from error
 
     def _change(self, future: Future[None], doing: str, already: int) -> None:
         try:
             future.result(timeout=self._link.longest_s + 1)
         except (KafkaException, TimeoutError) as error:
             if not (isinstance(error, KafkaException) and error.args[0].code() == already):
-                raise translated(error, self.cluster, doing) from error
+                raise self._translated(error, doing) from error
 
 
 def _until(deadline: Deadline, call: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionP
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
 from parallax.adapters.cassandra.gate import SilentStoreError, StoreGate
+from parallax.adapters.tls import client_context, refusal
 from parallax.config.config import Cassandra
 from parallax.errors import ConfigError, ParallaxError, StoreUnavailableError
 
@@ -89,16 +91,20 @@ Request = tuple[PreparedStatement | BatchStatement, Sequence[object] | None]
 def translated(error: Exception, doing: str) -> ParallaxError:
     """The error to raise for one of the driver's: says what was tried and what came back."""
     kind = next((BY_TYPE[base] for base in type(error).__mro__ if base in BY_TYPE), StoreUnavailableError)
-    if isinstance(error, cluster.NoHostAvailable) and any(
-        isinstance(reason, cassandra.AuthenticationFailed) for reason in _reasons(error)
-    ):
-        kind = ConfigError
+    for address, reason in _reasons(error).items():
+        if isinstance(reason, cassandra.AuthenticationFailed):
+            return ConfigError(
+                f"store: {doing}: {address} refuses cassandra.username and its password: {reason}"
+            )
+        if (why := refusal(reason)) is not None:
+            return ConfigError(f"store: {doing}: TLS with {address}: {why} (cassandra.tls)")
     return kind(f"store: {doing}: {type(error).__name__}: {error}")
 
 
-def _reasons(error: cluster.NoHostAvailable) -> list[object]:
-    reasons = error.errors
-    return list(reasons.values()) if isinstance(reasons, dict) else []
+def _reasons(error: Exception) -> dict[object, BaseException]:
+    """What went wrong, by address, where the driver tried several."""
+    reasons = error.errors if isinstance(error, cluster.NoHostAvailable) else None
+    return reasons if isinstance(reasons, dict) else {}
 
 
 def contact_points(settings: Cassandra) -> list[tuple[str, int]]:
@@ -131,8 +137,31 @@ def together(statement: PreparedStatement, rows: Sequence[Sequence[object]]) -> 
     return batch, None
 
 
+def tls_context(settings: Cassandra) -> ssl.SSLContext | None:
+    """What connections are opened with; None: plain text.
+
+    Raises:
+        ConfigError: a file can't be used.
+    """
+    tls = settings.tls
+    if tls is None:
+        return None
+    return client_context(
+        "cassandra.tls",
+        ca=tls.ca,
+        certificate=tls.certificate,
+        key=tls.key,
+        key_password=tls.open_key(),
+        verify_hostname=tls.verify_hostname,
+    )
+
+
 def open_cluster(settings: Cassandra) -> Cluster:
-    """A driver object by the settings; nothing is asked yet."""
+    """A driver object by the settings; nothing is asked yet. Files with secrets and certificates are read now.
+
+    Raises:
+        ConfigError: one of them can't be used.
+    """
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter)),
         consistency_level=ConsistencyLevel.LOCAL_QUORUM,
@@ -146,6 +175,7 @@ def open_cluster(settings: Cassandra) -> Cluster:
     return Cluster(
         contact_points=contact_points(settings),
         auth_provider=auth,
+        ssl_context=tls_context(settings),
         protocol_version=ProtocolVersion.V4,  # for 5 the driver computes checksums in Python, twice a request
         # A node that is slow would hold up every statement; one that does not know a statement is told it when it is asked.
         prepare_on_all_hosts=False,

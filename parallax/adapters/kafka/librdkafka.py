@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from weakref import WeakMethod
 
@@ -15,7 +15,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from parallax.adapters.kafka.tokens import TokenSource, token_source
 from parallax.config.config import Cluster
+from parallax.config.security import Security
 from parallax.domain.ids import ClusterName, TopicId
 from parallax.errors import (
     ClusterUnavailableError,
@@ -26,7 +28,7 @@ from parallax.errors import (
     UnknownTopicError,
 )
 
-Settings = dict[str, str | int | float | bool]
+Settings = dict[str, Any]
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # the library leaves it untyped
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as above
 BY_CODE: dict[int, type[ParallaxError]] = {
@@ -65,7 +67,12 @@ _HOLDS_S = 1.5
 
 
 def client_settings(cluster: Cluster, *, client_id: str) -> Settings:
-    """Address and security of a cluster, in librdkafka's names."""
+    """Address and security of a cluster, in librdkafka's names. Files with secrets are read now.
+
+    Raises:
+        ConfigError: a secret can't be read, an issuer refuses to give a token, or this librdkafka lacks the mechanism.
+        ClusterUnavailableError: the issuer did not answer.
+    """
     security = cluster.security
     settings: Settings = {
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -77,17 +84,61 @@ def client_settings(cluster: Cluster, *, client_id: str) -> Settings:
         "reconnect.backoff.max.ms": 1_000,
         "socket.connection.setup.timeout.ms": 5_000,
     }
+    certificate, key = security.ssl_certificate_location, security.ssl_key_location
     optional = {
-        "sasl.mechanism": security.sasl_mechanism,
-        "sasl.username": security.sasl_username,
-        "sasl.password": security.password(),
         "ssl.ca.location": security.ssl_ca_location,
-        "ssl.certificate.location": security.ssl_certificate_location,
-        "ssl.key.location": security.ssl_key_location,
+        "ssl.certificate.location": certificate,
+        "ssl.key.location": certificate if key is None else key,
         "ssl.key.password": security.key_password(),
+        "ssl.endpoint.identification.algorithm": None if security.ssl_verify_hostname else "none",
     }
-    settings.update({key: value for key, value in optional.items() if value is not None})
-    return settings
+    settings.update({name: value for name, value in optional.items() if value is not None})
+    return settings | (_sasl_settings(security) if security.sasl_mechanism else {})
+
+
+def _sasl_settings(security: Security) -> Settings:
+    source = token_source(security)
+    if source is not None:
+        source.get()  # says what is wrong; librdkafka would wait for 10 s, and then say that there is no token
+        return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": partial(_oauth, source)}
+    mechanism = str(security.sasl_mechanism)
+    if mechanism == "GSSAPI":
+        _check_kerberos()
+        # An empty command: tickets are the platform's business, for both clients alike (KRB5_CLIENT_KTNAME, kinit).
+        return {
+            "sasl.mechanism": mechanism,
+            "sasl.kerberos.service.name": security.sasl_kerberos_service_name,
+            "sasl.kerberos.kinit.cmd": "",
+        }
+    optional = {"sasl.username": security.sasl_username, "sasl.password": security.password()}
+    return {
+        "sasl.mechanism": mechanism,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def _oauth(source: TokenSource, _config: str) -> tuple[str, float, str, dict[str, str]]:
+    """A token as confluent-kafka takes it; called in a thread of librdkafka's, at 80 % of the last one's life again."""
+    token = source.get()
+    return token.value, token.expires_at_s, "", dict(token.extensions)
+
+
+@cache
+def _check_kerberos() -> None:
+    try:
+        AdminClient(
+            {
+                "bootstrap.servers": "127.0.0.1:1",
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "GSSAPI",
+                "log_level": 0,
+            }
+        )
+    except KafkaException as error:
+        raise ConfigError(
+            "security.sasl_mechanism GSSAPI: the librdkafka in confluent-kafka's wheels has no Kerberos; build confluent-kafka "
+            f"from source on a librdkafka with libsasl2 ({error.args[0].str()})"
+        ) from None
 
 
 def translated(error: Exception, cluster: ClusterName, doing: str) -> ParallaxError:

@@ -93,6 +93,18 @@ class Links:
                 self._idle.append(link)
                 return result
 
+    def refusal(self) -> ConfigError | None:
+        """Why brokers don't accept us, or we don't accept them, by a connection of its own; None: that is not the matter."""
+        link = Link(self.cluster, self._settings, self._client_id)
+        try:
+            link.connect(Deadline.after_ms(self._timeout_ms))
+        except ConfigError as error:
+            return error
+        except ClusterUnavailableError:
+            return None
+        link.close()
+        return None
+
     def _taken(self, deadline: Deadline) -> tuple[Link, bool]:
         """Connections for this thread alone, and whether they were used before."""
         try:

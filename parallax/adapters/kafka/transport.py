@@ -19,6 +19,8 @@ import kafka.errors
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.parser import KafkaProtocol
 
+from parallax.adapters.tls import refusal
+
 Buffer = bytes | bytearray | memoryview
 
 _SMALL_BYTES = 64 * 1024
@@ -287,18 +289,29 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
         return total, None
 
 
+class TlsRefusedError(kafka.errors.KafkaConnectionError):  # type: ignore[misc] # kafka-python has no types
+    """One side of a TLS connection does not accept the other; that will not change by itself."""
+
+
 class TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has no types
     """kafka-python's connection with TLS, whose handshake ends in time.
 
     Args:
-        net, sock, host, config: as there.
+        net, sock, host: as there.
         timeout_at: when the other side must have done its part (monotonic seconds); None: any time.
+        context: whom to trust, and what to show.
     """
 
     def __init__(
-        self, net: Any, sock: Any, host: str | None = None, *, timeout_at: float | None, **config: Any
+        self,
+        net: Any,
+        sock: Any,
+        host: str | None = None,
+        *,
+        timeout_at: float | None,
+        context: ssl.SSLContext,
     ) -> None:
-        super().__init__(net, sock, host=host, **config)
+        super().__init__(net, sock, host=host, ssl_context=context)
         self._timeout_at = timeout_at
 
     async def handshake(self) -> None:
@@ -306,6 +319,7 @@ class TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has 
 
         Raises:
             kafka.errors.KafkaTimeoutError: it took a connection, and then said nothing for too long.
+            TlsRefusedError: one side does not accept the other.
             kafka.errors.KafkaConnectionError: it does not speak TLS, or not with us.
         """
         try:
@@ -314,7 +328,7 @@ class TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has 
         except BaseException as error:
             self._sock.close()
             if isinstance(error, OSError):
-                raise _lost(f"TLS handshake failed: {error}") from error
+                raise _tls_lost(error) from error
             raise
 
     async def _shake(self) -> bool:
@@ -328,6 +342,19 @@ class TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has 
         else:
             return True
         return False
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        """In TLS 1.3 the other side refuses our certificate only here, after the handshake."""
+        data, error = super()._sock_recv()
+        cause = error.args[0] if error is not None and error.args else None
+        return data, _tls_lost(cause) if isinstance(cause, ssl.SSLError) else error
+
+
+def _tls_lost(error: OSError) -> Exception:
+    why = refusal(error)
+    if why is not None:
+        return TlsRefusedError(f"TLS: {why}")
+    return _lost(f"TLS handshake failed: {error}")
 
 
 def _lost(why: object) -> Exception:

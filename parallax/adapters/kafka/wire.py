@@ -25,10 +25,11 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from parallax.adapters.kafka.addresses import Address, UnresolvedError, is_number, of_number, shared
 from parallax.adapters.kafka.event_loop import EventLoop, Timers
-from parallax.adapters.kafka.transport import Messages, TlsTransport, Transport
+from parallax.adapters.kafka.proof import UNWELCOME, ClientProof
+from parallax.adapters.kafka.transport import Messages, TlsRefusedError, TlsTransport, Transport
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
-from parallax.errors import ClusterUnavailableError, ConfigError
+from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError
 from parallax.runtime.deadline import Deadline
 
 # What goes wrong is raised here; kafka-python's own lines would say it a second time, on stderr.
@@ -40,6 +41,8 @@ _TURN_MS = 20
 _SETUP_MS = 2_000
 """So long a broker has for a connection at first, and longer after each failure: with TLS twice that. One that takes
 connections and says nothing then leaves time to try another one."""
+_UNWELCOME_MS = 5_000
+"""So long a broker is left alone that has refused us: passwords and certificates are seldom put right sooner."""
 _FRESH_MS = 500
 """So long a connection waits for its broker's present address before it takes the last known one."""
 
@@ -47,8 +50,13 @@ _FRESH_MS = 500
 class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
     """Builds connections on `Transport`, but where TLS has one of its own, and has them speak `Messages`."""
 
-    def __init__(self, net: Any, **config: Any) -> None:
-        super().__init__(net, **config)
+    def __init__(self, net: Any, proof: ClientProof, **config: Any) -> None:
+        super().__init__(net, **config, **proof.fixed_settings())
+        self._proof = proof
+        self.unwelcome: dict[Any, Exception] = {}
+        """By node: why it does not accept us, or we don't accept it."""
+        self.last_error: Exception | None = None
+        """What stood in our own way, rather than in a broker's, such as an issuer of tokens that does not answer."""
         self.refusals: dict[Any, bool] = {}
         """By node: whether it refused the last connection, instead of being silent."""
         self.every_bootstrap_broker: Callable[[], Sequence[Any]] = self.cluster.bootstrap_brokers
@@ -74,7 +82,26 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
 
         conn.connection_made = connection_made
         conn.net = Timers(self._net)
+        self._proof.attend(conn, self._net)
         await super()._connect(node, conn, **how)
+        # kafka-python itself would try again at once, for ever.
+        error = conn.init_future.exception if conn.init_future.is_done else None
+        if isinstance(error, ParallaxError):
+            self.last_error = error
+        if isinstance(error, UNWELCOME):
+            self.unwelcome[node.node_id] = error
+            self.update_backoff(node.node_id)
+        elif conn.connected:
+            self.unwelcome.pop(node.node_id, None)
+
+    def update_backoff(self, node_id: Any) -> Any:
+        """Wait before the next attempt: long, where the last one was refused."""
+        backoff_ms = super().update_backoff(node_id)
+        if node_id in self.unwelcome:
+            failures, _, connect_ms = self._backoff[node_id]
+            backoff_ms = _UNWELCOME_MS
+            self._backoff[node_id] = (failures, time.monotonic() + backoff_ms / 1_000, connect_ms)
+        return backoff_ms
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         try:
@@ -89,9 +116,9 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
         sock = await self._connected(node, timeout_at)
         if not self.ssl_enabled:
             return Transport(self._net, sock, host=node.host)
-        tls = {key: value for key, value in self.config.items() if key.startswith("ssl_")}
         try:
-            transport = TlsTransport(self._net, sock, host=node.host, timeout_at=timeout_at, **tls)
+            context = self._proof.tls_context()  # anew: certificates may have been renewed
+            transport = TlsTransport(self._net, sock, host=node.host, timeout_at=timeout_at, context=context)
         except BaseException:
             sock.close()
             raise
@@ -179,8 +206,10 @@ class Connections:
         self.cluster = cluster
         self._timeout_ms = timeout_ms
         security = settings.security
+        self._proof = ClientProof(security)
         self._manager = _Manager(
             loop.net,
+            self._proof,
             bootstrap_servers=settings.bootstrap_servers.split(","),
             client_id=client_id,
             receive_message_max_bytes=largest_answer_bytes,
@@ -190,14 +219,6 @@ class Connections:
             if security.protocol == "PLAINTEXT"
             else 2 * _SETUP_MS,
             max_in_flight_requests_per_connection=MOST_IN_FLIGHT,
-            security_protocol=security.protocol,
-            sasl_mechanism=security.sasl_mechanism,
-            sasl_plain_username=security.sasl_username,
-            sasl_plain_password=security.password(),
-            ssl_cafile=security.ssl_ca_location,
-            ssl_certfile=security.ssl_certificate_location,
-            ssl_keyfile=security.ssl_key_location,
-            ssl_password=security.key_password(),
         )
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._bootstrap = self._manager.bootstrap_async(None)
@@ -212,17 +233,32 @@ class Connections:
             ClusterUnavailableError: no broker answered in time.
             ConfigError: a broker refused the credentials.
         """
-        try:
-            self._wait(self._bootstrap, timeout_ms or self._timeout_ms, "connecting")
-        except ClusterUnavailableError as error:
-            raise self._refused() or error from error
+        deadline = Deadline.after_ms(timeout_ms or self._timeout_ms)
+        while not self._bootstrap.is_done:
+            if self._all_refuse():
+                break
+            if deadline.passed:
+                break
+            self._loop.turn(_TURN_MS)
+        if self._bootstrap.is_done and self._bootstrap.exception is None:
+            return
+        if (refused := self._refused()) is not None:
+            raise refused
+        if self._bootstrap.is_done:
+            raise self._translated(self._bootstrap.exception, "connecting")
+        within_ms = timeout_ms or self._timeout_ms
+        last = self._manager.last_error
+        raise ClusterUnavailableError(
+            f"{self.cluster}: connecting: no answer within {within_ms:.0f} ms{f' (last: {last})' if last else ''}"
+        )
 
     @property
     def problem(self) -> str:
         """Why nothing is known of the cluster yet; empty once something is."""
         if self._bootstrap.is_done and self._bootstrap.exception is None:
             return ""
-        return str(self._refused() or self._bootstrap.exception or "no broker has answered yet")
+        last = self._manager.last_error
+        return str(self._refused() or self._bootstrap.exception or last or "no broker has answered yet")
 
     @property
     def refused(self) -> bool:
@@ -230,11 +266,18 @@ class Connections:
         return bool(self._manager.refusals) and all(self._manager.refusals.values())
 
     def _refused(self) -> Exception | None:
-        """The error of brokers that refused the credentials."""
-        found = (
-            self._manager.auth_failure(broker.node_id) for broker in self._manager.every_bootstrap_broker()
+        """The error of a broker that does not accept us, or that we don't accept."""
+        for broker in self._manager.every_bootstrap_broker():
+            error = self._manager.unwelcome.get(broker.node_id)
+            if error is not None:
+                return self._translated(error, f"connecting to {broker.host}:{broker.port}")
+        return None
+
+    def _all_refuse(self) -> bool:
+        """Whether waiting is of no use: each configured broker has refused us, or been refused."""
+        return all(
+            broker.node_id in self._manager.unwelcome for broker in self._manager.every_bootstrap_broker()
         )
-        return next((self._translated(error, "connecting") for error in found if error is not None), None)
 
     def close(self) -> None:
         """Close all connections at once; what was still to be sent is not."""
@@ -254,7 +297,7 @@ class Connections:
     ) -> None:
         """Send now; one of the two is called from inside a turn (``failed`` perhaps at once)."""
         try:
-            future = self._manager.send(request, node_id=node)
+            future = self._sent(node, request)
         except kafka.errors.KafkaError as error:
             failed(error)
             return
@@ -269,10 +312,16 @@ class Connections:
             ConfigError: a broker refused the credentials.
         """
         try:
-            future = self._manager.send(request, node_id=node)
-        except kafka.errors.KafkaError as error:
+            future = self._sent(node, request)
+        except (kafka.errors.KafkaError, ParallaxError) as error:
             raise self._translated(error, doing) from error
         return self._wait(future, timeout_ms or self._timeout_ms, doing)
+
+    def _sent(self, node: Any, request: Any) -> Any:
+        error = self._manager.unwelcome.get(node)
+        if error is not None and self._manager.connection_delay(node) > 0:
+            raise error  # rather than that the node is not ready
+        return self._manager.send(request, node_id=node)
 
     def _wait(self, future: Any, timeout_ms: float, doing: str) -> Any:
         deadline = Deadline.after_ms(timeout_ms)
@@ -287,11 +336,17 @@ class Connections:
         return future.value
 
     def _translated(self, error: BaseException, doing: str) -> Exception:
-        kind = (
-            ConfigError
-            if isinstance(error, kafka.errors.AuthorizationError | kafka.errors.SaslAuthenticationFailedError)
-            else ClusterUnavailableError
-        )
+        if isinstance(error, ParallaxError):
+            return type(error)(f"{self.cluster}: {doing}: {error}")
+        if isinstance(error, TlsRefusedError):
+            return ConfigError(f"{self.cluster}: {doing}: {error}")
+        if isinstance(error, kafka.errors.SaslAuthenticationFailedError):
+            return ConfigError(
+                f"{self.cluster}: {doing}: the broker refuses {self._proof.who}: {error}: check security.sasl_* and what the broker "
+                "knows of it"
+            )
+        refused = (*UNWELCOME, kafka.errors.AuthorizationError)
+        kind = ConfigError if isinstance(error, refused) else ClusterUnavailableError
         return kind(f"{self.cluster}: {doing}: {error} ({type(error).__name__})")
 
     # --- metadata ----------------------------------------------------------------------------------------------

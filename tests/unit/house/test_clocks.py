@@ -9,6 +9,7 @@ from tests.unit.house.test_imports import MODULES, within
 WALL_CLOCK = re.compile(r"\bwall_clock_ms\b|\btime\.time(_ns)?\(|\bdatetime\.(now|utcnow|today)\b")
 
 REASONS_TO_LOOK_AT_IT = {
+    "parallax.adapters.kafka.tokens": "tokens hold until a time, which the issuer counts from when it was asked",
     "parallax.identity.certificates": "certificates hold until a date",
     "parallax.producer.delivery": "a record bears its producer's time",
     "parallax.runtime.deadline": "tells it",

@@ -6,6 +6,7 @@ import select
 import socket
 import time
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import kafka.errors
 import pytest
@@ -14,8 +15,10 @@ from parallax.adapters.kafka import wire
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Cluster
+from parallax.config.security import Security
 from parallax.domain.ids import ClusterName
-from parallax.errors import ClusterUnavailableError, ConfigError
+from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError
+from tests.worlds.certificates import Authority, tls_server
 
 
 def nobody_there() -> str:
@@ -97,3 +100,35 @@ def test_a_broker_that_says_nothing_leaves_time_to_try_another_one() -> None:
 def test_kafka_pythons_own_patience_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "_SETUP_MS", 10_000)
     assert silent_brokers_tried(3.0) == 1
+
+
+def connected_to_a_stranger(directory: Path) -> Exception:
+    """How connecting to a broker ends whose authority is not trusted, within 3 s."""
+    trusted, foreign = Authority(directory / "trusted"), Authority(directory / "foreign")
+    security = Security(protocol="SSL", ssl_ca_location=str(trusted.certificate))
+    loop = EventLoop()
+    with tls_server(foreign.pair("server")) as address:
+        connections = Connections(
+            loop,
+            ClusterName("aggregate-b"),
+            Cluster(bootstrap_servers=address, security=security),
+            client_id="test",
+            largest_answer_bytes=1_000,
+            timeout_ms=3_000,
+        )
+        with closing(loop), closing(connections), pytest.raises(ParallaxError) as caught:
+            connections.connect()
+    return caught.value
+
+
+def test_a_broker_that_is_not_trusted_is_named_and_left_alone(tmp_path: Path) -> None:
+    refused = connected_to_a_stranger(tmp_path)
+    assert isinstance(refused, ConfigError)
+    assert "its certificate is not signed by an authority that is trusted here" in str(refused)
+
+
+def test_taken_for_any_other_failure_it_would_be_tried_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "UNWELCOME", ())
+    assert isinstance(connected_to_a_stranger(tmp_path), ClusterUnavailableError)

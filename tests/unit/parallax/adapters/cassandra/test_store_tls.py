@@ -1,0 +1,112 @@
+"""A store that is not the one to trust, or does not trust us, is refused by name; nobody waits for it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallax.adapters.cassandra.connection import CassandraConnection, open_cluster
+from parallax.config.config import Cassandra
+from parallax.errors import ConfigError
+from tests.worlds.certificates import Authority, tls_server
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def connect(address: str, tls: dict[str, Any]) -> None:
+    settings = Cassandra.model_validate({"contact_points": [address], "tls": tls})
+    CassandraConnection(settings, lambda _session: None).connect()
+
+
+def test_a_store_of_another_authority_is_not_trusted(authority: Authority, tmp_path: Path) -> None:
+    foreign = Authority(tmp_path / "foreign")
+    began = time.monotonic()
+    with (
+        tls_server(foreign.pair("server")) as address,
+        pytest.raises(
+            ConfigError, match=rf"store: .*{address}: its certificate is not signed by an authority"
+        ),
+    ):
+        connect(address, {"ca": str(authority.certificate)})
+    assert time.monotonic() - began < 5
+
+
+def test_another_name_is_another_store(authority: Authority) -> None:
+    with (
+        tls_server(authority.pair("server", host="store.example")) as address,
+        pytest.raises(ConfigError, match="its certificate is for another name"),
+    ):
+        connect(address, {"ca": str(authority.certificate)})
+
+
+def test_an_expired_certificate_is_named(authority: Authority) -> None:
+    with (
+        tls_server(authority.pair("server", life=timedelta(hours=-1))) as address,
+        pytest.raises(ConfigError, match="its certificate has expired: renew it there"),
+    ):
+        connect(address, {"ca": str(authority.certificate)})
+
+
+def test_a_port_without_tls_is_named(authority: Authority) -> None:
+    with (
+        plain_server() as address,
+        pytest.raises(ConfigError, match="it does not speak TLS there"),
+    ):
+        connect(address, {"ca": str(authority.certificate)})
+
+
+@contextmanager
+def plain_server() -> Iterator[str]:
+    """One that answers in plain text."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer_once, args=(listening,), daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        thread.join(10)
+
+
+def answer_once(listening: socket.socket) -> None:
+    taken, _ = listening.accept()
+    with taken:
+        taken.recv(1)
+        taken.sendall(b"\x84\x00\x00\x00\x00 plain text of some length")
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        (
+            {"ca": "/nowhere.pem"},
+            r"/nowhere\.pem: can't be used as certificates of authorities: No such file",
+        ),
+        ({"certificate": "/nowhere.pem"}, r"/nowhere\.pem and .*: can't be used as certificate and key"),
+        ({"key_password": "wrong"}, "a wrong password of the key shows so too"),
+    ],
+)
+def test_a_file_that_can_t_be_used_is_named(
+    authority: Authority, changed: dict[str, str], problem: str
+) -> None:
+    pair = authority.pair("client", password="opens it")  # noqa: S106 - of a test's own key
+    tls = {"ca": str(authority.certificate), "certificate": str(pair.certificate), "key": str(pair.key)}
+    good = Cassandra.model_validate(
+        {"contact_points": ["127.0.0.1"], "tls": tls | {"key_password": "opens it"}}
+    )
+    assert open_cluster(good).ssl_context.check_hostname
+    with pytest.raises(ConfigError, match=f"cassandra.tls: .*{problem}"):
+        connect("127.0.0.1:1", tls | changed)
+
+
+def test_a_key_needs_its_certificate() -> None:
+    with pytest.raises(ValueError, match="set certificate too"):
+        Cassandra.model_validate({"contact_points": ["x"], "tls": {"key": "x"}})
