@@ -1,0 +1,211 @@
+"""Certificates, authorities, keys of an issuer and tokens change under load, and no call fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from parallax.client.client import OffsetClient
+from parallax.client.credentials import ServiceCredentials
+from parallax.errors import ServiceUnavailableError
+from parallax.identity import tls as tls_module
+from tests.worlds.authority import Authority, Issuer, rsa_key
+from tests.worlds.offset_servers import Served, serving
+from tests.worlds.offset_world import GROUP, World
+
+READ = {"groups": [GROUP], "allow": ["read"]}
+
+
+@contextmanager
+def under_load(*calls: Callable[[], Any]) -> Iterator[list[int]]:
+    """Each call over and over in a thread of its own; an error of one is an error of the test."""
+    stop, errors, counts = threading.Event(), [], [0] * len(calls)
+
+    def repeat(index: int, call: Callable[[], Any]) -> None:
+        while not stop.is_set() and not errors:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the test tells
+                errors.append(error)
+            counts[index] += 1
+
+    threads = [threading.Thread(target=repeat, args=item) for item in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield counts
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not errors
+
+
+def some_more(counts: list[int]) -> None:
+    """Wait until every thread has made some calls more."""
+    wanted = [count + 10 for count in counts]
+    deadline_s = time.monotonic() + 30
+    while any(count < least for count, least in zip(counts, wanted, strict=True)):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+class Bank:
+    """An authority with its files, all of which may change."""
+
+    def __init__(self, directory: Path) -> None:
+        self.first = Authority(directory, "first")
+        second_directory = directory / "second"
+        second_directory.mkdir()
+        self.second = Authority(second_directory, "second")
+        self.trusted = directory / "trusted.pem"
+        self.trusted.write_bytes(self.first.certificate.read_bytes())
+        self.server, self.client = self.first.server(), self.first.client("spiffe://bank/reader")
+
+    def serve(self, stack: ExitStack) -> Served:
+        tls = {
+            "certificate_chain": str(self.server.certificate),
+            "private_key": str(self.server.key),
+            "client_ca": str(self.trusted),
+        }
+        rules = [{"principals": ["spiffe://bank/reader"], **READ}]
+        return stack.enter_context(
+            serving(World(("a", "b"), service={"tls": tls, "auth": {"mode": "mtls", "rules": rules}}))
+        )
+
+    @property
+    def credentials(self) -> ServiceCredentials:
+        return ServiceCredentials(ca=self.trusted, certificate=self.client.certificate, key=self.client.key)
+
+    def change_everything(self, between: Callable[[], None]) -> None:
+        """From the first authority to the second, as docs/security.md tells."""
+        both = self.first.certificate.read_bytes() + self.second.certificate.read_bytes()
+        self.trusted.write_bytes(both)
+        between()
+        self.server.take(self.second.server())
+        self.client.take(self.second.client("spiffe://bank/reader"))
+        between()
+        self.trusted.write_bytes(self.second.certificate.read_bytes())
+        between()
+
+
+def test_certificates_and_authorities_change_under_load(tmp_path: Path) -> None:
+    bank = Bank(tmp_path)
+    with ExitStack() as stack:
+        served = bank.serve(stack)
+        client = stack.enter_context(OffsetClient([served.target], credentials=bank.credentials))
+
+        def connect_anew() -> None:
+            with OffsetClient([served.target], credentials=bank.credentials) as newcomer:
+                newcomer.get_primary(GROUP)
+
+        def ask_over_rest() -> None:
+            with served.https(bank.trusted, bank.client) as http:
+                assert http.get(f"/v1/groups/{GROUP}/primary").status_code == 200
+
+        calls = (lambda: client.get_primary(GROUP), connect_anew)
+        with under_load(*calls) as counts:
+            bank.change_everything(lambda: some_more(counts))
+        ask_over_rest()
+        old = bank.first.client("spiffe://bank/reader")
+        with served.https(bank.trusted, old) as http, pytest.raises(httpx.TransportError):
+            http.get("/livez")
+        credentials = ServiceCredentials(ca=bank.trusted, certificate=old.certificate, key=old.key)
+        with (
+            OffsetClient([served.target], credentials=credentials, timeout_ms=2_000) as late,
+            pytest.raises(ServiceUnavailableError),
+        ):
+            late.get_primary(GROUP)
+
+
+class Once:
+    """What a server would have that reads its files when it starts."""
+
+    def __init__(self, _: object, make: Callable[[], Any]) -> None:
+        self._value = make()
+
+    def get(self) -> Any:
+        return self._value
+
+
+def test_a_server_that_reads_its_files_once_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank = Bank(tmp_path)
+    with ExitStack() as stack:
+        with monkeypatch.context() as patch:
+            patch.setattr(tls_module, "Reread", Once)
+            served = bank.serve(stack)
+        bank.change_everything(lambda: None)
+        with (
+            OffsetClient([served.target], credentials=bank.credentials, timeout_ms=2_000) as client,
+            pytest.raises(ServiceUnavailableError),
+        ):
+            client.get_primary(GROUP)
+
+
+def serve_tokens(stack: ExitStack, directory: Path, issuer: Issuer) -> tuple[Served, Path]:
+    keys = directory / "keys.json"
+    keys.write_bytes(issuer.document())
+    jwt = {"issuer": issuer.name, "audience": issuer.audience, "jwks": str(keys)}
+    auth = {"mode": "jwt", "jwt": jwt, "rules": [{"principals": ["reader"], **READ}]}
+    return stack.enter_context(serving(World(("a", "b"), service={"auth": auth}))), keys
+
+
+def test_keys_of_the_issuer_and_tokens_change_under_load(tmp_path: Path) -> None:
+    issuer = Issuer()
+    token = tmp_path / "token"
+    token.write_text(issuer.token() + "\n", encoding="utf-8")
+    with ExitStack() as stack:
+        served, keys = serve_tokens(stack, tmp_path, issuer)
+        client = stack.enter_context(served.client(credentials=ServiceCredentials(token_file=token)))
+
+        def fetch() -> str:
+            return issuer.token(exp=int(time.time()) + 3)
+
+        fetching = stack.enter_context(served.client(credentials=ServiceCredentials(token=fetch)))
+        http = stack.enter_context(served.http())
+
+        def ask_over_rest() -> None:
+            headers = {"Authorization": f"Bearer {token.read_text(encoding='utf-8').strip()}"}
+            assert http.get("/v1/routes", headers=headers).status_code == 200
+
+        with under_load(
+            lambda: client.get_primary(GROUP), lambda: fetching.get_primary(GROUP), ask_over_rest
+        ) as counts:
+            some_more(counts)
+            issuer.keys["second"] = rsa_key()
+            keys.write_bytes(issuer.document())
+            newer = tmp_path / "newer"
+            newer.write_text(issuer.token(key_id="second"), encoding="utf-8")
+            newer.replace(token)
+            some_more(counts)
+
+
+def test_a_token_that_is_not_taken_any_more_is_fetched_again(tmp_path: Path) -> None:
+    issuer = Issuer(keys={"first": rsa_key(), "second": rsa_key()})
+    fetched: list[str] = []
+
+    def fetch() -> str:
+        fetched.append("second" if fetched else "first")
+        return issuer.token(key_id=fetched[-1], exp=int(time.time()) + 3_600)
+
+    with ExitStack() as stack:
+        served, keys = serve_tokens(stack, tmp_path, issuer)
+        client = stack.enter_context(served.client(credentials=ServiceCredentials(token=fetch)))
+        for _ in range(20):
+            client.get_primary(GROUP)
+        assert fetched == ["first"]
+        document = json.loads(keys.read_bytes())
+        keys.write_text(json.dumps({"keys": document["keys"][1:]}), encoding="utf-8")
+        for _ in range(20):
+            client.get_primary(GROUP)
+        assert fetched == ["first", "second"]
