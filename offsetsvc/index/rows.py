@@ -17,6 +17,9 @@ from parallax.ports.index import MappingIndexReader
 _CHAIN_LOOKUPS = 8
 """Rows that nothing separates from an offset are followed this far; giving up makes answers earlier only."""
 
+_LOST_LOOKUPS = 64
+"""The newest lost ranges that are looked at; those before make answers earlier only."""
+
 _EPOCH_LOOKUPS = 64
 """A binary search over source offsets (63 bits) ends before."""
 
@@ -93,6 +96,13 @@ class LineageRows:
             if further is None or further.source_start <= source:
                 return
             source = further.source_start
+
+    def around_lost(self, below: SourceOffset) -> None:
+        """Fetch the last row before each lost range below an offset: whether its leader epoch is that of what follows."""
+        for gap in reversed(self.history().history.lost[-_LOST_LOOKUPS:]):
+            before = SourceOffset(gap.source_start - 1)
+            if gap.source_end <= below and before >= 0 and not self._has_around_source(before):
+                self._fetch_at_source(before)
 
     def row_before(self, source: SourceOffset) -> Run | None:
         """The last row that starts below ``source``, which `at_source` has fetched the rows around."""
@@ -224,6 +234,11 @@ def fetch_common_epochs(
     Returns:
         Whether rows of the origin were fetched, so that ``consumed`` should be computed anew.
     """
+    for (
+        start
+    ) in consumed.starts:  # what was read behind a lost range counts where both logs are the same up to it
+        destination.at_source(start)
+        destination.row_before(start)
     epoch, bound = consumed.leader_epoch, consumed.source_next
     here = destination.row_before(bound)
     if epoch == UNKNOWN_EPOCH or here is None or here.source_leader_epoch in {epoch, UNKNOWN_EPOCH}:

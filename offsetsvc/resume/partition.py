@@ -199,6 +199,9 @@ class _PartitionAnswer:
         read_together(self._index, ((rows, rows.place_at_target(commit)) for rows in self._origin))
         for rows in self._origin:
             rows.at_target(commit)
+            below = records_below(commit, rows.history().history)
+            if below is not None:
+                rows.around_lost(below[0])
         moved = self._moved(commit)
         views = [*self._origin_views, *self._destination_views]
         sources = dict.fromkeys([*(view.source for view in views), *moved])

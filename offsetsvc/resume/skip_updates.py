@@ -167,6 +167,7 @@ def _fetch(
     at_origin = [rows for rows in origin if rows.view.source == source]
     for rows in at_origin:
         rows.at_source(consumed.source_next)
+        rows.around_lost(consumed.source_next)
     for rows in destination:
         if rows.view.source == source:
             rows.at_source(consumed.source_next)

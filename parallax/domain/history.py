@@ -116,22 +116,44 @@ class History:
         return tuple(sorted(_with_ends(ends, self._rows, self.without_lost_before).items()))
 
     def read_below(self, source_next: SourceOffset) -> tuple[tuple[int, SourceOffset], ...]:
-        """What a reader of the log below an offset has read: `read_ends` up to there.
+        """What a reader of the log below an offset has read: `read_ends` up to there, as `SourcePosition` names them.
 
-        An epoch of which all lies behind a lost range is left out below that: the range may hide that the source had
-        thrown away what was read before, and that its log has other records there.
+        An epoch of which all lies behind a lost range was read from the range's beginning on, and not at all by a reader
+        that stands before it: the range may hide that the source had thrown away what was read before, and that its log
+        has other records there.
         """
-        ends = self.read_ends
-        gap = next((gap for gap in self._lost if gap.source_start >= source_next), None)
-        if gap is not None:
-            # A watermark has the epoch of the last record before it, so one at the range's end still tells of below.
-            before = {
-                row.source_leader_epoch
-                for row in self._rows
-                if row.source_start + (row.count > 0) <= gap.source_end
-            }
-            ends = [pair for pair in ends if pair[0] in before]
-        return tuple((epoch, min(end, source_next)) for epoch, end in ends)
+        if not self._lost:
+            return tuple((epoch, min(end, source_next)) for epoch, end in self._epoch_ends)
+        first: dict[int, int] = {}
+        for row in self._rows:
+            # A watermark has the epoch of the last record before it, so one at a range's end still tells of below.
+            first.setdefault(row.source_leader_epoch, row.source_start + (row.count > 0))
+        gaps = self._whole_gaps()
+        pairs: list[tuple[int, SourceOffset]] = []
+        for epoch, end in self.read_ends:
+            behind = [gap for gap, gap_end in gaps if epoch not in first or first[epoch] > gap_end]
+            start = max(behind, default=SourceOffset(0))
+            if behind and start >= source_next:
+                continue
+            if start:
+                pairs.append((epoch, start))
+            pairs.append((epoch, max(min(end, source_next), start)))
+        return tuple(pairs)
+
+    def _whole_gaps(self) -> list[tuple[SourceOffset, SourceOffset]]:
+        """Beginning and end of what is lost; ranges between which no record was read are one."""
+        gaps: list[tuple[SourceOffset, SourceOffset]] = []
+        for gap in self._lost:
+            if gaps and gap.source_start <= gaps[-1][1]:
+                gaps[-1] = (gaps[-1][0], max(gaps[-1][1], gap.source_end))
+            else:
+                gaps.append((gap.source_start, gap.source_end))
+        return gaps
+
+    def holds_nothing_in(self, start: SourceOffset, end: SourceOffset) -> bool:
+        """Whether the rows prove that the log has no record in ``[start, end)``."""
+        row = self.last_proven_by(start)
+        return row is not None and row.source_start >= end
 
     def add(self, *rows: Run) -> None:
         """Take further rows.

@@ -108,7 +108,15 @@ def decode(text: str | None) -> CommittedMetadata:
 
 
 def _without_epochs(positions: Mapping[SourceId, SourcePosition]) -> dict[SourceId, SourcePosition]:
-    return {source: replace(position, epoch_ends=()) for source, position in positions.items()}
+    return {
+        source: replace(
+            position,  # where the newest epoch was read from on can't be left out
+            epoch_ends=tuple(pair for pair in position.epoch_ends if pair[0] == position.leader_epoch)
+            if position.starts
+            else (),
+        )
+        for source, position in positions.items()
+    }
 
 
 def _body_bytes(text_bytes: int) -> int:

@@ -20,6 +20,12 @@ MAX_EPOCH_ENDS = 8
 """Leader epochs kept in a position that is stored. Forgetting an older one makes answers earlier, never wrong."""
 
 
+_MAX_SPANS = 4
+
+Span = tuple[SourceOffset, SourceOffset]
+"""Source offsets ``[start, end)``."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class SourcePosition:
     """How far a source was consumed.
@@ -29,7 +35,8 @@ class SourcePosition:
         source_next: the next offset after the last record consumed. Offsets behind it that hold no record
             (control records, aborted data) do not count.
         epoch_ends: pairs (leader epoch, source offset), ascending by epoch: of any log that holds records of
-            that epoch, all records below that offset were consumed.
+            that epoch, all records below that offset were consumed. Of an epoch that was read behind a lost range, pairs
+            with the beginning and the end of what was read follow: nothing is said of what lies before or between.
     """
 
     leader_epoch: int
@@ -37,12 +44,26 @@ class SourcePosition:
     epoch_ends: tuple[tuple[int, SourceOffset], ...] = ()
 
     @property
+    def spans(self) -> dict[int, Sequence[Span]]:
+        """What was consumed of a log, by leader epoch that it holds: spans with unread or unknown offsets between."""
+        offsets: dict[int, list[SourceOffset]] = {}
+        for epoch, offset in self.epoch_ends:
+            offsets.setdefault(epoch, []).append(offset)
+        if self.leader_epoch != UNKNOWN_EPOCH:
+            offsets.setdefault(self.leader_epoch, [self.source_next])
+        return {
+            epoch: _paired([SourceOffset(0)] * (len(found) % 2) + found) for epoch, found in offsets.items()
+        }
+
+    @property
     def ends(self) -> dict[int, SourceOffset]:
         """The consumed end by leader epoch, ``source_next`` included."""
-        ends = dict(self.epoch_ends)
-        if self.leader_epoch != UNKNOWN_EPOCH:
-            ends[self.leader_epoch] = max(self.source_next, ends.get(self.leader_epoch, self.source_next))
-        return ends
+        return {epoch: spans[-1][1] for epoch, spans in self.spans.items()}
+
+    @property
+    def starts(self) -> Sequence[SourceOffset]:
+        """Where spans begin, but for the source's beginning."""
+        return sorted({start for spans in self.spans.values() for start, _ in spans if start})
 
     def bounded(self) -> SourcePosition:
         """The position with at most `MAX_EPOCH_ENDS` epochs: what is stored.
@@ -50,10 +71,26 @@ class SourcePosition:
         The newest that were read come first. Later ones, of which nothing was read, all say ``source_next``: they
         help only where a cluster knows none of the others.
         """
-        read = [pair for pair in self.epoch_ends if pair[0] <= self.leader_epoch][-MAX_EPOCH_ENDS:]
-        later = [pair for pair in self.epoch_ends if pair[0] > self.leader_epoch]
-        kept = (*read, *later[: MAX_EPOCH_ENDS - len(read)])
-        return SourcePosition(self.leader_epoch, self.source_next, kept)
+        named = dict(self.epoch_ends)
+        spans = {epoch: found[:_MAX_SPANS] for epoch, found in self.spans.items() if epoch in named}
+        all_read = [epoch for epoch in spans if epoch <= self.leader_epoch]
+        read = all_read[-MAX_EPOCH_ENDS:]
+        lowest = min((spans[epoch][0][0] for epoch in read if spans[epoch][0][0]), default=None)
+        if lowest is not None:  # what was read behind a lost range is of use with what leads up to it
+            before = [epoch for epoch in all_read if not spans[epoch][0][0] and spans[epoch][0][1] >= lowest]
+            if before and not set(before) & set(read):
+                read = [before[-1], *read[1:]]
+        later = [epoch for epoch in spans if epoch > self.leader_epoch]
+        kept = {*read, *later[: MAX_EPOCH_ENDS - len(read)]}
+        return SourcePosition(
+            self.leader_epoch,
+            self.source_next,
+            _named({epoch: found for epoch, found in spans.items() if epoch in kept}),
+        )
+
+
+def _paired(offsets: Sequence[SourceOffset]) -> list[Span]:
+    return list(zip(offsets[::2], offsets[1::2], strict=True))
 
 
 START = SourcePosition(UNKNOWN_EPOCH, SourceOffset(0))
@@ -121,33 +158,65 @@ def consumed_end(consumed: SourcePosition, history: History) -> SourceOffset:
     Each leader epoch that both sides know proves it up to the lower of their ends in it. Without a common epoch
     nothing is proven; where one side knows no epoch at all there is nothing to compare, and offsets alone count.
     """
-    return _agreed(consumed, history.epoch_ends)
+    return _agreed(consumed, history, history.epoch_ends)
 
 
 def read_end(consumed: SourcePosition, history: History) -> SourceOffset:
     """As `consumed_end`, for what a reader of the history's log has read: nothing of a lost range."""
-    return _agreed(consumed, history.read_ends)
+    return _agreed(consumed, history, history.read_ends)
 
 
-def _agreed(consumed: SourcePosition, known: Sequence[tuple[int, SourceOffset]]) -> SourceOffset:
-    ends = consumed.ends
-    if not ends or not known:
+def _agreed(
+    consumed: SourcePosition, history: History, known: Sequence[tuple[int, SourceOffset]]
+) -> SourceOffset:
+    spans = consumed.spans
+    if not spans or not known:
         return consumed.source_next
-    proven = (min(end, ends[epoch]) for epoch, end in known if epoch in ends)
-    return max(proven, default=SourceOffset(0))
+    proven = SourceOffset(0)
+    for epoch, end_here in known:
+        for start, end in spans.get(epoch, ()):
+            # What was read behind a lost range proves nothing where this log has other records below.
+            if start <= proven or history.holds_nothing_in(proven, start):
+                proven = max(proven, min(end_here, end))
+    return proven
 
 
 def union_of(positions: Iterable[SourcePosition]) -> SourcePosition:
     """What was consumed if each of the positions was."""
     newest = START
-    ends: dict[int, SourceOffset] = {}
+    spans: dict[int, list[Span]] = {}
     for position in positions:
         read = position.source_next > 0  # a lineage that was only opened says nothing of the newest record
         if read and (position.leader_epoch, position.source_next) > (newest.leader_epoch, newest.source_next):
             newest = position
-        for epoch, end in position.ends.items():
-            ends[epoch] = max(end, ends.get(epoch, end))
-    return SourcePosition(newest.leader_epoch, newest.source_next, tuple(sorted(ends.items())))
+        for epoch, found in position.spans.items():
+            spans.setdefault(epoch, []).extend(found)
+    return SourcePosition(
+        newest.leader_epoch,
+        newest.source_next,
+        _named({epoch: _joined(found) for epoch, found in sorted(spans.items())}),
+    )
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """The same offsets in as few spans as possible, in order."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return [span for span in joined if span[0] < span[1]] or joined[:1]
+
+
+def _named(spans: Mapping[int, Sequence[Span]]) -> tuple[tuple[int, SourceOffset], ...]:
+    """Spans by leader epoch, as `SourcePosition.epoch_ends`."""
+    return tuple(
+        (epoch, offset)
+        for epoch, found in spans.items()
+        for span in found
+        for offset in (span if span[0] else span[1:])
+    )
 
 
 def with_known_epochs(consumed: SourcePosition, histories: Iterable[SourceHistory]) -> SourcePosition:

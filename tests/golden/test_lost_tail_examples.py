@@ -24,7 +24,7 @@ from parallax.ports.clusters import TopicInfo
 from replicator.copying import reconcile
 from replicator.copying.ports import LogEnd, OutOfRange, Survey, TargetEnd
 from replicator.copying.state import PartitionChange, PartitionState
-from tests.golden.drawing import A, ask, log, mark, of, run
+from tests.golden.drawing import A, ask, log, mark, of, run, skips
 
 SOURCE = SourceId(A, TopicId("1"))
 ITEM = Partition(TopicName("t"), 0)
@@ -368,6 +368,69 @@ def test_place_before_a_lost_range_says_nothing_of_the_epoch_behind_it() -> None
     # With the rows from before the range missing nothing is known of what was read.
     on_x = [of(A, run(4, 3, 1, 4, epoch=1), lost=[lost(3, 4, 3)])]
     assert ask(3, on_x, on_y, log(0, 5), [A]).resume_offset == 0
+
+
+def test_record_behind_a_lost_range_says_nothing_of_the_log_before_it() -> None:
+    """The same, and the group has read a4', too. It is told that a3' is lost, and gets a2' all the same."""
+    on_x = [of(A, run(0, 0, 3), mark(4, 3, 4), run(4, 3, 1, epoch=1), lost=[lost(3, 4, 3)])]
+    on_y = [of(A, run(0, 0, 2), run(2, 2, 3, epoch=1))]
+    answer = ask(4, on_x, on_y, log(0, 5), [A])
+    assert answer.positions[SOURCE] == position(1, 5, (0, 3), (1, 3), (1, 5))
+    assert (answer.resume_offset, answer.sources[0].lost) == (2, (lost(3, 4, 3),))
+    # What it moves away with says so still, on a third cluster.
+    moved = progress_at(2, answer.positions[SOURCE])
+    assert ask(2, on_y, on_y, log(0, 5), [A], moved).resume_offset == 2
+    # Where the source has thrown nothing away both logs are the same up to the range: nothing is read twice.
+    for on_z in (
+        [of(A, run(0, 0, 4), run(4, 4, 1, epoch=1))],
+        [of(A, run(0, 0, 3), run(3, 3, 2, epoch=1))],
+        [of(A, run(0, 0, 2), run(4, 2, 3, previous=2, epoch=1))],  # compaction took a2 and a3'
+    ):
+        answer = ask(4, on_x, on_z, log(0, 6), [A])
+        assert answer.resume_offset == on_z[0].history.rows[-1].to_target(SourceOffset(5))
+
+
+def test_lost_ranges_without_a_record_between_them_are_one() -> None:
+    """Retention took a0 to a4, and then a5 to a7, before X copied a8: of epoch 0 it has read all that there is."""
+    on_x = [
+        of(
+            A,
+            mark(5, 0, 5, epoch=-1),
+            mark(8, 0, 8, epoch=-1),
+            run(8, 0, 2),
+            lost=[lost(0, 5, 0), lost(5, 8, 0)],
+        )
+    ]
+    assert on_x[0].history.read_below(SourceOffset(10)) == ((0, 10),)
+    answer = ask(2, on_x, [of(A, run(6, 0, 4))], log(0, 4), [A])
+    assert (answer.resume_offset, answer.outcome) == (4, Outcome.NEVER_DELIVERED)
+
+
+def test_spans_of_one_epoch_are_kept_apart() -> None:
+    """The group came to X with a0 to a2, which Y had shown to be epoch 1's log; on X it read a3, and a6' behind a lost range.
+
+    ::
+
+        X   0  1  2  3 (4, 5 lost)  4     commit 5     Y   0  1  2  3  4  5
+            a0 a1 a2 a3             a6'                    a0 a1 a2 a3 a4 a6'
+    """
+    came_with = position(0, 3, (0, 3), (1, 3))
+    on_x = [of(A, run(0, 0, 4), mark(6, 4, 6), run(6, 4, 1, epoch=1), lost=[lost(4, 6, 4)])]
+    on_y = [of(A, run(0, 0, 5), run(6, 5, 1, previous=5, epoch=1))]
+    answer = ask(5, on_x, on_y, log(0, 6), [A], progress_at(3, came_with))
+    assert answer.positions[SOURCE] == position(1, 7, (0, 4), (1, 3), (1, 4), (1, 7))
+    assert (answer.resume_offset, skips(answer, on_y, 6)) == (6, [])
+
+
+def test_what_leads_up_to_a_lost_range_is_not_forgotten() -> None:
+    """Behind the range the group has read as many epochs as a position keeps; epoch 0 leads up to it."""
+    behind = [pair for epoch in range(1, 1 + MAX_EPOCH_ENDS) for pair in ((epoch, 4), (epoch, 5 + epoch))]
+    stored = position(MAX_EPOCH_ENDS, 5 + MAX_EPOCH_ENDS, (0, 4), *behind).bounded()
+    assert sorted(stored.ends) == [0, *range(2, 1 + MAX_EPOCH_ENDS)]
+    end = 5 + MAX_EPOCH_ENDS
+    on_y = [of(A, run(0, 0, 5), run(5, 5, MAX_EPOCH_ENDS, epoch=MAX_EPOCH_ENDS))]
+    answer = ask(2, [], on_y, log(0, end), [A], progress_at(2, stored))
+    assert answer.resume_offset == end
 
 
 def test_records_behind_a_lost_range_are_read_where_another_cluster_has_them() -> None:

@@ -323,6 +323,29 @@ def epochs_behind_a_lost_range_read_before_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(History, "read_below", wrong)
 
 
+@shown_by(examples.test_record_behind_a_lost_range_says_nothing_of_the_log_before_it)
+def log_before_a_lost_range_taken_for_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(History, "holds_nothing_in", lambda *_: True)
+
+
+@shown_by(examples.test_record_behind_a_lost_range_says_nothing_of_the_log_before_it)
+def nothing_read_behind_a_lost_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(History, "holds_nothing_in", lambda *_: False)
+
+
+@shown_by(examples.test_lost_ranges_without_a_record_between_them_are_one)
+def each_lost_range_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        History, "_whole_gaps", lambda self: [(gap.source_start, gap.source_end) for gap in self.lost]
+    )
+
+
+@shown_by(examples.test_spans_of_one_epoch_are_kept_apart)
+def lowest_span_of_an_epoch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = progress_module._joined
+    monkeypatch.setattr(progress_module, "_joined", lambda spans: right(spans)[:1])
+
+
 @shown_by(examples.test_lost_range_is_told_though_the_rows_around_it_are_missing)
 def lost_range_known_by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(

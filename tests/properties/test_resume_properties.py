@@ -50,6 +50,7 @@ def test_long_worlds_in_which_something_happens(part: int) -> None:
         compaction=st.booleans(),
         epochs=st.booleans(),
         hidden=st.booleans(),
+        short_run_logs=st.booleans(),
     ),
 )
 def test_worlds_of_any_kind(seed: int, steps: int, options: Options) -> None:

@@ -61,6 +61,8 @@ class World(Replication):
             actions.append((0.5, self.recreate_source))
         if options.rewinds:
             actions.append((0.5, self.group.rewind))
+        if options.short_run_logs:
+            actions.append((1, lambda: self.trim_run_log(cluster, region)))
         if options.compaction:
             actions.append((0.5, self.compact_source))
         self.random.choices([action for _, action in actions], [weight for weight, _ in actions])[0]()
@@ -127,6 +129,7 @@ def options_of(seed: int) -> Options:
         compaction=choice.random() < 0.2,
         epochs=choice.random() < 0.5,
         hidden=choice.random() < 0.5,
+        short_run_logs=choice.random() < 0.2,
     )
 
 

@@ -63,6 +63,8 @@ class Copier:
         self._cluster = cluster
         self.route = Route(region, RegionName(cluster.name.removeprefix("aggregate-")))
         self.run_log: list[PartitionChange] = []
+        self.run_log_first = 0
+        """What was before is gone from the run log; the index has it all."""
         self.state: PartitionState | None = None
         self.open_batch: list[tuple[Record, int]] = []
         """Records of the open transaction, and where they lie on the target."""
@@ -312,7 +314,7 @@ class Copier:
         ids = lineage.source_topic_id, lineage.target_topic_id
         return [
             change
-            for change in self.run_log
+            for change in self.run_log[self.run_log_first :]
             if (change.state.lineage.source_topic_id, change.state.lineage.target_topic_id) == ids
         ]
 

@@ -56,7 +56,7 @@ class Group:
         """Whether the position that was stored no longer names the record's leader epoch (`MAX_EPOCH_ENDS`)."""
         position = None if self.progress is None else self.progress.positions.get(record.source)
         kept = () if position is None else position.epoch_ends
-        return len(kept) == progress_module.MAX_EPOCH_ENDS and record.epoch < kept[0][0]
+        return len(dict(kept)) == progress_module.MAX_EPOCH_ENDS and record.epoch < kept[0][0]
 
     def _notice_truncation(self) -> None:
         """What a consumer does by itself (KIP-320): it goes back to where the logs agree."""

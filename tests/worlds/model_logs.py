@@ -137,6 +137,7 @@ class Options:
 
     Attributes:
         hidden: leader epochs of a source may begin with entries that no consumer sees.
+        short_run_logs: retention takes the head of run logs, too.
     """
 
     regions: int = 2
@@ -149,6 +150,7 @@ class Options:
     compaction: bool = False
     epochs: bool = False
     hidden: bool = False
+    short_run_logs: bool = False
 
 
 def build_runs(

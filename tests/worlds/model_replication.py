@@ -112,6 +112,10 @@ class Replication:
         """The high watermark; never the last stable offset."""
         return len(cluster.entries)
 
+    def trim_run_log(self, cluster: Cluster, region: RegionName) -> None:
+        copier = cluster.copiers[region]
+        copier.run_log_first = self.random.randint(copier.run_log_first, len(copier.run_log))
+
     # --- aggregate clusters ----------------------------------------------------------------------------------
 
     def trim_target(self, cluster: Cluster, limit: int) -> None:

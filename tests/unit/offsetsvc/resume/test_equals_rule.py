@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from offsetsvc.answers import FailoverAnswer
+from offsetsvc.index.rows import LineageRows
 from parallax.domain.history import History
 from parallax.domain.ids import (
     RegionName,
@@ -76,6 +78,37 @@ def test_the_answer_is_that_of_the_rule_over_all_rows(
     assert answer.resume_offset == expected
     assert [(item.start, item.end) for item in answer.skip_ranges] == ranges
     _assert_safe(world, answer, _consumed(world.records("a")[:commit]))
+
+
+@st.composite
+def losses(draw: st.DrawFn) -> Step:
+    """Retention takes records before a target has copied them."""
+    source, target = draw(st.sampled_from(REGIONS)), draw(st.sampled_from(REGIONS))
+    count = draw(st.integers(1, 3))
+
+    def lose(world: World) -> None:
+        world.lose(source, target, count)
+        world.watermark(source, target)
+
+    return lose
+
+
+@given(st.lists(st.one_of(steps(), steps(), losses()), max_size=60), st.integers(1, 40), st.data())
+@settings(max_examples=300, deadline=None, phases=_PHASES)
+def test_behind_lost_ranges_the_answer_is_that_of_the_rule_over_all_rows(
+    events: list[Step], tail_rows: int, data: st.DataObject
+) -> None:
+    world = World(REGIONS, service={"max_rows": 100_000}, tail_rows=tail_rows)
+    world.watermarks()
+    for event in events:
+        event(world)
+    commit = data.draw(st.integers(0, len(world.records("a"))), label="commit")
+
+    answer = _ask(world, "a", "b", commit)
+
+    expected, ranges = _by_all_rows(world, "a", "b", commit)
+    assert answer.resume_offset == expected
+    assert [(item.start, item.end) for item in answer.skip_ranges] == ranges
 
 
 @given(st.lists(steps(), max_size=40), st.integers(1, 3), st.data())
@@ -229,6 +262,39 @@ def test_after_a_leader_change_a_cluster_that_is_behind_is_compared_by_the_older
         ((2, 9), 7),
         (None, 0),
     ]
+
+
+def _lost_long_ago() -> World:
+    """Region b's cluster has all records of epoch 0 and 1; a's lacks two of them, and the leader changed meanwhile."""
+    world = World(REGIONS, service={"max_rows": 100_000}, tail_rows=1)
+    for target in REGIONS:
+        for _ in range(5):
+            world.copy("a", target, 2)
+            world.copy("b", target, 1)
+    world.new_leader("a")
+    world.lose("a", "a", 2)
+    world.watermark("a", "a")
+    world.copy("a", "b", 2)
+    for target in REGIONS:
+        for _ in range(20):
+            world.copy("a", target, 2)
+            world.copy("b", target, 1)
+    world.watermarks()
+    return world
+
+
+def test_records_read_behind_a_range_lost_long_ago_hold_nothing_back() -> None:
+    world = _lost_long_ago()
+    answer = _ask(world, "a", "b", len(world.records("a")))
+    assert answer.resume_offset == len(world.records("b"))
+
+
+@pytest.mark.parametrize("name", ["around_lost", "row_before"])
+def test_without_the_rows_around_a_lost_range_they_would(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(LineageRows, name, lambda *_: None)
+    world = _lost_long_ago()
+    answer = _ask(world, "a", "b", len(world.records("a")))
+    assert answer.resume_offset < len(world.records("b"))
 
 
 def test_an_idle_source_that_ended_in_aborted_records_does_not_hold_the_answer_back() -> None:
