@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import kafka.errors
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.parser import KafkaProtocol
 
 from parallax.adapters.tls import refusal
@@ -30,6 +31,22 @@ _MOST_PARTS = 128
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 _NO_TAGS = b"\0"
+
+
+def _register_primary(response_class: Any) -> None:
+    """Note what reads the answers of an API: the class of all its versions, which lives as long as its module.
+
+    kafka-python notes the classes of single versions too, weakly, as they come into being. Two threads that make one at the
+    same time leave a note of the one that did not stay: no answer of that API could be read any more, in the whole
+    process.
+    """
+    if getattr(response_class, "_class_version", None) is None:
+        ResponseClassRegistry._response_class_registry[response_class.API_KEY] = response_class  # noqa: SLF001 - see above
+
+
+ResponseClassRegistry.register_response_class = staticmethod(_register_primary)
+for _key, _found in list(ResponseClassRegistry._response_class_registry.items()):  # noqa: SLF001 - what was noted before
+    ResponseClassRegistry._response_class_registry[_key] = _found[None]  # noqa: SLF001
 
 
 class OwnRequest:
@@ -220,6 +237,11 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
         except kafka.errors.KafkaError as error:
             broken: Exception = error
             return broken
+        except Exception as error:  # noqa: BLE001 - the task would end in silence, and every request wait for its time-out
+            unread: Exception = kafka.errors.KafkaProtocolError(
+                f"an answer can't be read: {type(error).__name__}: {error}"
+            )
+            return unread
         return None
 
     def _into(self, place: memoryview) -> int:

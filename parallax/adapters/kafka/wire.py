@@ -59,6 +59,8 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
         """What stood in our own way, rather than in a broker's, such as an issuer of tokens that does not answer."""
         self.refusals: dict[Any, bool] = {}
         """By node: whether it refused the last connection, instead of being silent."""
+        self.unread = ""
+        """What was wrong with the last answer that could not be read."""
         self.every_bootstrap_broker: Callable[[], Sequence[Any]] = self.cluster.bootstrap_brokers
         self.cluster.bootstrap_brokers = self._least_failed
 
@@ -83,6 +85,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
         conn.connection_made = connection_made
         conn.net = Timers(self._net)
         self._proof.attend(conn, self._net)
+        conn.close_future.add_errback(self._note_unread)
         await super()._connect(node, conn, **how)
         # kafka-python itself would try again at once, for ever.
         error = conn.init_future.exception if conn.init_future.is_done else None
@@ -102,6 +105,10 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
             backoff_ms = _UNWELCOME_MS
             self._backoff[node_id] = (failures, time.monotonic() + backoff_ms / 1_000, connect_ms)
         return backoff_ms
+
+    def _note_unread(self, error: BaseException) -> None:
+        if isinstance(error, kafka.errors.KafkaProtocolError):
+            self.unread = str(error)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         try:
@@ -257,7 +264,7 @@ class Connections:
         """Why nothing is known of the cluster yet; empty once something is."""
         if self._bootstrap.is_done and self._bootstrap.exception is None:
             return ""
-        last = self._manager.last_error
+        last = self._manager.last_error or self._manager.unread
         return str(self._refused() or self._bootstrap.exception or last or "no broker has answered yet")
 
     @property
