@@ -15,10 +15,11 @@ from parallax.config.config import Config, load
 from parallax.domain.ids import ClusterName, Route, TopicPartition, aggregate_cluster
 from parallax.errors import UnavailableError, UnknownRouteError
 from replicator.copying.rebuild import GoingOn
-from replicator.kafka.kept_records import RecordOffsets, Span
+from replicator.kafka.kept_records import RecordOffsets
 from replicator.kafka.rebuild import Rebuild, RebuildPlan
 from replicator.kafka.run_log import read_partition
 from replicator.kafka.run_log_check import RouteCheck, check_route
+from replicator.kafka.spans import Span
 from replicator.kafka.topics import TopicAdmin
 
 app = typer.Typer(help="Look at the routes' run logs; rebuild one that is lost.", no_args_is_help=True)

@@ -18,8 +18,9 @@ from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route, TopicPartition, aggregate_cluster
 from parallax.errors import ParallaxError
 from parallax.v1.runlog_pb2 import Entry
-from replicator.copying.state import rows_of, topic_partition_of
+from replicator.copying.state import topic_partition_of
 from replicator.kafka.run_log import KafkaRunLog, read_partition, run_log_topic
+from replicator.kafka.spans import Span, count_of, row_spans, spans_of, without
 from replicator.lease import Lease
 
 log = structlog.get_logger(__name__)
@@ -28,9 +29,6 @@ _INTERVAL_MS = 30_000
 _TAIL_OFFSETS = 4_000
 _GAP_OFFSETS = 2_000
 _TIMEOUT_MS = 5_000
-
-Span = tuple[int, int]
-"""Target offsets of a run, ``[start, end)``."""
 
 _Tail = tuple[bool, Mapping[TopicPartition, Sequence[Span]]]
 """Whether a run log was read from its start on, and its newest runs."""
@@ -76,8 +74,8 @@ class Gaps:
 
 def unexplained(
     offsets: Iterable[int], spans_by_log: Iterable[tuple[int, Sequence[Span]]], gap: Gap
-) -> list[int]:
-    """The record offsets that no run holds.
+) -> list[Span]:
+    """The records that no run holds.
 
     Args:
         offsets: of the records that are visible in the gap.
@@ -85,16 +83,12 @@ def unexplained(
         gap: where the records lie.
 
     Returns:
-        The offsets; none if some run log is not known from the gap's start on.
+        Where they lie; nothing if some run log is not known from the gap's start on.
     """
     logs = list(spans_by_log)
     if any(known_from > gap.start for known_from, _ in logs):
         return []
-    return [
-        offset
-        for offset in offsets
-        if not any(start <= offset < end for _, spans in logs for start, end in spans)
-    ]
+    return list(without(spans_of(offsets), (span for _, spans in logs for span in spans)))
 
 
 class ForeignRecordWatch:
@@ -154,13 +148,13 @@ class ForeignRecordWatch:
             offsets = [offset for offset, _, _ in records]
             strange = unexplained(offsets, (_known(tail, item) for tail in tails), gap)
             if strange:
-                self.records += len(strange)
+                self.records += (count := count_of(strange))
                 log.warning(
                     "foreign_records",
                     cluster=self._cluster,
                     partition=str(item),
-                    count=len(strange),
-                    first_offset=strange[0],
+                    count=count,
+                    first_offset=strange[0][0],
                 )
 
     def _tails(self, route: Route) -> Iterator[_Tail]:
@@ -169,12 +163,12 @@ class ForeignRecordWatch:
             reader = KafkaRunLog(self._config, route, shard, timeout_ms=_TIMEOUT_MS)
             first, end = reader.start(), reader.stable_end()
             start = max(first, end - _TAIL_OFFSETS)
-            spans: dict[TopicPartition, list[Span]] = {}
-            for _, entry in reader.read(start, end):
-                for part in () if entry is None else entry.partitions:
-                    ours = spans.setdefault(topic_partition_of(part), [])
-                    ours += [(row.target_start, row.target_end) for row in rows_of(part)]
-            yield start == first, spans
+            yield (
+                start == first,
+                row_spans(
+                    (entry for _, entry in reader.read(start, end) if entry is not None), watermarks=True
+                ),
+            )
 
     def _shards(self, source: RegionName) -> int:
         admin = KafkaCluster(self._cluster, self._config.cluster(self._cluster), timeout_ms=_TIMEOUT_MS)

@@ -12,12 +12,11 @@ from parallax.domain.index_rows import LineageRecord
 from parallax.domain.runs import Run
 from parallax.ports.index import MappingIndex
 from replicator.copying.rebuild import PartitionSide
+from replicator.kafka.spans import Span
 
 _ROWS_PER_PAGE = 10_000
 _LOOKED_BACK_OFFSETS = 10_000
 """Of the target, below the newest record that is indexed; further back as long as something is found."""
-
-Span = tuple[int, int]
 
 RecordOffsets = Callable[[TopicPartition, Span], Iterable[int]]
 """The offsets of the records that a `read_committed` reader is given of a span of a partition of the target."""

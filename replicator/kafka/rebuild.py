@@ -33,8 +33,8 @@ from parallax.runtime.deadline import Deadline
 from replicator.copying.rebuild import PartitionSide, Remains, Restored, last_of, restored
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.session_end import SessionError
-from replicator.copying.state import PartitionState, rows_of, topic_partition_of
-from replicator.kafka.kept_records import KeptRecords, RecordOffsets, Span
+from replicator.copying.state import PartitionState
+from replicator.kafka.kept_records import KeptRecords, RecordOffsets
 from replicator.kafka.layout import (
     FIRST_LAYOUT,
     LAYOUTS_TOPIC,
@@ -50,6 +50,7 @@ from replicator.kafka.layout import (
     unexplained_in,
 )
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, run_log_topic
+from replicator.kafka.spans import Span, count_of, row_spans, spans_of, without
 from replicator.kafka.topics import TopicAdmin, run_log_plan
 from replicator.kafka.transactions.hanging import settle
 from replicator.lease import Lease, shard_of
@@ -390,14 +391,8 @@ class Rebuild:
             return 0
         if target.log.low_watermark > floor or compacted:
             return None
-        spans = sorted([*unindexed.get(item, ()), *self._kept.spans_of_others(item, target, floor, end)])
-        unexplained = 0
-        place = 0
-        for offset in self._record_offsets(item, (floor, end)):
-            while place < len(spans) and spans[place][1] <= offset:
-                place += 1
-            unexplained += not (place < len(spans) and spans[place][0] <= offset)
-        return unexplained
+        rows = [*unindexed.get(item, ()), *self._kept.spans_of_others(item, target, floor, end)]
+        return count_of(without(spans_of(self._record_offsets(item, (floor, end))), rows))
 
     def _others(self) -> Iterator[Route]:
         return (route for route in self._config.routes_into(self._route.target) if route != self._route)
@@ -413,10 +408,9 @@ class Rebuild:
                 for lease in self._leases(layout, route):
                     reader = KafkaRunLog(self._config, route, lease.shard)
                     start = max(reader.start(), self._index.indexed_up_to(route, lease.layout, lease.shard))
-                    for _, entry in reader.read(start, reader.stable_end()):
-                        for part in () if entry is None else entry.partitions:
-                            rows = [(row.target_start, row.target_end) for row in rows_of(part) if row.count]
-                            spans[topic_partition_of(part)] += rows
+                    records = reader.read(start, reader.stable_end())
+                    for item, rows in row_spans(entry for _, entry in records if entry is not None).items():
+                        spans[item] += rows
             except ParallaxError as error:
                 notes.append(
                     f"the run log of {route} can't be read, so its newest records count as unexplained: {error}"

@@ -8,25 +8,21 @@ is looked at: above what the entries tell of, every record must be another route
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from parallax.adapters.kafka.librdkafka import client_settings
 from parallax.config.config import Config
 from parallax.domain.ids import TopicPartition, aggregate_cluster
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import States
-from replicator.copying.state import rows_of, topic_partition_of
 from replicator.kafka.run_log import KafkaRunLog, read_partition, run_log_topic
+from replicator.kafka.spans import Span, count_of, row_spans, spans_of, without
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.topics import TopicAdmin, TopicConfig
 from replicator.lease import Lease
 
 _TIMEOUT_MS = 30_000
 _FIRST_REACH_OFFSETS = 3_000
-
-Span = tuple[int, int]
-"""Target offsets ``[start, end)``."""
 
 
 def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping[TopicPartition, int]:
@@ -93,45 +89,14 @@ def floor_of(states: States, item: TopicPartition, target_topic_id: str) -> int:
     return 0 if state is None or state.lineage.target_topic_id != target_topic_id else int(state.target_floor)
 
 
-def spans_of(offsets: Iterable[int]) -> Sequence[Span]:
-    """Ascending offsets as spans."""
-    found: list[Span] = []
-    for offset in offsets:
-        if found and found[-1][1] == offset:
-            found[-1] = (found[-1][0], offset + 1)
-        else:
-            found.append((offset, offset + 1))
-    return found
-
-
 def without_rows(
     records: Mapping[TopicPartition, Sequence[Span]], entries: Iterable[Entry]
 ) -> Mapping[TopicPartition, Sequence[Span]]:
     """The records that no row of the entries holds."""
-    rows: dict[TopicPartition, list[Span]] = defaultdict(list)
-    for entry in entries:
-        for part in entry.partitions:
-            rows[topic_partition_of(part)] += [
-                (row.target_start, row.target_end) for row in rows_of(part) if row.count
-            ]
-    return {item: list(_without(spans, sorted(rows[item]))) for item, spans in records.items()}
+    rows = row_spans(entries)
+    return {item: list(without(spans, rows.get(item, ()))) for item, spans in records.items()}
 
 
 def counted(records: Mapping[TopicPartition, Sequence[Span]]) -> dict[TopicPartition, int]:
     """How many there are, of partitions that have any."""
-    return {item: sum(end - start for start, end in spans) for item, spans in records.items() if spans}
-
-
-def _without(spans: Sequence[Span], rows: Sequence[Span]) -> Iterator[Span]:
-    place = 0
-    for start, end in spans:
-        begin = start
-        while begin < end:
-            while place < len(rows) and rows[place][1] <= begin:
-                place += 1
-            if place == len(rows) or rows[place][0] >= end:
-                yield begin, end
-                break
-            if rows[place][0] > begin:
-                yield begin, rows[place][0]
-            begin = rows[place][1]
+    return {item: count_of(spans) for item, spans in records.items() if spans}

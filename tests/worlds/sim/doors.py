@@ -33,10 +33,11 @@ from replicator.copying.ports import (
 from replicator.copying.recovery import Shard, States
 from replicator.kafka.layout import LayoutRecord, read_layout
 from replicator.kafka.run_log import own_entries, run_log_topic
+from replicator.kafka.spans import spans_of
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions import hanging as hanging_module
 from replicator.kafka.transactions.hanging import fates_by_entries, fates_with_entry
-from replicator.kafka.unexplained import counted, floor_of, spans_of, without_rows
+from replicator.kafka.unexplained import counted, floor_of, without_rows
 from replicator.lease import Lease, change_id, shard_of, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.schedule import Schedule

@@ -36,7 +36,7 @@ def test_a_single_marker_between_two_runs_is_no_gap_and_a_longer_stretch_is() ->
 
 def test_what_runs_of_any_route_hold_is_explained() -> None:
     logs = [(0, [(0, 10), (20, 25)]), (5, [(10, 14)])]
-    assert unexplained([10, 13, 14, 19], logs, STRETCH) == [14, 19]
+    assert unexplained([10, 13, 14, 19], logs, STRETCH) == [(14, 15), (19, 20)]
 
 
 def test_nothing_is_said_where_a_run_log_does_not_reach_back_far_enough() -> None:

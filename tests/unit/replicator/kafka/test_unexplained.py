@@ -6,7 +6,8 @@ import pytest
 
 from parallax.domain.ids import TopicName, TopicPartition
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
-from replicator.kafka.unexplained import counted, loses_by_election, spans_of, without_rows
+from replicator.kafka.spans import spans_of
+from replicator.kafka.unexplained import counted, loses_by_election, without_rows
 
 ITEM, OTHER = (TopicPartition(TopicName("trips"), number) for number in range(2))
 
