@@ -22,9 +22,10 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.parallel import BusyError, Turns
 from offsetsvc.service import STORE, UseCases
 from offsetsvc.transport.access import Access, Caller
+from offsetsvc.transport.grpc_limits import LONGEST_CALL_MS, MOST_HALF_SENT, MOST_REFLECTIONS, OPTIONS, Limits
 from offsetsvc.transport.handlers import Call, Handlers
 from parallax.client.status import CODE_KEY, status_of
-from parallax.client.targets import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PRIMARY_SERVICE, SERVICE
+from parallax.client.targets import PRIMARY_SERVICE, SERVICE
 from parallax.errors import ConfigError, ParallaxError
 from parallax.identity.identity import NOTHING_SHOWN, Identity, Shown
 from parallax.runtime.deadline import Deadline
@@ -36,15 +37,18 @@ Answer = TypeVar("Answer", bound=Message)
 _WATCH_MS = 15_000
 """A watch ends after this time and its client asks again: a lost client costs a thread no longer."""
 
-_LONGEST_CONNECTION_MS = 3_600_000
-
 _LONGEST_DETAILS = 2_000
 """Errors travel in HTTP/2 headers, of which many proxies take 8 KiB in all."""
 
 _OWN = {f"/{SERVICE}", f"/{PRIMARY_SERVICE}"}
 
 _HEALTH_EVERY_S = 1.0
-_HEALTH_THREADS = 4
+_OVERDUE_EVERY_S = 0.5
+_BRIEF_THREADS = 8
+"""For calls that wait for nothing: health, and those that are refused or about to end."""
+
+_MOST_QUEUED = 128
+"""Calls that wait for a thread, which they get at once."""
 
 _log = structlog.get_logger(__name__)
 
@@ -73,20 +77,14 @@ class GrpcServer:
         calls = service.config.service.max_concurrent_calls
         self._stopping = threading.Event()
         # Watches hold a thread each, so each kind has as many of its own as calls have; so have calls that wait.
-        threads = 4 * calls + _HEALTH_THREADS
+        threads = 4 * calls + MOST_HALF_SENT + MOST_REFLECTIONS + _BRIEF_THREADS
         self._executor = ThreadPoolExecutor(threads, "offsetsvc-grpc")
+        self._limits = Limits()
         self._server = grpc.server(
             self._executor,
-            maximum_concurrent_rpcs=threads,
-            interceptors=[_ForeignCalls(access)],
-            options=[
-                ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
-                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-                ("grpc.so_reuseport", 0),
-                # A certificate is looked at when a connection begins: none lives for ever.
-                ("grpc.max_connection_age_ms", 0x7FFFFFFF if credentials is None else _LONGEST_CONNECTION_MS),
-                ("grpc.max_connection_age_grace_ms", 2 * _WATCH_MS),
-            ],
+            maximum_concurrent_rpcs=threads + _MOST_QUEUED,
+            interceptors=[self._limits, _ForeignCalls(access)],
+            options=OPTIONS,
         )
         handlers = Handlers(service, metrics)
         shell = GrpcCalls(metrics, access, service.config.service.deadline_ms, self._stopping, most=calls)
@@ -108,6 +106,7 @@ class GrpcServer:
             name="offsetsvc-health",
             daemon=True,
         )
+        self._patience = threading.Thread(target=self._end_overdue, name="offsetsvc-patience", daemon=True)
         self.port = self._bind(address, credentials)
 
     def _bind(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
@@ -122,15 +121,21 @@ class GrpcServer:
         """Begin to serve."""
         self._server.start()
         self._monitor.start()
+        self._patience.start()
 
     def stop(self, grace_s: float) -> None:
         """Take no further calls, let those under way end for ``grace_s`` seconds, end the rest."""
         self._stopping.set()
         self._health.enter_graceful_shutdown()
         self._server.stop(grace_s).wait()
-        if self._monitor.is_alive():
-            self._monitor.join()
+        for thread in (self._monitor, self._patience):
+            if thread.is_alive():
+                thread.join()
         self._executor.shutdown(wait=True)
+
+    def _end_overdue(self) -> None:
+        while not self._stopping.wait(_OVERDUE_EVERY_S):
+            self._limits.end_overdue()
 
 
 class GrpcCalls:
@@ -220,7 +225,8 @@ class GrpcCalls:
 
     def _deadline(self, context: grpc.ServicerContext) -> Deadline:
         remaining_s = cast("float | None", context.time_remaining())  # None: the call has no deadline
-        return Deadline.after_ms(self._default_ms if remaining_s is None else remaining_s * 1_000)
+        budget_ms = self._default_ms if remaining_s is None else remaining_s * 1_000
+        return Deadline.after_ms(min(budget_ms, max(self._default_ms, LONGEST_CALL_MS)))
 
 
 class _Watches:
@@ -274,6 +280,15 @@ class _ForeignCalls(grpc.ServerInterceptor):  # type: ignore[type-arg] # it has 
             let_in(request, context)
             yield from (found.unary_stream or found.stream_stream)(request, context)
 
+        def watch(request: Any, context: grpc.ServicerContext, *answers: Any) -> Any:
+            let_in(request, context)
+            return found.unary_stream(request, context, *answers)
+
+        if getattr(found.unary_stream, "experimental_non_blocking", False):  # health's, which holds no thread
+            watch.experimental_non_blocking = True  # type: ignore[attr-defined] # what gRPC looks for
+            return grpc.unary_stream_rpc_method_handler(
+                watch, found.request_deserializer, found.response_serializer
+            )
         kinds = {
             (False, False): (grpc.unary_unary_rpc_method_handler, once),
             (False, True): (grpc.unary_stream_rpc_method_handler, stream),
