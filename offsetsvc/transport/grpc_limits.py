@@ -131,7 +131,7 @@ class Held:
                 del self._of_connection[peer]
 
 
-class Limits(grpc.ServerInterceptor):  # type: ignore[type-arg] # it has none at run time
+class CallLimits(grpc.ServerInterceptor):  # type: ignore[type-arg] # it has none at run time
     """Holds every call of a server to what it may cost; `end_overdue` has to be called now and then."""
 
     def __init__(self) -> None:

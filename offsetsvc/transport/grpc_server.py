@@ -22,7 +22,13 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.parallel import BusyError, Turns
 from offsetsvc.service import STORE, UseCases
 from offsetsvc.transport.access import Access, Caller
-from offsetsvc.transport.grpc_limits import LONGEST_CALL_MS, MOST_HALF_SENT, MOST_REFLECTIONS, OPTIONS, Limits
+from offsetsvc.transport.grpc_limits import (
+    LONGEST_CALL_MS,
+    MOST_HALF_SENT,
+    MOST_REFLECTIONS,
+    OPTIONS,
+    CallLimits,
+)
 from offsetsvc.transport.handlers import Call, Handlers
 from parallax.client.status import CODE_KEY, status_of
 from parallax.client.targets import PRIMARY_SERVICE, SERVICE
@@ -79,7 +85,7 @@ class GrpcServer:
         # Watches hold a thread each, so each kind has as many of its own as calls have; so have calls that wait.
         threads = 4 * calls + MOST_HALF_SENT + MOST_REFLECTIONS + _BRIEF_THREADS
         self._executor = ThreadPoolExecutor(threads, "offsetsvc-grpc")
-        self._limits = Limits()
+        self._limits = CallLimits()
         self._server = grpc.server(
             self._executor,
             maximum_concurrent_rpcs=threads + _MOST_QUEUED,

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from offsetsvc.transport import grpc_limits
-from offsetsvc.transport.grpc_limits import Held, Limits
+from offsetsvc.transport.grpc_limits import CallLimits, Held
 from parallax.client.targets import SERVICE
 from parallax.errors import ParallaxError
 from tests.support import poll_until
@@ -254,10 +254,10 @@ def _nobody_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _reflection_is_a_call_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unbounded(_: Limits, behaviour: Any, requests: Any, context: Any) -> Any:
+    def unbounded(_: CallLimits, behaviour: Any, requests: Any, context: Any) -> Any:
         yield from behaviour(requests, context)
 
-    monkeypatch.setattr(Limits, "_reflection", unbounded)
+    monkeypatch.setattr(CallLimits, "_reflection", unbounded)
 
 
 @pytest.mark.parametrize(
