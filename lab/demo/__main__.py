@@ -36,7 +36,12 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
         with ExitStack() as stack_up:
             with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
                 stack = stack_up.enter_context(
-                    running_stack(StackSpec(), options.directory / "stack", journal.remark, keep=options.keep)
+                    running_stack(
+                        StackSpec(secure=options.secure),
+                        options.directory / "stack",
+                        journal.remark,
+                        keep=options.keep,
+                    )
                 )
             facts, logs = Scenario(options, stack, journal, stage).run()
             stage.gauges = None

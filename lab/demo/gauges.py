@@ -12,9 +12,10 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from lab.stack.access import offset_client
 from lab.workload.playing import Stack
 from lab.workload.topics import EndOffsets, total
-from parallax.client.client import OffsetClient, at_region
+from parallax.client.client import at_region
 from parallax.errors import ParallaxError
 from parallax.v1 import offsets_pb2 as pb
 
@@ -114,7 +115,7 @@ class Gauges:
         self.groups = {group: GroupGauge(group, to=regions[1]) for group in groups}
         self._topic, self._regions = topic, regions
         self._ends = {name: EndOffsets(stack.bootstrap(name), topic, partitions) for name in names}
-        self._client = OffsetClient([stack.layout.grpc_address(region) for region in regions])
+        self._client = offset_client([stack.layout.grpc_address(region) for region in regions])
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(max_workers=len(names) + len(groups), thread_name_prefix="gauge")
 

@@ -30,6 +30,7 @@ class DemoOptions:
         directory: reports, logs and the stack's folder go here.
         keep: leave the stack running.
         replicator_dies: kill the replicator in the same instant as the region.
+        secure: play it on a stack whose parts ask who is there, over TLS alone.
         failover_within_ms: a group that needs longer from the command to its first new record fails the demonstration.
     """
 
@@ -41,6 +42,7 @@ class DemoOptions:
     directory: Path = field(default_factory=lambda: Path("build/demo"))
     keep: bool = False
     replicator_dies: bool = False
+    secure: bool = False
     failover_within_ms: int = 10_000
 
     @property

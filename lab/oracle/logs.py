@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from lab.stack.access import kafka_client
 from lab.stack.errors import StackError
 from lab.workload.events import RecordId, record_id
 
@@ -70,7 +71,7 @@ def read_topic(cluster: str, bootstrap_servers: str, topic: str, within_s: float
     """
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap_servers,
+            **kafka_client(bootstrap_servers),
             "group.id": "oracle",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -113,7 +114,7 @@ def end_offsets(cluster: str, bootstrap_servers: str, topic: str) -> dict[int, i
     Raises:
         OracleReadError: the cluster did not answer.
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "oracle", "log_level": 3})
+    consumer = Consumer({**kafka_client(bootstrap_servers), "group.id": "oracle", "log_level": 3})
     try:
         return {
             partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_METADATA_S)[

@@ -11,10 +11,10 @@ from typing import Any
 
 from kafka.protocol.admin import AlterClientQuotasRequest
 
+from lab.stack.access import kafka_cluster
 from lab.stack.errors import StackError
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
-from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName
 from parallax.errors import ParallaxError
 
@@ -81,7 +81,7 @@ class NarrowLink:
             raise StackError(f"{doing}: refused: {refused[0]}")
 
     def _ask(self, request: Any, doing: str) -> Any:
-        settings = Cluster(bootstrap_servers=self._bootstrap_servers)
+        settings = kafka_cluster(self._bootstrap_servers)
         with closing(EventLoop()) as loop:
             connections = Connections(
                 loop,

@@ -10,6 +10,8 @@ from typing import Any
 import structlog
 from confluent_kafka import TopicPartition
 
+from lab.stack.access import kafka_client, offset_client
+from lab.stack.secure.material import CONSUMER
 from lab.workload.channel import Channel
 from lab.workload.consuming import ConsumeError, ConsumeLoop
 from lab.workload.delivered import DeliveredLog
@@ -41,16 +43,19 @@ class _Member:
         self.consumer = FailoverConsumer(
             {"group.id": group, "client.id": f"{group}-member", "log_level": 3, **_BACK_AGAIN, **_COMMITTING},
             clusters={
-                name: section.aggregate.bootstrap_servers
+                name: kafka_client(section.aggregate.bootstrap_servers, CONSUMER)
                 for name, section in regions.items()
                 if section.aggregate is not None
             },
             region=region,
-            services=[
-                regions[name].offsetsvc.grpc  # type: ignore[union-attr] # the condition below
-                for name in sorted(regions, key=lambda name: name != region)
-                if regions[name].offsetsvc is not None
-            ],
+            services=offset_client(
+                [
+                    regions[name].offsetsvc.grpc  # type: ignore[union-attr] # the condition below
+                    for name in sorted(regions, key=lambda name: name != region)
+                    if regions[name].offsetsvc is not None
+                ],
+                CONSUMER,
+            ),
             on_event=self._on_event,
             follow_primary=True,
         )

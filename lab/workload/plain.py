@@ -7,6 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from lab.stack.access import kafka_client
+from lab.stack.secure.material import CONSUMER
 from lab.workload.channel import Channel
 from lab.workload.consuming import ConsumeLoop
 from lab.workload.delivered import DeliveredLog
@@ -41,7 +43,7 @@ def consume_plainly(
         ConsumeError: the consumer is broken for good.
     """
     settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap_servers,
+        **kafka_client(bootstrap_servers, CONSUMER),
         "client.id": log.stem,
         "group.id": group,
         "isolation.level": "read_committed",

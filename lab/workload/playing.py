@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lab.stack.access import let_in
 from lab.stack.control import StackClient
 from lab.stack.errors import StackError
 from lab.stack.spec import StackSpec
@@ -76,12 +77,13 @@ def running_stack(
     """
     wipe(directory)
     if not keep:
-        with LocalStack(spec, directory, report) as stack:
+        with LocalStack(spec, directory, report) as stack, let_in(stack.layout.material):
             yield stack
         return
     client = start_detached(spec, directory, report)
     try:
-        yield client
+        with let_in(client.layout.material):
+            yield client
     except BaseException:
         client.down()
         raise

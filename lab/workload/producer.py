@@ -12,6 +12,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from lab.stack.access import kafka_client
+from lab.stack.secure.material import PRODUCER
 from lab.workload.channel import Channel
 from lab.workload.delivered import DeliveredLog
 from lab.workload.events import RecordId, record_id, trip_event
@@ -70,7 +72,7 @@ class TripProducer:
         self._stopping = False
         self._give_up_at = time.monotonic() + plan.at_most_s
         settings: dict[str, Any] = {
-            "bootstrap.servers": bootstrap_servers,
+            **kafka_client(bootstrap_servers, PRODUCER),
             "client.id": f"trips-{region}",
             "enable.idempotence": True,
             "linger.ms": 20,

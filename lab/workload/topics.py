@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
+from lab.stack.access import kafka_client
 from lab.workload.worker import WorkerError, wait_until
 from parallax.adapters.kafka.librdkafka import list_offsets
 
@@ -22,7 +23,7 @@ def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
     Raises:
         WorkerError: the cluster refused, or did not answer.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+    admin = AdminClient({**kafka_client(bootstrap_servers), "log_level": 3})
     for future in admin.create_topics([NewTopic(topic, partitions)]).values():
         try:
             future.result(timeout=_ANSWER_S)
@@ -37,7 +38,7 @@ def wait_for_topic(bootstrap_servers: str, topic: str, partitions: int, within_s
     Raises:
         WorkerError: it did not appear in time, or has another number of partitions.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+    admin = AdminClient({**kafka_client(bootstrap_servers), "log_level": 3})
 
     def there() -> bool:
         found = admin.list_topics(timeout=_ANSWER_S).topics.get(topic)
@@ -74,7 +75,7 @@ class EndOffsets:
         """High watermarks, or last stable offsets, by partition; None: the cluster does not answer."""
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers, "log_level": 0})
+            self._admin = AdminClient({**kafka_client(self._bootstrap_servers), "log_level": 0})
         try:
             futures = list_offsets(
                 self._admin, self._request, isolation_level=isolation, request_timeout=within_s
@@ -97,7 +98,7 @@ def committed_offsets(
     Raises:
         WorkerError: the cluster did not answer.
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 3})
+    consumer = Consumer({**kafka_client(bootstrap_servers), "group.id": group, "log_level": 3})
     try:
         asked = [TopicPartition(topic, partition) for partition in partitions]
         found = consumer.committed(asked, timeout=_ANSWER_S)

@@ -39,7 +39,7 @@ class Leaf:
     """A certificate and its key.
 
     Attributes:
-        certificate: PEM of the certificate, and of no authority: that is what the other side has.
+        certificate: PEM of the certificate, and of the authority behind it.
         private_key: PEM (PKCS 8, without a password; only its owner may read the file).
         both: the two in one file, as the JVM's PEM key stores want them.
     """
@@ -112,7 +112,8 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
         found = Leaf(*(self._directory / f"{name}.{suffix}" for suffix in ("crt", "key", "pem")))
-        certificate_pem, key_pem = certificate.public_bytes(Encoding.PEM), _pem_of(key)
+        certificate_pem = certificate.public_bytes(Encoding.PEM) + self.certificate.read_bytes()
+        key_pem = _pem_of(key)
         write_secret(found.private_key, key_pem)
         write_secret(found.both, key_pem + certificate_pem)
         write_secret(found.certificate, certificate_pem)

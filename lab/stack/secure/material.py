@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.stack.secure.authority import Authority, Leaf, write_secret
+from lab.stack.secure.authority import DEFAULT_LIFE_S, Authority, Leaf, write_secret
 from parallax.domain.acls import AclNames, Pattern, Process
 
 BROKER, ADMIN = "broker", "admin"
@@ -59,7 +59,7 @@ class Material:
     """
 
     directory: Path
-    life_s: float
+    life_s: float = DEFAULT_LIFE_S
 
     @property
     def authority(self) -> Authority:
@@ -120,7 +120,7 @@ class Material:
             "protocol": "SASL_SSL",
             "sasl_mechanism": _MECHANISM,
             "sasl_username": user,
-            "sasl_password": self.password(user),
+            "sasl_password_file": str(self.password_file(user)),
             "ssl_ca_location": str(self.ca),
         }
 

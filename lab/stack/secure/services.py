@@ -21,17 +21,26 @@ def secure_config(layout: StackLayout) -> dict[str, Any]:
     if material is None:
         return {}
     security = material.cluster_security(who.OPERATOR)
-    own = material.leaf(who.OPERATOR)
+    own, service = material.leaf(who.OPERATOR), material.leaf(f"offsetsvc-{layout.spec.regions[0]}")
     return {
         "regions": {
             region: {kind: {"security": dict(security)} for kind in ("regional", "aggregate")}
             for region in layout.spec.regions
         },
-        "cassandra": {"username": who.STORE, "password": material.password(who.STORE)},
+        "cassandra": {
+            "username": who.STORE,
+            "password_file": str(material.password_file(who.STORE)),
+            "tls": {"ca": str(material.ca), "certificate": str(own.both)},
+        },
+        "client": {
+            "ca": str(material.ca),
+            "certificate_chain": str(own.certificate),
+            "private_key": str(own.private_key),
+        },
         "service": {
             "tls": {
-                "certificate_chain": str(own.certificate),
-                "private_key": str(own.private_key),
+                "certificate_chain": str(service.certificate),
+                "private_key": str(service.private_key),
                 "client_ca": str(material.ca),
             },
             "auth": {
@@ -68,7 +77,7 @@ def identity(layout: StackLayout, process: str) -> dict[str, str]:
     if process == who.SCHEMA:
         return {
             "PARALLAX__CASSANDRA__USERNAME": who.SCHEMA,
-            "PARALLAX__CASSANDRA__PASSWORD": material.password(who.SCHEMA),
+            "PARALLAX__CASSANDRA__PASSWORD_FILE": str(material.password_file(who.SCHEMA)),
         }
     user = who.SPARK if process == SPARK else who.OFFSET_SERVICE
     security = material.cluster_security(user)
@@ -76,13 +85,14 @@ def identity(layout: StackLayout, process: str) -> dict[str, str]:
         f"PARALLAX__REGIONS__{region}__{kind}__SECURITY__{key}".upper(): security[key]
         for region in layout.spec.regions
         for kind in ("regional", "aggregate")
-        for key in ("sasl_username", "sasl_password")
+        for key in ("sasl_username", "sasl_password_file")
     }
     own = material.leaf(process)
-    return found | {
-        "PARALLAX__SERVICE__TLS__CERTIFICATE_CHAIN": str(own.certificate),
-        "PARALLAX__SERVICE__TLS__PRIVATE_KEY": str(own.private_key),
-    }
+    found["PARALLAX__CASSANDRA__TLS__CERTIFICATE"] = str(own.both)
+    for section in ("CLIENT", "SERVICE__TLS"):
+        found[f"PARALLAX__{section}__CERTIFICATE_CHAIN"] = str(own.certificate)
+        found[f"PARALLAX__{section}__PRIVATE_KEY"] = str(own.private_key)
+    return found
 
 
 def tls_of(layout: StackLayout) -> Callable[[], ssl.SSLContext] | None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.stack.access import kafka_client, kafka_cluster, let_in, offset_client
 from lab.stack.layout import StackLayout, port_names
 from lab.stack.secure.brokers import bindings, broker_security, format_arguments
-from lab.stack.secure.material import ADMIN, BROKER, OPERATOR, USERS, Material
+from lab.stack.secure.material import ADMIN, BROKER, CONSUMER, OPERATOR, SCHEMA, USERS, Material
 from lab.stack.secure.services import identity
 from lab.stack.secure.setup import prepare_material
 from lab.stack.secure.store import cassandra_security
@@ -86,7 +87,13 @@ def test_every_process_is_known_by_a_name_of_its_own(layout: StackLayout) -> Non
         ]
         (users[process],) = {cluster.security.sasl_username for cluster in clusters}
         assert config.service.tls is not None
-        assert Path(config.service.tls.certificate_chain).name == f"{process}.crt"
+        assert config.cassandra.tls is not None
+        shown = (
+            config.service.tls.certificate_chain,
+            config.client.certificate_chain,
+            config.cassandra.tls.certificate,
+        )
+        assert [Path(path or "").stem for path in shown] == [process] * 3
     assert users == {"": OPERATOR, "spark": "spark", "offsetsvc-a": "offsetsvc"}
 
 
@@ -118,3 +125,21 @@ def test_another_stack_knows_nothing_of_all_this(tmp_path: Path) -> None:
     assert (
         StackSpec.from_json(StackSpec(secure=True, certificate_life_s=60).to_json()).certificate_life_s == 60
     )
+
+
+def test_no_password_stands_in_the_configuration_or_the_environment(layout: StackLayout) -> None:
+    told = layout.config_path.read_text(encoding="utf-8")
+    for process in ("spark", "offsetsvc-b", SCHEMA):
+        told += " ".join(identity(layout, process).values())
+    assert not [secret for secret in material_of(layout).secrets() if secret in told]
+
+
+def test_the_labs_clients_are_let_in_while_such_a_stack_runs(layout: StackLayout) -> None:
+    assert kafka_client("x:1") == {"bootstrap.servers": "x:1"}
+    with let_in(layout.material):
+        assert kafka_client("x:1", CONSUMER)["sasl.username"] == CONSUMER
+        assert kafka_cluster("x:1").security.sasl_username == ADMIN
+        with offset_client(["127.0.0.1:1"], CONSUMER):
+            pass
+    assert kafka_client("x:1") == {"bootstrap.servers": "x:1"}
+    assert kafka_cluster("x:1").security.protocol == "PLAINTEXT"
