@@ -21,7 +21,7 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.place import LogRange
-from parallax.domain.progress import holds_for_topic
+from parallax.domain.progress import holds_for_topic, moved_at
 from parallax.errors import (
     InvalidOffsetError,
     UnknownGroupError,
@@ -118,8 +118,9 @@ class GroupPositions:
                 for move in moves
                 if move.topic_partition.topic == topic
             }
+            known, _ = apart(self._groups.progress(group, topic).values())
             try:
-                self._groups.save_progress(group, topic, progress, moved_at_ms=now_ms)
+                self._groups.save_progress(group, topic, progress, moved_at_ms=moved_at(now_ms, known))
             except UnreadableRowError as error:
                 problems.append(str(error))
         if problems:

@@ -90,7 +90,7 @@ def moves_seen(facts: GroupFacts) -> list[tuple[TopicPartition, Progress]]:
 
 
 def _origins(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:
-    recorded = _by_record(facts, item)
+    recorded = _by_record(facts, item) or _by_setting_back(facts, item)
     if recorded is None:
         return _owners(facts, item)
     return [] if recorded.cluster is None else [recorded.cluster]
@@ -98,7 +98,7 @@ def _origins(facts: GroupFacts, item: TopicPartition) -> list[ClusterName]:
 
 def _active_on(facts: GroupFacts, answers: Answers, item: TopicPartition) -> Active:
     """Where the partition is consumed."""
-    recorded = _by_record(facts, item)
+    recorded = _by_record(facts, item) or _by_setting_back(facts, item)
     if recorded is not None:
         return recorded
     own = _owners(facts, item)
@@ -132,6 +132,22 @@ def _by_record(facts: GroupFacts, item: TopicPartition) -> Active | None:
     if _has_begun(facts, primary, item):
         return Active(primary)
     return Active(None, unbegun=True, elsewhere=_goes_on(facts, primary, item))
+
+
+def _by_setting_back(facts: GroupFacts, item: TopicPartition) -> Active | None:
+    """Where the partition was set back without a move since; None: nowhere, or the group commits elsewhere again.
+
+    What it had consumed where it came from may hold all that it has consumed since. Going by that would undo what somebody
+    wished.
+    """
+    progress = facts.progress.get(item)
+    if progress is None or not progress.is_set_back or progress.cluster not in facts.sides:
+        return None
+    side = facts.sides[progress.cluster]
+    holds = progress.holds_in(side.cluster, side.topic_ids.get(item.topic))
+    if not holds or facts.is_at_work_beside(side.cluster, item):
+        return None
+    return Active(side.cluster if item in side.own else None)
 
 
 def _has_begun(facts: GroupFacts, cluster: ClusterName, item: TopicPartition) -> bool:

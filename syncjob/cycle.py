@@ -18,7 +18,7 @@ from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartitio
 from parallax.domain.outcome import Outcome
 from parallax.domain.ownership import Offers, own_commits, standing_offers
 from parallax.domain.primary import Decisions, assignment_of
-from parallax.domain.progress import Progress
+from parallax.domain.progress import Progress, moved_at
 from parallax.errors import FencedError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore
@@ -350,8 +350,8 @@ class Syncer:
             _log.warning("rewound", group=group, partition=str(item), cluster=cluster)
         if self._dry_run or not void:
             return void
-        for item in void.progress:
-            store.void_progress(group, item.topic, [item.partition])
+        for item, progress in void.set_back.items():
+            self._save_progress(facts, item, progress)
         store.void_published(void.published)
         store.void_observed(void.observed)
         return void
@@ -362,10 +362,15 @@ class Syncer:
         for item, progress in moves:
             _log.info("moved", group=facts.group, partition=str(item), to=progress.cluster)
             if not self._dry_run:
-                self._store.save_progress(
-                    facts.group, item.topic, {item.partition: progress}, moved_at_ms=self._now_ms()
-                )
+                self._save_progress(facts, item, progress)
         return len(moves)
+
+    def _save_progress(self, facts: GroupFacts, item: TopicPartition, progress: Progress) -> None:
+        before = [known for known in (facts.progress.get(item),) if known is not None]
+        moved_at_ms = moved_at(self._now_ms(), before)
+        self._store.save_progress(
+            facts.group, item.topic, {item.partition: progress}, moved_at_ms=moved_at_ms
+        )
 
     def _serve(self, facts: GroupFacts, unconfirmed: Collection[Place]) -> tuple[list[Decision], bool]:
         """Decide and publish; whether the decisions hold as long as the group stands still."""

@@ -216,13 +216,21 @@ class _Deciding:
         return not is_ours(seen.commit.metadata) or self.item in self.side.own
 
     def _rewound(self, answer: ResumeAnswer) -> bool:
-        told = self.side.published.get(self.item)
-        return Outcome.REWOUND in answer.notes or (
+        told, moved = self.side.published.get(self.item), self.facts.progress.get(self.item)
+        set_back = moved is not None and moved.is_set_back and moved.cluster == self.origin
+        if Outcome.REWOUND in answer.notes or (set_back and self._came_of_more(told, moved)):
+            return True
+        return (
             told is not None
             and told.origin_cluster == self.origin
             and told.origin_next_offset is not None
             and (answer.origin_next_offset is None or answer.origin_next_offset < told.origin_next_offset)
         )
+
+    def _came_of_more(self, told: PublishedOffset | None, set_back: Progress | None) -> bool:
+        """Whether nothing was published from where the group is since it was set back there."""
+        since_ms = 0 if set_back is None else set_back.moved_at_ms
+        return told is None or told.origin_cluster != self.origin or told.published_at_ms < since_ms
 
     def _stays(self, answer: ResumeAnswer, standing: TargetOffset, *, rewound: bool) -> bool:
         """Whether the offset that is there shall stay.

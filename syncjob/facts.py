@@ -119,6 +119,14 @@ class GroupFacts:
         """Whether what the group commits there is the truth: it is recorded there, or nowhere."""
         return side.reachable and (self.assignment is None or self.primary == side.cluster)
 
+    def is_at_work_beside(self, cluster: ClusterName, item: TopicPartition) -> bool:
+        """Whether the group has members on another cluster, or commits there of its own that go on."""
+        return any(
+            side.has_members or (item in side.own and side.reachable and not side.commits[item].steady)
+            for name, side in self.sides.items()
+            if name != cluster
+        )
+
     def partitions(self) -> list[TopicPartition]:
         """Every partition with a commit anywhere, in order."""
         return sorted({item for side in self.sides.values() for item in side.commits})

@@ -11,7 +11,7 @@ on to: a group coordinator that has just started may answer for seconds from a s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset, went_back
 from parallax.domain.ids import ClusterName, TargetOffset, TopicPartition
@@ -26,6 +26,7 @@ class Void:
     Attributes:
         progress: partitions whose last move counts no more.
         published: what stands no longer where it was published: the group, where it commits there, has not begun from it.
+        set_back: what takes the place of last moves: where the group was set back, and is.
         observed: what stands no longer where it was seen; and what was left behind, on a cluster that is away, by a move that
             counts no more.
     """
@@ -33,6 +34,7 @@ class Void:
     progress: tuple[TopicPartition, ...]
     published: tuple[PublishedOffset, ...]
     observed: tuple[ObservedCommit, ...]
+    set_back: Mapping[TopicPartition, Progress] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.progress or self.published or self.observed)
@@ -54,8 +56,14 @@ def void_of(facts: GroupFacts, unconfirmed: Collection[Place] = frozenset()) -> 
             for side in sides
         )
     )
+    set_back = {item: facts.progress[item].set_back for item in progress}
+    for side in sides:
+        for item, offer in side.published.items():
+            if (side.cluster, item) not in unconfirmed and _is_set_back(facts, side, item, offer):
+                set_back.setdefault(item, offer.progress.set_back)
     return Void(
         progress,
+        set_back=set_back,
         published=tuple(
             offer
             for side in sides
@@ -79,7 +87,7 @@ def void_of(facts: GroupFacts, unconfirmed: Collection[Place] = frozenset()) -> 
 
 def without(facts: GroupFacts, void: Void) -> GroupFacts:
     """What is known of the group, less what is void."""
-    published, ended = set(map(id, void.published)), set(void.progress)
+    published = set(map(id, void.published))
     unseen = {(seen.cluster, seen.topic_partition) for seen in void.observed}
     sides = {
         name: replace(
@@ -91,8 +99,7 @@ def without(facts: GroupFacts, void: Void) -> GroupFacts:
         )
         for name, side in facts.sides.items()
     }
-    progress = {item: moved for item, moved in facts.progress.items() if item not in ended}
-    return replace(facts, sides=sides, progress=progress)
+    return replace(facts, sides=sides, progress={**facts.progress, **void.set_back})
 
 
 def confirmed(
@@ -204,6 +211,21 @@ def _is_left(
 def _ends_offer(side: GroupSide, item: TopicPartition, offer: PublishedOffset) -> bool:
     commit = side.offset(item)
     return commit is None or (item in side.own and commit < offer.progress.resume_offset)
+
+
+def _is_set_back(facts: GroupFacts, side: GroupSide, item: TopicPartition, offer: PublishedOffset) -> bool:
+    """Whether somebody put a group without a recorded primary back from what was published for it, and it is nowhere at work.
+
+    It may have begun there without a commit that tells so. The last word counts, and going back loses nothing.
+    """
+    commit = side.offset(item)
+    return (
+        facts.assignment is None
+        and offer.published_at_ms < side.read_at_ms
+        and commit is not None
+        and _ends_offer(side, item, offer)
+        and not facts.is_at_work_beside(side.cluster, item)
+    )
 
 
 def _has_vanished(facts: GroupFacts, side: GroupSide, item: TopicPartition) -> bool:

@@ -31,7 +31,7 @@ from parallax.domain.index_rows import RouteTopic
 from parallax.domain.lineages import TopicLineages
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange
-from parallax.domain.progress import Progress
+from parallax.domain.progress import Progress, moved_at
 from parallax.errors import (
     ClusterUnavailableError,
     InvalidNameError,
@@ -141,7 +141,7 @@ class Failover:
             )
             answers = together.map(times.instead_of_log_start, answers, "reading record timestamps")
         if record_move:
-            self._record(request.group, answers)
+            self._record(request.group, answers, call.moves_before())
         return answers
 
     def is_away(self, cluster: ClusterName) -> bool:
@@ -150,8 +150,10 @@ class Failover:
         view.topics()
         return not view.reachable
 
-    def _record(self, group: GroupName, answers: Sequence[FailoverAnswer]) -> None:
-        moved_at_ms = self._now_ms()
+    def _record(
+        self, group: GroupName, answers: Sequence[FailoverAnswer], before: Iterable[Progress]
+    ) -> None:
+        moved_at_ms = moved_at(self._now_ms(), before)
         by_topic: dict[TopicName, dict[int, Progress]] = {}
         for answer in answers:
             side = answer.destination
@@ -201,6 +203,7 @@ class _Call:
         self.destination = clusters.view(request.destination)
         self._routes_in = config.routes_into(region_of(request.origin))
         self._routes_out = config.routes_into(region_of(request.destination))
+        self._moves: Sequence[Progress] = ()
         self._commits = Commits(request.group, self.origin, request.destination, groups, request.positions)
 
     def first_reads(self) -> list[Callable[[], object]]:
@@ -253,7 +256,14 @@ class _Call:
         for topic in dict.fromkeys(item.topic for item in partitions):
             reads += [partial(read_index, topic), partial(read_progress, topic)]
         run(reads, "reading log ranges and lineages")
+        self._moves = [
+            item for found in progress.values() for item in found.values() if isinstance(item, Progress)
+        ]
         return _Shared(logs, indexed, progress)
+
+    def moves_before(self) -> Sequence[Progress]:
+        """What the group's last moves left, as read by `read_shared`."""
+        return self._moves
 
     def questions(self, partitions: Sequence[TopicPartition], shared: _Shared) -> list[Question]:
         """One question for each partition.

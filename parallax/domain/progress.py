@@ -10,7 +10,7 @@ laid onto any copy of the log (`consumed_end`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, SourceOffset, TargetOffset, TopicId
@@ -116,6 +116,24 @@ class Progress:
     def holds_in(self, cluster: ClusterName, topic_id: TopicId | None) -> bool:
         """Whether it was left in the cluster, for the topic that is there (None: not known, or none)."""
         return self.cluster == cluster and holds_for_topic(self.topic_id, self.resume_offset, topic_id)
+
+    @property
+    def set_back(self) -> Progress:
+        """What is left of it once the group was set back where it had moved to, or begins another life there.
+
+        Nothing counts as consumed before; but it is still there, and not where it has consumed more at another time.
+        """
+        return replace(self, resume_offset=TargetOffset(0), positions={})
+
+    @property
+    def is_set_back(self) -> bool:
+        """Whether it says only where the group is (`set_back`)."""
+        return not (self.resume_offset or self.positions)
+
+
+def moved_at(now_ms: int, before: Iterable[Progress]) -> int:
+    """The moment to remember of a move: later than those of the moves before, whichever process's clock told them."""
+    return max([now_ms, *(progress.moved_at_ms + 1 for progress in before)])
 
 
 def holds_for_topic(topic_id: TopicId, resume_offset: TargetOffset, present: TopicId | None) -> bool:

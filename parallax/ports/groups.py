@@ -42,7 +42,7 @@ class GroupStore(Protocol):
         """
 
     def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
-        """Forget it: the group was rewound. Only a later move counts again.
+        """Forget it: a move was rolled back. Only a later move counts again.
 
         Raises:
             UnreadableRowError: what is stored of one of them can't be read and stands; the others were forgotten.

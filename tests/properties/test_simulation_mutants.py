@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from offsetsvc.resume.commits import Commits as ServiceCommits
 from parallax.domain.ids import UNKNOWN_EPOCH, TopicPartition
 from replicator import shard as shard_module
 from replicator.copying import ledger as ledger_module
@@ -16,9 +17,11 @@ from replicator.copying import session as session_module
 from replicator.copying.ports import ReadFrom
 from replicator.copying.state import fold
 from replicator.mapping.feed import IndexFeed
+from syncjob import active, rewinds
 from tests.worlds.sim.doors import SimConnector, SimTarget
 from tests.worlds.sim.kafka import OPEN, Cluster
 from tests.worlds.sim.run import play
+from tests.worlds.sim.world import World
 
 SEEDS = 300
 
@@ -179,6 +182,58 @@ def another_run_log_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimConnector, "layout", layout)
     monkeypatch.setattr(shard_module, "load_states", credulous)
     monkeypatch.setattr(shard_module._Holder, "_refuse_truncated", lambda *_: None)
+
+
+GROUP_SEEDS = 300
+GROUP_MUTANTS: dict[str, Mutant] = {}
+
+
+def group_mutant(patch: Mutant) -> Mutant:
+    GROUP_MUTANTS[patch.__name__] = patch
+    return patch
+
+
+@group_mutant
+def progress_kept_after_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a group's last move left counts on, though it was set back since."""
+    monkeypatch.setattr(rewinds, "_ends_progress", lambda *_: False)
+    monkeypatch.setattr(rewinds, "_is_set_back", lambda *_: False)
+    monkeypatch.setattr(ServiceCommits, "went_back", lambda *_: False)
+
+
+@group_mutant
+def a_reset_undone_by_the_cluster_that_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active, "_by_setting_back", lambda *_: None)
+
+
+def group_problem(seed: int) -> str:
+    """Of a life in which a group is set back and deleted as well, and nothing else is rare."""
+    both, kind = ("a", "b"), ("skips", "plain")[seed % 2]
+    world = World(
+        seed, sources=both, targets=both, group=kind, only=("group_reset", "group_deleted", "slow_store")
+    )
+    try:
+        world.live()
+        world.check()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the seed has failed
+        return f"{type(error).__name__}: {error}"[:300]
+    finally:
+        world.close()
+    return ""
+
+
+def test_whatever_happens_a_group_that_was_set_back_reads_again() -> None:
+    assert not [seed for seed in range(40) if group_problem(seed)]
+
+
+@pytest.mark.parametrize("name", GROUP_MUTANTS)
+def test_mutant_of_groups_dies(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    GROUP_MUTANTS[name](monkeypatch)
+    problem = next((found for seed in range(GROUP_SEEDS) if (found := group_problem(seed))), "")
+    record_property("problem", problem)
+    assert problem.startswith("AssertionError"), f"mutant {name} survived {GROUP_SEEDS} lives"
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import ModuleType
 
 import pytest
 
@@ -13,12 +14,15 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change
 from parallax.errors import StoreUnavailableError
 from parallax.runtime.deadline import Deadline
+from syncjob import active as active_module
 from syncjob import cycle as cycle_module
 from syncjob import patience as patience_module
+from syncjob import rewinds as rewinds_module
 from syncjob.facts import GroupFacts, Place
 from syncjob.idle import HOLDS_ALONE_MS
 from syncjob.patience import Patience
 from syncjob.rewinds import Void, gone_back
+from tests.support import poll_until
 from tests.worlds.offset_world import GROUP, TOPIC, Record
 from tests.worlds.sync_bench import P0, Bench, report, two_sources
 
@@ -168,7 +172,7 @@ def test_an_offer_that_the_former_life_took_makes_no_move_of_the_second(
     it.world.commit("a", 10)
     cycles(it)
 
-    assert it.world.groups.progress(GROUP, TOPIC) == {}
+    assert it.world.groups.progress(GROUP, TOPIC)[0].is_set_back
     it.writer("b").away = False
     assert passed_over(it, 10) == set()
 
@@ -298,21 +302,114 @@ def test_a_commit_that_another_job_has_seen_later_is_asked_for_again(bench: Call
     assert it.world.groups.progress(GROUP, TOPIC) != {}
 
 
+def set_back_while_the_cluster_that_was_left_is_away(it: Bench) -> None:
+    """It still holds a commit of the group's own that stands for everything."""
+    two_sources(it.world)
+    it.world.commit("b", 20)
+    cycles(it)
+    it.service.failover.answers(it.world.request("b", "a"), Deadline.after_ms(1_000), record_move=True)
+    it.writer("b").away = True
+    it.world.commit("a", 20)
+    cycles(it)
+    it.world.commit("a", 3)
+    long_enough(it)
+    it.writer("b").away = False
+    poll_until(lambda: not it.service.failover.is_away(B), 10, "the service knows it")
+
+
+def set_back_where_it_has_committed_nothing_of_its_own(it: Bench) -> None:
+    """A plain consumer began from what was published, and nobody has seen it there."""
+    two_sources(it.world)
+    it.world.commit("b", 20)
+    cycles(it)
+    it.world.commit("a", 3)
+    long_enough(it)
+
+
+SETTINGS_BACK = [
+    set_back_while_the_cluster_that_was_left_is_away,
+    set_back_where_it_has_committed_nothing_of_its_own,
+]
+
+
+@pytest.mark.parametrize("set_back", SETTINGS_BACK)
+def test_the_cluster_that_was_left_does_not_undo_it(bench: Callable[..., Bench], set_back: Ending) -> None:
+    it = bench()
+    set_back(it)
+    cycles(it, 5)
+    here, there = it.commit("a"), it.commit("b")
+    assert here is not None
+    assert there is not None
+    assert (here.next_offset, there.next_offset) == (3, 0), "b0 lies first in b, and is to be read again"
+
+
+@pytest.mark.parametrize("set_back", SETTINGS_BACK)
+def test_and_a_later_move_counts_again(bench: Callable[..., Bench], set_back: Ending) -> None:
+    it = bench()
+    set_back(it)
+    cycles(it, 5)
+    it.service.failover.answers(it.world.request("a", "b"), Deadline.after_ms(1_000), record_move=True)
+    it.world.commit("b", 15)
+    cycles(it, 5)
+    assert it.world.groups.progress(GROUP, TOPIC)[0].cluster == B
+    here, there = it.commit("a"), it.commit("b")
+    assert here is not None
+    assert there is not None
+    assert there.next_offset == 15
+    assert here.next_offset > 3
+
+
+@pytest.mark.parametrize(
+    ("set_back", "module", "name", "wrong"),
+    [
+        (SETTINGS_BACK[0], active_module, "_by_setting_back", lambda *_: None),
+        (SETTINGS_BACK[1], rewinds_module, "_is_set_back", lambda *_: False),
+    ],
+)
+def test_without_the_mark_it_is_undone(
+    bench: Callable[..., Bench],
+    monkeypatch: pytest.MonkeyPatch,
+    set_back: Ending,
+    module: ModuleType,
+    name: str,
+    wrong: Callable[..., object],
+) -> None:
+    monkeypatch.setattr(module, name, wrong)
+    it = bench()
+    set_back(it)
+    cycles(it, 5)
+    here = it.commit("a")
+    assert here is not None
+    assert here.next_offset == 20
+
+
+def test_a_move_told_by_a_clock_that_is_behind_is_later_than_the_one_before(
+    bench: Callable[..., Bench],
+) -> None:
+    it = bench()
+    first_life(it)
+    before = it.world.groups.progress(GROUP, TOPIC)[0]
+    it.world.now_ms -= 3_600_000
+    it.service.failover.answers(it.world.request("a", "b"), Deadline.after_ms(1_000), record_move=True)
+    after = it.world.groups.progress(GROUP, TOPIC)[0]
+    assert (after.cluster, after.moved_at_ms) == (B, before.moved_at_ms + 1)
+
+
 def test_an_interruption_is_made_up_for(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     it = bench()
     first_life(it)
     reset_to_earliest(it)
     cycles(it, it.world.config.sync.rewind_confirm_ms // 1_000)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise StoreUnavailableError("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(it.world.groups, "void_progress", fail)
+        patched.setattr(it.world.groups, "save_progress", fail)
         assert GROUP in it.cycle().failures
     assert it.world.groups.progress(GROUP, TOPIC) != {}
     it.cycle()
-    assert it.world.groups.progress(GROUP, TOPIC) == {}
+    assert it.world.groups.progress(GROUP, TOPIC)[0].is_set_back
 
 
 def test_a_dry_run_forgets_nothing(bench: Callable[..., Bench]) -> None:
@@ -419,7 +516,7 @@ def test_a_new_life_confirms_what_it_shows_as_long_as_it_is_behind(bench: Callab
     for at in range(1, 10):
         it.world.commit("a", at)
         it.cycle()
-    assert it.world.groups.progress(GROUP, TOPIC) == {}
+    assert it.world.groups.progress(GROUP, TOPIC)[0].is_set_back
     assert passed_over(it, 9) == set()
 
 

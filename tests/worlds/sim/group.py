@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 GROUP = GroupName("billing")
 _PATIENCE_MS = 60_000
-_SEEN_AFTER_CYCLES = 3
 _BELIEVED_AFTER_CYCLES = 3
 """To the sync job's monotonic clock two cycles take as long as it waits until it believes that a commit is gone."""
 _FOLLOWED_AFTER_CYCLES = _BELIEVED_AFTER_CYCLES + 2
@@ -127,7 +126,6 @@ class GroupLife:
         )
         self.cluster = next(iter(self.writers))
         self.consumed: set[int] = set()
-        self._visited: set[ClusterName] = set()
         self.excused: set[int] = set()
         self.may_repeat: set[int] = set()
         """Consumed before a move that promised less than once."""
@@ -135,7 +133,6 @@ class GroupLife:
         self.repeated = 0
         self._places = {number: _Place() for number in range(PARTITIONS)}
         self._began_before_cycles = _FOLLOWED_AFTER_CYCLES
-        self._seen_in_cycles = 0
         self._clocks_differ = False
 
     def close(self) -> None:
@@ -167,7 +164,6 @@ class GroupLife:
             text = "" if place.skipping is None else encode(place.skipping)
             epoch = log.epoch_below(place.next_offset)
             self._write(number, GroupCommit(TargetOffset(place.next_offset), epoch, text))
-        self._seen_in_cycles = 0
         return f"commits in {self.cluster}"
 
     def restart(self) -> str:
@@ -220,7 +216,6 @@ class GroupLife:
         report = self._sync.cycle()
         if not report.failures and not report.away and not self._index_is_away():
             self._began_before_cycles += 1
-            self._seen_in_cycles += 1
         elif report.away and not self._begins():
             self._began_before_cycles = 0  # the wait begins anew
         return ""
@@ -229,7 +224,7 @@ class GroupLife:
         """The group is deleted, here or everywhere; then another one of its name begins with the earliest records."""
         if not self._may_be_set_back():
             return ""
-        everywhere = self.world.random.random() < 0.5
+        everywhere = self.world.random.random() < 0.5 or not self._is_known_to_be_here()
         for cluster, writer in self.writers.items():
             if everywhere or cluster == self.cluster:
                 writer.commits.pop(GROUP, None)
@@ -263,7 +258,9 @@ class GroupLife:
         return f"set back in {self.cluster}: {told}"
 
     def step_a_clock(self, step_ms: int) -> str:
-        """The clock of the offset service or of the sync job."""
+        """The clock of the offset service or of the sync job; not while it has yet to notice what was set back."""
+        if self._began_before_cycles < _FOLLOWED_AFTER_CYCLES:
+            return ""
         name = self.world.random.choice(sorted(self.clocks))
         self.clocks[name].stepped_ms += step_ms
         self._clocks_differ = True
@@ -311,10 +308,8 @@ class GroupLife:
         return f"moves plainly to {to}: {[place.next_offset for place in self._places.values()]}"
 
     def _leave(self, to: ClusterName) -> None:
-        self._visited.add(self.cluster)
         self.cluster = to
         self.moves += 1
-        self._seen_in_cycles = 0
 
     def _start(self, place: _Place, log: Log, found: GroupCommit | None) -> None:
         place.next_offset = log.start if found is None else found.next_offset
@@ -343,16 +338,29 @@ class GroupLife:
     def _may_be_set_back(self) -> bool:
         """Whether it is known where the group is: what nobody has seen can't be missed.
 
-        Left out: a move whose time was told by a clock days ahead, behind which what is set back is not seen; and a group
-        without a recorded primary whose commit in the cluster that it left still stands for more than what it is set back to.
+        Left out: a move whose time was told by a clock days ahead, behind which what is set back is not seen.
         """
-        told = [item for cluster in self.writers for item in self.store.published(GROUP, cluster)]
-        newest = {
-            item.topic_partition: item.origin_cluster
-            for item in sorted(told, key=lambda item: item.published_at_ms)
-        }
-        left = not self._visited or all(newest.get(_item(number)) == self.cluster for number in self._places)
-        return self._seen_in_cycles >= _SEEN_AFTER_CYCLES and not self._clocks_differ and left
+        if self._clocks_differ:
+            return False
+        commits = self.writers[self.cluster].commits.get(GROUP, {})
+        seen = {item.topic_partition: item for item in self.store.observed(GROUP, self.cluster)}
+        moved = self.store.progress(GROUP, TopicName(TOPIC))
+        return all(
+            (known := seen.get(item)) is not None
+            and known.next_offset == commit.next_offset
+            and (
+                (last := moved.get(item.partition)) is None
+                or (last.cluster == self.cluster and last.moved_at_ms <= known.observed_at_ms)
+            )
+            for item, commit in commits.items()
+        )
+
+    def _is_known_to_be_here(self) -> bool:
+        """Whether the sync job can tell that what is gone here was not just what it had published."""
+        moved = self.store.progress(GROUP, TopicName(TOPIC))
+        here = all(number in moved and moved[number].cluster == self.cluster for number in self._places)
+        (other,) = self.writers.keys() - {self.cluster}
+        return here or not self.writers[other].commits.get(GROUP)
 
     def _begins(self) -> bool:
         return self._began_before_cycles >= _BELIEVED_AFTER_CYCLES
