@@ -129,6 +129,8 @@ def _application(
         checkpoint_directory=config.replicator.checkpoint_directory,
         view=partial(progress_view, board),
         json_logs=json_logs,
+        secret=config.replicator.secret_of_spark(),
+        insecure=config.replicator.spark_insecure,
     )
 
 

@@ -54,6 +54,8 @@ def _run_on_spark(config: Config, *, json_logs: bool) -> None:
         master=config.replicator.spark_master,
         checkpoint_directory=config.replicator.checkpoint_directory,
         json_logs=json_logs,
+        secret=config.replicator.secret_of_spark(),
+        insecure=config.replicator.spark_insecure,
     )
     application.run()
 

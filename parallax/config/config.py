@@ -160,8 +160,26 @@ class Replicator(Section):
     """host:port of /metrics, /livez, /readyz and of the progress that leases report."""
     spark_master: str | None = None
     """None: ``local[leases+2, 8]``."""
+    spark_secret: Secret | None = None
+    """What the parts of a Spark cluster prove to each other that they belong together; every ``spark://`` master needs it."""
+    spark_secret_file: str | None = None
+    spark_insecure: bool = False
+    """Use a Spark cluster in plain text, where nobody proves anything."""
     checkpoint_directory: str | None = None
     """Spark's own bookkeeping; it holds no position and may be deleted. None: a temporary directory."""
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Replicator:
+        check_given_once(self)
+        return self
+
+    def secret_of_spark(self) -> str | None:
+        """The secret, as it is now.
+
+        Raises:
+            ConfigError: its file can't be read.
+        """
+        return read_secret(self.spark_secret, self.spark_secret_file, "replicator.spark_secret")
 
     @field_validator("commit_max_interval_ms")
     @classmethod

@@ -96,7 +96,10 @@ class DescribedAddresses:
     def _settings(self, cluster: pb.ClusterDescription) -> Config:
         security = {
             "security.protocol": cluster.security_protocol,
-            "sasl.mechanism": cluster.sasl_mechanism,
+            # To librdkafka such a token is one of OAUTHBEARER's, which the application's `oauth_cb` signs.
+            "sasl.mechanism": "OAUTHBEARER"
+            if cluster.sasl_mechanism == "AWS_MSK_IAM"
+            else cluster.sasl_mechanism,
         }
         named = {key: value for key, value in security.items() if value and key not in self._own}
         if "sasl.mechanisms" in self._own:

@@ -34,6 +34,7 @@ from tests.worlds.replication import (
 )
 
 SHARDS = 2
+SPARK_SECRET = "s3cret-of-the-cluster"  # noqa: S105 - of a test
 LEASES = 2 * SHARDS  # from two regions
 STARTED_WITHIN_S = 120.0
 MOVED_WITHIN_S = 240.0
@@ -79,7 +80,22 @@ def two_workers(directory: Path) -> Iterator[tuple[str, list[int]]]:
     with ExitStack() as stack:
         # Workers start their executors with it too: it stays as long as they do.
         java_home = stack.enter_context(java_home_for_spark(find_java_home()))
-        master = ("org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port))
+        secure = directory / "spark.conf"
+        secure.write_text(
+            "spark.authenticate true\n"
+            f"spark.authenticate.secret {SPARK_SECRET}\n"
+            "spark.network.crypto.enabled true\n",
+            encoding="utf-8",
+        )
+        secure_daemon = ("--properties-file", str(secure))
+        master = (
+            "org.apache.spark.deploy.master.Master",
+            *secure_daemon,
+            "--host",
+            HOST,
+            "--port",
+            str(port),
+        )
         stack.enter_context(spark_process("master", directory, java_home, *master, "--webui-port", "0"))
         poll_until(lambda: "New state: ALIVE" in log_of(directory, "master"), STARTED_WITHIN_S, "the master")
         workers = [
@@ -88,7 +104,8 @@ def two_workers(directory: Path) -> Iterator[tuple[str, list[int]]]:
                     name,
                     directory,
                     java_home,
-                    *("org.apache.spark.deploy.worker.Worker", "--host", HOST, "--webui-port", "0"),
+                    *("org.apache.spark.deploy.worker.Worker", *secure_daemon),
+                    *("--host", HOST, "--webui-port", "0"),
                     *("--cores", str(LEASES), "--memory", "1g", "--work-dir", str(directory / name), address),
                 )
             )
@@ -158,8 +175,15 @@ def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
     create_sources(infrastructure, topic_name)
     create_topic(infrastructure.bootstrap("aggregate-b"), topic_name, PARTITIONS)
     with two_workers(tmp_path) as (master, workers):
+        secret = tmp_path / "spark-secret"
+        secret.write_text(SPARK_SECRET, encoding="utf-8")
         config = write_config(
-            infrastructure, tmp_path, topic_name, shards_per_route=SHARDS, spark_master=master
+            infrastructure,
+            tmp_path,
+            topic_name,
+            shards_per_route=SHARDS,
+            spark_master=master,
+            spark_secret_file=str(secret),
         )
         assert parallax("schema", "apply", "--config", str(config)).returncode == 0
         feeders = [
@@ -174,6 +198,10 @@ def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
                 before = attempts(application)
                 assert len(before) == LEASES
                 victim = workers[0]
+                everything = [process for worker in workers for process in family(worker)]
+                everything += family(application._process.pid)
+                assert len(everything) > 2 * len(workers)
+                assert not any(SPARK_SECRET in command_line(process) for process in everything)
                 dying = family(victim)
                 assert any("parallax.adapters.spark.daemon" in command_line(process) for process in dying)
                 kill_all(dying)

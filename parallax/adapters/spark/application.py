@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +69,8 @@ class Application:
         checkpoint_directory: where Spark's bookkeeping lies; None: a temporary directory.
         view: opened once everything runs.
         json_logs: log JSON on executors even where standard error is a terminal.
+        secret: see `SessionSettings`.
+        insecure: see `SessionSettings`.
     """
 
     name: str
@@ -79,6 +81,8 @@ class Application:
     checkpoint_directory: str | None = None
     view: Callable[[], View] = _no_view
     json_logs: bool = False
+    secret: str | None = field(default=None, repr=False)
+    insecure: bool = False
 
     @property
     def session_settings(self) -> SessionSettings:
@@ -88,6 +92,8 @@ class Application:
             self.master,
             preload=_each_once(query.preload for query in self.queries),
             task_preload=_each_once([_EVERY_TASK_IMPORTS, *(query.task_preload for query in self.queries)]),
+            secret=self.secret,
+            insecure=self.insecure,
         )
 
     def run(self) -> None:

@@ -16,16 +16,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import pyspark
+import structlog
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from parallax.adapters.spark import daemon
 from parallax.errors import ConfigError, PreflightError
 from parallax.runtime.deadline import Deadline
+
+_log = structlog.get_logger(__name__)
 
 INSTALLED = Path(pyspark.__file__).parent
 """The installed `pyspark` package, which is a Spark home too."""
@@ -41,6 +45,9 @@ _HEAP = "512m"
 """Of the driver and of an executor. The payload never crosses the JVM, so that they need no more."""
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The JVM only schedules: thorough compilation and parallel collection would cost more than they gain."""
+_SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of an option
+_MAKE_THEIR_OWN = ("yarn", "k8s://")
+"""Masters under which Spark draws a secret for each application."""
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
 _POLL_EVERY_S = 0.2
 _JVM_ENDS_WITHIN_S = 10.0
@@ -66,12 +73,16 @@ class SessionSettings:
         chosen_master: Spark's master; None: this process, with slots for all leases.
         preload: modules that planners and holders need, imported once for each kind of Python worker.
         task_preload: modules that only tasks need.
+        secret: what the parts of a cluster prove to each other; None: it makes one itself (YARN, Kubernetes), or there is none.
+        insecure: a cluster may do without.
     """
 
     leases: int
     chosen_master: str | None = None
     preload: tuple[str, ...] = ()
     task_preload: tuple[str, ...] = ()
+    secret: str | None = field(default=None, repr=False)
+    insecure: bool = False
 
     @property
     def master(self) -> str:
@@ -116,7 +127,34 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
     options |= {f"spark.executorEnv.{name}": value for name, value in _preloads(settings).items()}
     if is_local(settings.master):
         options |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+    elif not settings.insecure:
+        # What goes from machine to machine may be read and changed by nobody else, nor what is spilled to their disks.
+        options |= {
+            "spark.authenticate": "true",
+            "spark.network.crypto.enabled": "true",
+            "spark.network.crypto.saslFallback": "false",
+            "spark.io.encryption.enabled": "true",
+        }
     return options
+
+
+def hidden_options(settings: SessionSettings) -> dict[str, str]:
+    """Options that no command line may have, since all users of a machine can read those.
+
+    Raises:
+        ConfigError: the master is a cluster's, and nothing proves who belongs to it.
+    """
+    if is_local(settings.master) or settings.insecure:
+        return {}
+    if settings.secret is not None:
+        return {_SECRET: settings.secret}
+    if settings.master.startswith(_MAKE_THEIR_OWN):
+        return {}
+    raise ConfigError(
+        f"replicator.spark_master {settings.master}: whoever reaches this cluster could read what is copied and run programs: name "
+        "a secret by replicator.spark_secret_file, and give the cluster's master and workers the same as spark.authenticate.secret, with "
+        "spark.authenticate and spark.network.crypto.enabled; replicator.spark_insecure: true goes without"
+    )
 
 
 def _preloads(settings: SessionSettings) -> dict[str, str]:
@@ -135,8 +173,11 @@ def start_session(settings: SessionSettings) -> SparkSession:
     """Start Spark. Sets the environment's variables that Spark's own launcher reads, where they are missing.
 
     Raises:
-        ConfigError: there is no Java.
+        ConfigError: there is no Java, or the master is a cluster's and has no secret.
     """
+    options, hidden = session_options(settings), hidden_options(settings)
+    if settings.insecure and not is_local(settings.master):
+        _log.warning("spark_insecure", master=settings.master)
     java_home = find_java_home()
     # The same interpreter on both sides; another one would lack this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -147,11 +188,15 @@ def start_session(settings: SessionSettings) -> SparkSession:
         if "SPARK_HOME" not in os.environ:
             os.environ["SPARK_HOME"] = str(unpacked_spark_home())
     builder = SparkSession.builder
-    for name, value in session_options(settings).items():
+    for name, value in (options | hidden).items():
         builder = builder.config(name, value)
     with java_home_for_spark(java_home) as launched:
         os.environ["JAVA_HOME"] = str(launched)
         try:
+            if hidden:
+                # All options that are there when the JVM starts are its arguments; those that come later are told to it.
+                arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
+                SparkContext._ensure_initialized(conf=arguments)  # noqa: SLF001 - there is no public door
             session = builder.getOrCreate()
         finally:
             os.environ["JAVA_HOME"] = str(java_home)

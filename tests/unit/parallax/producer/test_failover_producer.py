@@ -467,6 +467,7 @@ class Describing:
     def __init__(self) -> None:
         self.away = self.closed = False
         self.servers = "regional-b:9092"
+        self.mechanism = "SCRAM-SHA-512"
 
     def describe_regions(self, *, timeout_ms: float | None = None) -> pb.DescribeRegionsResponse:  # noqa: ARG002 - the client's signature
         if self.away:
@@ -478,7 +479,7 @@ class Describing:
                     regional=pb.ClusterDescription(
                         bootstrap_servers=self.servers,
                         security_protocol="SASL_SSL",
-                        sasl_mechanism="SCRAM-SHA-512",
+                        sasl_mechanism=self.mechanism,
                     ),
                 ),
                 pb.RegionDescription(region="hub", aggregate=pb.ClusterDescription(bootstrap_servers="x:1")),
@@ -495,6 +496,12 @@ def test_only_a_client_that_was_made_here_is_closed() -> None:
     assert not service.closed
     DescribedAddresses(service, {}, made_here=True).close()
     assert service.closed
+
+
+def test_amazon_s_mechanism_is_librdkafka_s_oauthbearer() -> None:
+    service = Describing()
+    service.mechanism = "AWS_MSK_IAM"
+    assert DescribedAddresses(service, {}).clusters["b"]["sasl.mechanism"] == "OAUTHBEARER"
 
 
 def test_described_clusters_outlive_the_service() -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkConf
 
 from parallax.adapters.spark.session import (
     INSTALLED,
@@ -15,14 +16,18 @@ from parallax.adapters.spark.session import (
     SessionSettings,
     check_slots,
     find_java_home,
+    hidden_options,
     is_local,
     java_home_for_spark,
     local_slots,
     session_options,
+    start_session,
     unpacked_spark_home,
 )
-from parallax.errors import PreflightError
+from parallax.errors import ConfigError, PreflightError
 from parallax.runtime.deadline import Deadline
+
+SECRET = "hunter2"  # noqa: S105 - of a test
 
 
 class TestSession:
@@ -48,6 +53,44 @@ class TestSession:
     def test_a_cluster_s_driver_is_not_bound_to_the_loopback_interface(self) -> None:
         options = session_options(SessionSettings(1, "spark://h:7077"))
         assert "spark.driver.bindAddress" not in options
+
+    def test_a_cluster_is_authenticated_and_encrypted(self) -> None:
+        settings = SessionSettings(1, "spark://h:7077", secret=SECRET)
+        options = session_options(settings)
+        assert options["spark.authenticate"] == options["spark.network.crypto.enabled"] == "true"
+        assert options["spark.io.encryption.enabled"] == "true"
+        assert hidden_options(settings) == {"spark.authenticate.secret": SECRET}
+        assert SECRET not in f"{settings} {options}"
+
+    def test_a_cluster_without_a_secret_is_refused_unless_told(self) -> None:
+        with pytest.raises(ConfigError, match=r"spark_master spark://h:1: .*replicator\.spark_secret_file"):
+            start_session(SessionSettings(1, "spark://h:1"))
+        insecure = SessionSettings(1, "spark://h:1", insecure=True)
+        assert hidden_options(insecure) == {}
+        assert "spark.authenticate" not in session_options(insecure)
+
+    @pytest.mark.parametrize("master", ["yarn", "k8s://https://h:443", "local[2]"])
+    def test_others_need_none(self, master: str) -> None:
+        settings = SessionSettings(1, master)
+        assert hidden_options(settings) == {}
+        assert ("spark.authenticate" in session_options(settings)) == (master != "local[2]")
+
+    def test_the_secret_is_no_argument_of_the_jvm(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told: list[tuple[str, str]] = []
+
+        def launch(conf: SparkConf) -> None:
+            told.extend(conf.getAll())
+            raise RuntimeError("launched")
+
+        monkeypatch.setattr("parallax.adapters.spark.session.SparkContext._ensure_initialized", launch)
+        monkeypatch.setattr("pyspark.core.context.SparkContext._active_spark_context", None)
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "JAVA_HOME"):
+            monkeypatch.setenv(name, os.environ.get(name, sys.executable))
+        monkeypatch.setattr(os, "environ", {**os.environ, "JAVA_HOME": str(find_java_home())})
+        with pytest.raises(RuntimeError, match="launched"):
+            start_session(SessionSettings(1, "spark://h:1", secret=SECRET))
+        assert ("spark.authenticate", "true") in told
+        assert SECRET not in str(told)
 
     def test_slots_are_waited_for(self) -> None:
         seen = iter([0, 2, 4])
