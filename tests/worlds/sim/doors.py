@@ -118,7 +118,8 @@ class SimSource:
         if end == self._told_end.get(item, position if position == 0 else -1):
             return []
         self._told_end[item] = end
-        self._places[item] = (end, place, epoch)
+        # As the batch reader, which names the epoch of whatever it has passed over, markers too.
+        self._places[item] = (end, place, max(epoch, log.epoch_below(end)))
         return [EndReached(item, SourceOffset(end))]
 
 
