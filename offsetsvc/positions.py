@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
+from offsetsvc.claims import beyond_the_rows
 from offsetsvc.clusters import Clusters, ClusterView
 from parallax.client.messages import outcome_to_pb
 from parallax.config.config import Config
@@ -33,6 +35,9 @@ from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
 from parallax.v1 import offsets_pb2 as pb
 
+_ROWS_MAY_LAG_S = (0.2, 0.4, 0.8)
+"""Waits for rows that the store has shown to another service; all moves of a call share them."""
+
 
 class GroupPositions:
     """Takes reports and shows positions."""
@@ -44,7 +49,9 @@ class GroupPositions:
         groups: GroupStore,
         clusters: Clusters,
         now_ms: Callable[[], int],
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._sleep = sleep
         self._config = config
         self._index = index
         self._groups = groups
@@ -64,7 +71,8 @@ class GroupPositions:
             UnknownTopicError: the cluster lacks the topic (a move may come before it does), or has created it anew
                 since the move.
             UnknownPartitionError: the topic has no such partition.
-            InvalidOffsetError: a position lies beyond the log's end, where nobody can have been.
+            InvalidOffsetError: a position lies beyond the log's end, where nobody can have been; or a move says that more of a
+                source was consumed than rows tell of.
             StoreUnavailableError: nothing or not all was remembered; telling it again does no harm.
             UnreadableRowError: what a move of one of the partitions left can't be read and stands; all else was
                 remembered.
@@ -88,6 +96,7 @@ class GroupPositions:
                 *((move.topic_partition, move.progress.resume_offset) for move in moves),
             ],
         )
+        self._require_proven(moves)
         for move in moves:
             present = ids[move.topic_partition.topic]
             if not holds_for_topic(move.topic_id, move.progress.resume_offset, present):
@@ -163,6 +172,19 @@ class GroupPositions:
                 for partition in partitions
             ],
         )
+
+    def _require_proven(self, moves: Sequence[ReportedMove]) -> None:
+        """Refuse progress beyond the rows. Another reader of the store may have seen newer ones: they are waited for."""
+        waits_s = iter(_ROWS_MAY_LAG_S)
+        for topic in sorted({move.topic_partition.topic for move in moves}):
+            of_topic = [move for move in moves if move.topic_partition.topic == topic]
+            while problems := beyond_the_rows(
+                of_topic, self._index.route_topics(self._config.all_routes(), topic)
+            ):
+                wait_s = next(waits_s, None)
+                if wait_s is None:
+                    raise InvalidOffsetError("; ".join(problems))
+                self._sleep(wait_s)
 
     def _topic_id(self, view: ClusterView, topic: TopicName, *, required: bool) -> TopicId:
         """The topic's id there; empty if it is not there and not required to be."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from offsetsvc import positions as positions_module
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
-from parallax.domain.ids import RegionName, TargetOffset, TopicId, aggregate_cluster
+from offsetsvc.claims import beyond_the_rows
+from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId, aggregate_cluster
 from parallax.domain.outcome import Outcome
-from parallax.domain.progress import Progress
+from parallax.domain.progress import Progress, SourcePosition
 from parallax.errors import InvalidOffsetError
 from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending
@@ -49,6 +53,79 @@ def test_so_is_a_move_to_a_place_beyond_it(bench: Bench) -> None:
     with pytest.raises(InvalidOffsetError, match="nobody can have come so far"):
         bench.client.service.positions.report(GROUP, A, [], [move])
     assert bench.world.groups.progress(GROUP, P0.topic) == {}
+
+
+def moved_to_a(bench: Bench, positions: dict[SourceId, SourcePosition]) -> None:
+    topic_id = TopicId("aggregate-a-1")
+    move = ReportedMove(P0, topic_id, Progress(A, topic_id, TargetOffset(0), positions))
+    bench.client.service.positions.report(GROUP, A, [], [move])
+
+
+def consumed(end: int, *ends: tuple[int, int]) -> SourcePosition:
+    return SourcePosition(0, SourceOffset(end), tuple((epoch, SourceOffset(item)) for epoch, item in ends))
+
+
+SOURCE = SourceId(RegionName("a"), TopicId("regional-a-1"))
+
+
+@pytest.mark.parametrize("position", [consumed(11), consumed(5, (0, 11)), consumed(5, (7, 2**62))])
+def test_so_is_progress_that_no_row_can_have_given(bench: Bench, position: SourcePosition) -> None:
+    with pytest.raises(InvalidOffsetError, match="the rows tell of it up to 10"):
+        moved_to_a(bench, {SOURCE: position})
+    assert bench.world.groups.progress(GROUP, P0.topic) == {}
+    moved_to_a(bench, {SOURCE: consumed(10, (0, 10))})
+    assert bench.world.groups.progress(GROUP, P0.topic) != {}
+
+
+def test_a_source_of_which_nothing_was_copied_was_not_consumed(bench: Bench) -> None:
+    with pytest.raises(InvalidOffsetError, match="up to 0"):
+        moved_to_a(bench, {SourceId(RegionName("c"), TopicId("regional-c-1")): consumed(1)})
+
+
+def test_an_incarnation_that_rows_no_longer_tell_of_is_left_as_it_is(bench: Bench) -> None:
+    older = SourceId(RegionName("a"), TopicId("regional-a-0"))
+    moved_to_a(bench, {older: consumed(1_000), SOURCE: consumed(3)})
+    assert bench.world.groups.progress(GROUP, P0.topic)[0].positions[older].source_next == 1_000
+
+
+def test_rows_that_this_reader_has_not_seen_yet_are_waited_for(bench: Bench) -> None:
+    """Another service has answered from them already."""
+    bench.client.service.positions._sleep = lambda _seconds: bench.world.copy("a", "b", 5)
+    moved_to_a(bench, {SOURCE: consumed(15)})
+    assert bench.world.groups.progress(GROUP, P0.topic)[0].positions[SOURCE].source_next == 15
+
+
+def _unbounded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(positions_module, "beyond_the_rows", lambda *_: [])
+
+
+def _epochs_forgotten(patch: pytest.MonkeyPatch) -> None:
+    def wrong(moves: Sequence[ReportedMove], topics: Any) -> list[str]:
+        bare = [
+            replace(
+                move,
+                progress=replace(
+                    move.progress,
+                    positions={
+                        source: replace(position, epoch_ends=())
+                        for source, position in move.progress.positions.items()
+                    },
+                ),
+            )
+            for move in moves
+        ]
+        return beyond_the_rows(bare, topics)
+
+    patch.setattr(positions_module, "beyond_the_rows", wrong)
+
+
+@pytest.mark.parametrize("mutant", [_unbounded, _epochs_forgotten])
+def test_a_check_that_is_patched_away_is_noticed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, mutant: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises(pytest.fail.Exception):
+        test_so_is_progress_that_no_row_can_have_given(bench, consumed(5, (0, 11)))
 
 
 def test_a_group_that_only_reported_leaves_a_dead_cluster(bench: Bench) -> None:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 SURFACE = {
     "parallax.client.client": {"OffsetClient", "at_cluster", "at_region"},
+    "parallax.client.credentials": {"ServiceCredentials"},
     "parallax.consumer.aio": {"AIOFailoverConsumer"},
     "parallax.consumer.consumer": {"FailoverConsumer"},
     "parallax.consumer.errors": {

@@ -238,7 +238,7 @@ def test_the_applications_own_client_is_left_open(world: World) -> None:
 
 
 def test_a_client_that_was_made_here_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parallax.consumer.consumer.OffsetClient", lambda _targets: world.service)
+    monkeypatch.setattr("parallax.consumer.consumer.OffsetClient", lambda _targets, **_: world.service)
     consumer = FailoverConsumer(
         {"group.id": "g"},
         clusters={"a": "a"},
