@@ -1,0 +1,195 @@
+"""A secure stack at work, and everything that goes over loopback meanwhile: nothing of it can be read."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from lab.stack.access import kafka_client, let_in
+from lab.stack.ports import HOST
+from lab.stack.secure.material import CONSUMER, PRODUCER, Material
+from lab.stack.services import PARALLAX, service_environment
+from lab.stack.spec import StackSpec
+from lab.stack.stack import LocalStack
+from lab.workload.topics import committed_offsets, create_topic, wait_for_topic
+from tests.support import poll_until, unique_name
+
+pytestmark = [pytest.mark.stack, pytest.mark.alone, pytest.mark.timeout(600)]
+
+PATIENCE_S = 90.0
+RECORDS = 200
+_ALL_PROTOCOLS = 3
+_LONGEST_FRAME_BYTES = 70_000
+_BUFFER_BYTES = 256 * 1024 * 1024
+_TLS_ALERT = b"\x15"
+_SOL_PACKET, _PACKET_STATISTICS = 263, 6
+_STATISTICS = struct.Struct("II")
+
+
+class Wire:
+    """Looks into every frame on the loopback interface for words that must not be there (as root)."""
+
+    def __init__(self, words: dict[str, str]) -> None:
+        self._words = {name: word.encode() for name, word in words.items()}
+        self.seen: dict[str, bytes] = {}
+        """By the name of a word, the first frame that had it."""
+        self.frames = self.lost = 0
+        self._ended = threading.Event()
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
+        self._socket.setsockopt(socket.SOL_SOCKET, 33, _BUFFER_BYTES)  # SO_RCVBUFFORCE
+        self._socket.bind(("lo", _ALL_PROTOCOLS))
+        self._socket.settimeout(0.2)
+        self._thread = threading.Thread(target=self._look, name="wire", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        time.sleep(1)  # what is in the buffer
+        self._ended.set()
+        self._thread.join()
+        _, self.lost = _STATISTICS.unpack(
+            self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
+        )
+        self._socket.close()
+
+    def _look(self) -> None:
+        while not self._ended.is_set():
+            try:
+                frame = self._socket.recv(_LONGEST_FRAME_BYTES)
+            except TimeoutError:
+                continue
+            self.frames += 1
+            for name, word in self._words.items():
+                if name not in self.seen and word in frame:
+                    self.seen[name] = frame
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    local = LocalStack(StackSpec(secure=True), tmp_path_factory.mktemp("secure"))
+    with local as running, let_in(running.layout.material):
+        yield running
+
+
+def material_of(stack: LocalStack) -> Material:
+    assert stack.layout.material is not None
+    return stack.layout.material
+
+
+def parallax(stack: LocalStack, *arguments: str) -> str:
+    environment = service_environment(stack.layout, stack.java)
+    done = subprocess.run(
+        [*PARALLAX, *arguments, "--config", str(stack.config_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def say_in_plain_text(word: str) -> None:
+    """One process to another: so a test knows that it would have seen it."""
+    with socket.create_server((HOST, 0)) as server, socket.create_connection(server.getsockname()) as client:
+        there, _ = server.accept()
+        with there:
+            client.sendall(word.encode())
+            assert there.recv(100)
+
+
+def work(stack: LocalStack, topic: str, group: str, record: str) -> None:
+    """All processes do what they are for: records are copied, a group consumes, is published and moves."""
+    for region in ("a", "b"):
+        create_topic(stack.bootstrap(f"regional-{region}"), topic, 1)
+    producer = Producer(kafka_client(stack.bootstrap("regional-a"), PRODUCER))
+    for number in range(RECORDS):
+        producer.produce(topic, value=f"{record} {number}", key=record)
+    assert producer.flush(PATIENCE_S) == 0
+    for region in ("a", "b"):
+        wait_for_topic(stack.bootstrap(f"aggregate-{region}"), topic, 1, PATIENCE_S)
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({**kafka_client(stack.bootstrap("aggregate-a"), CONSUMER), **settings})
+    consumer.subscribe([topic])
+    for _ in range(RECORDS):
+        message = poll_until(lambda: consumer.poll(0.2), PATIENCE_S, "a record")
+        assert message.error() is None, message.error()
+        assert record.encode() in (message.value() or b"")
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    poll_until(
+        lambda: committed_offsets(stack.bootstrap("aggregate-b"), group, topic, [0]),
+        PATIENCE_S,
+        "the sync job publishes the group's place in b",
+    )
+    assert group in parallax(stack, "offsets", group, "--to", "b", "--json")
+    moved = json.loads(parallax(stack, "failover", group, "--to", "b", "--execute", "--json"))
+    assert moved["group"] == group
+
+
+def test_nothing_can_be_read_on_the_wire(stack: LocalStack) -> None:
+    words = {name: unique_name(name) for name in ("group", "record", "control")}
+    passwords = {f"password {number}": word for number, word in enumerate(material_of(stack).secrets())}
+    with Wire(words | passwords) as wire:
+        work(stack, unique_name("topic"), words["group"], words["record"])
+        say_in_plain_text(words["control"])
+        poll_until(lambda: "control" in wire.seen, PATIENCE_S, "what is said in plain text is seen")
+    assert not wire.lost, f"{wire.lost} of {wire.frames} frames were not looked at"
+    assert {name: frame[:300] for name, frame in wire.seen.items() if name != "control"} == {}
+
+
+def test_every_listener_speaks_tls_and_nothing_else(stack: LocalStack) -> None:
+    """But the replicator's status page, which no password and no record comes near."""
+    ports = {
+        name: port
+        for name, port in stack.layout.ports.items()
+        if not name.endswith("/status") and _listens(port)
+    }
+    assert len(ports) == 4 * 2 + 2 + 2 * 2, ports
+    assert {name: _answer_in_plain_text(port) for name, port in ports.items()} == dict.fromkeys(ports, b"")
+    context = ssl.create_default_context(cafile=str(material_of(stack).ca))
+    assert {name: _speaks_tls(port, context) for name, port in ports.items()} == dict.fromkeys(ports, True)
+
+
+def _answer_in_plain_text(port: int) -> bytes:
+    """What can be read of the answer to a question in plain text; a TLS alert is none."""
+    with socket.create_connection((HOST, port), timeout=10) as plain:
+        plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        try:
+            said = plain.recv(100)
+        except ConnectionResetError:
+            return b""
+    return b"" if said[:1] == _TLS_ALERT else said
+
+
+def _speaks_tls(port: int, context: ssl.SSLContext) -> bool:
+    with socket.create_connection((HOST, port), timeout=10) as bare:
+        try:
+            with context.wrap_socket(bare, server_hostname=HOST):
+                return True
+        except ssl.SSLError as error:  # it may ask for our certificate at once
+            return "ALERT" in (error.reason or "")
+
+
+def _listens(port: int) -> bool:
+    return any(
+        item.status == psutil.CONN_LISTEN and item.laddr.port == port
+        for item in psutil.net_connections("tcp")
+    )
