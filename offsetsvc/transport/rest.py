@@ -18,6 +18,7 @@ from offsetsvc.service import UseCases
 from offsetsvc.transport.access import Access
 from offsetsvc.transport.handlers import Call, Handlers
 from offsetsvc.transport.rest_access import SHOWN, AskedFirst, may_read_something
+from offsetsvc.transport.rest_docs import docs_route
 from offsetsvc.transport.rest_problems import ProblemApp, problems
 from parallax.adapters.http.bodies import BoundedBodies
 from parallax.adapters.http.connection import HttpLimits
@@ -133,12 +134,15 @@ def create_app(
         identity: tells who calls, and whether it may; None: as the configuration says.
     """
     access = Access(identity or Identity(service.config.service.auth))
-    app = ProblemApp(title="Parallax offset service", version="1", description=_DESCRIPTION)
+    app = ProblemApp(
+        title="Parallax offset service", version="1", description=_DESCRIPTION, docs_url=None, redoc_url=None
+    )
     shell = _Shell(service, metrics, access)
     app.include_router(_failover(shell))
     app.include_router(_mapping(shell))
     app.include_router(_primaries(shell))
     app.include_router(_operation(service, metrics, access))
+    app.include_router(docs_route(app))
     app.add_middleware(BoundedBodies, most_bytes=limits.body_bytes, within_s=limits.body_within_s)
     app.add_middleware(AskedFirst, access=access, metrics=metrics)
     return app

@@ -63,6 +63,7 @@ class HttpServer:
                 app,
                 loop=f"{__name__}:_Loop",
                 http=connections_within(self._limits),
+                interface="asgi3",
                 ws="none",
                 lifespan="off",
                 # Who calls is what the connection says: no header changes that.

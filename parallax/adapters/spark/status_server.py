@@ -17,19 +17,25 @@ import hmac
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
+from parallax.adapters.http.bodies import BodyError, ClientGoneError, read_body
+from parallax.adapters.http.connection import HttpLimits
+from parallax.adapters.http.server import HttpServer
 from parallax.adapters.spark.reporting import ENDING_PATH, TOKEN_HEADER
 from parallax.errors import ConfigError
 
-_MAX_REPORT_BYTES = 16 * 1024 * 1024
+STATUS_LIMITS = HttpLimits(body_bytes=16 * 1024 * 1024)
+"""A report of ten thousand partitions takes some MiB; no other body is read."""
+
+_TOKEN = TOKEN_HEADER.lower().encode()
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
@@ -85,33 +91,27 @@ class StatusServer:
         self._registry = CollectorRegistry(auto_describe=False)
         for part in parts:
             self._registry.register(part)
-        host, port = _host_and_port(address)
+        _check_address(address)
         try:
-            self._server = ThreadingHTTPServer((host, port), self._handler_class())
-        except OSError as error:
+            self._server = HttpServer(self._serve, address=address, limits=STATUS_LIMITS, name="status")
+        except ConfigError as error:
             raise ConfigError(
-                f"status_address {address!r} can't be listened on: {error.strerror}; choose another one "
+                f"status_address {address!r} can't be listened on: {error}; choose another one "
                 "(replicator.status_address; sync.status_address for `parallax sync`)"
             ) from error
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="status", daemon=True)
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port that it listens on."""
-        host, port = self._server.server_address[:2]
-        return str(host), int(port)
+        return self._server.host, self._server.port
 
     def start(self) -> None:
         """Begin to answer."""
-        self._thread.start()
+        self._server.start()
 
     def close(self) -> None:
         """Stop answering."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
+        self._server.stop()
 
     def end_leases(self) -> None:
         """From now on tell every lease that reports to end: it commits what it has and returns."""
@@ -132,19 +132,62 @@ class StatusServer:
         paths = b"unknown path; there are /metrics, /livez, /readyz and /status\n"
         return HTTPStatus.NOT_FOUND, _TEXT, paths
 
-    def post(self, path: str, token: str, body: bytes) -> Reply:
-        """The answer to a POST."""
-        take = self._takers.get(path)
-        if take is None:
+    def refusal(self, path: str, token: str) -> Reply | None:
+        """Why a POST is not even read; None: it is."""
+        if path not in self._takers:
             paths = ", ".join(sorted(self._takers))
             return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; leases post to {paths}\n".encode()
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             return HTTPStatus.FORBIDDEN, _TEXT, b"only leases of this application may post\n"
+        return None
+
+    def post(self, path: str, token: str, body: bytes) -> Reply:
+        """The answer to a POST."""
+        refused = self.refusal(path, token)
+        if refused is not None:
+            return refused
         try:
-            answer = take(json.loads(body))
-        except ValueError as error:
+            answer = self._takers[path](json.loads(body))
+        except (ValueError, RecursionError) as error:
             return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
         return self._ending_answer() if answer is None else _json(answer)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; the parts are asked in threads, since they wait for locks."""
+        whole = True
+        if scope["method"] == "POST":
+            reply, whole = await self._posted(scope, receive)
+        elif scope["method"] == "GET":
+            reply = await run_in_threadpool(self.get, scope["path"])
+        else:
+            reply = HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET, or POST for leases\n"
+        status, content_type, body = reply
+        headers = [
+            (b"content-type", content_type.encode()),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        if not whole:
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": status.value, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _posted(self, scope: Scope, receive: Receive) -> tuple[Reply, bool]:
+        """The answer to a POST, and whether all of it was read: only who has the token is listened to."""
+        tokens = [value.decode("latin-1") for name, value in scope["headers"] if name == _TOKEN]
+        token = tokens[0] if len(tokens) == 1 else ""
+        refused = self.refusal(scope["path"], token)
+        if refused is not None:
+            return refused, False
+        limits = STATUS_LIMITS
+        try:
+            body = await read_body(
+                scope, receive, most_bytes=limits.body_bytes, within_s=limits.body_within_s
+            )
+        except BodyError as error:
+            return (HTTPStatus(error.status), _TEXT, f"{error}\n".encode()), False
+        except ClientGoneError:  # nobody hears it
+            return (HTTPStatus.BAD_REQUEST, _TEXT, b"the report ended too early\n"), False
+        return await run_in_threadpool(self.post, scope["path"], token, body), True
 
     def _ending_answer(self) -> Reply:
         return _json({"end": self._ending.is_set()})
@@ -162,46 +205,12 @@ class StatusServer:
             state |= part.state()
         return state | {"queries": self.queries()}
 
-    def _handler_class(self) -> type[BaseHTTPRequestHandler]:
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = 10
-
-            def do_GET(self) -> None:
-                self._reply(server.get(self.path.partition("?")[0]))
-
-            def do_POST(self) -> None:
-                size = self.headers.get("Content-Length", "")
-                if not size.isdecimal() or int(size) > _MAX_REPORT_BYTES:
-                    self._reply((HTTPStatus.LENGTH_REQUIRED, _TEXT, b"a report names its length\n"))
-                    return
-                self._reply(
-                    server.post(self.path, self.headers.get(TOKEN_HEADER, ""), self.rfile.read(int(size)))
-                )
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-                """Requests come every second: say nothing."""
-
-            def _reply(self, reply: Reply) -> None:
-                status, content_type, body = reply
-                # Who has gone without waiting for the answer will ask again.
-                with suppress(ConnectionError):
-                    self.send_response(status)
-                    self.send_header("Content-Type", content_type)
-                    self.send_header("Content-Length", str(len(body)))
-                    self.end_headers()
-                    self.wfile.write(body)
-
-        return Handler
-
 
 def _json(values: Mapping[str, Any]) -> Reply:
     return HTTPStatus.OK, _JSON, json.dumps(values).encode()
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
+def _check_address(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise ConfigError(f"status_address {address!r} is not of the form 'host:port'")
-    return host, int(port)
