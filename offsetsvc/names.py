@@ -6,6 +6,9 @@ from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, aggregate_cluster, is_aggregate
 from parallax.errors import InvalidNameError, UnknownRouteError
 
+MOST_GROUP_BYTES = 32_767
+"""Of a string in Kafka's protocol."""
+
 
 class Places:
     """The regions, clusters and routes of one configuration."""
@@ -67,8 +70,10 @@ def group_named(text: str) -> GroupName:
     """A group name.
 
     Raises:
-        InvalidNameError: it is empty.
+        InvalidNameError: it is empty, or longer than Kafka takes.
     """
     if not text:
         raise InvalidNameError("group: the name is empty")
+    if len(text) > MOST_GROUP_BYTES or len(text.encode()) > MOST_GROUP_BYTES:
+        raise InvalidNameError(f"group: the name is longer than {MOST_GROUP_BYTES} bytes")
     return GroupName(text)

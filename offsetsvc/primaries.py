@@ -10,7 +10,7 @@ from offsetsvc.names import group_named
 from parallax.config.config import Config
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, assignment_of, decide
-from parallax.errors import DeadlineError, InvariantError, StoreUnavailableError
+from parallax.errors import DeadlineError, InvalidNameError, InvariantError, StoreUnavailableError
 from parallax.ports.groups import PrimaryStore, Reach
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy
@@ -20,6 +20,9 @@ _MEMORY_S = 0.2
 
 _MOST_REMEMBERED = 10_000
 _WATCH_EVERY_S = 0.25
+
+MOST_REASON_CHARACTERS = 1_000
+"""A reason is kept with its decision, and read whenever that is."""
 
 _AFTER_A_RIVAL = RetryPolicy(first_wait_ms=20, longest_wait_ms=1_000)
 """An attempt costs the store a read and a lightweight transaction: who was overtaken waits, each time longer, and never as
@@ -83,6 +86,8 @@ class Primaries:
             DeadlineError: others decided all the time.
         """
         group_named(change.group)
+        if len(change.reason) > MOST_REASON_CHARACTERS:
+            raise InvalidNameError(f"reason: longer than {MOST_REASON_CHARACTERS:,} characters")
         reach = Reach.HERE if change.disaster else Reach.EVERYWHERE
         try:
             return self._set(change, reach, deadline, dry_run=dry_run)
