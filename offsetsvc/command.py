@@ -23,7 +23,7 @@ from parallax.config.config import Config, ServiceAddresses, load
 from parallax.domain.ids import RegionName
 from parallax.identity.identity import Identity, require_safe
 from parallax.identity.tls import server_credentials
-from parallax.runtime.process import configure_logging, spare_present_objects, stop_on_signals
+from parallax.runtime.process import configure_logging, process_name, spare_present_objects, stop_on_signals
 from parallax.wiring import aggregate_clusters
 
 _log = structlog.get_logger(__name__)
@@ -74,7 +74,9 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     tls = settings.service.tls
     require_safe(settings.service.auth, (listen.grpc, listen.rest), tls=tls is not None)
     identity = Identity(settings.service.auth)
-    stores = stack.enter_context(CassandraStores(settings.cassandra, settings.index, WayMemory()))
+    stores = stack.enter_context(
+        CassandraStores(settings.cassandra, settings.index, WayMemory(), audit=settings.audit)
+    )
     clusters = aggregate_clusters(settings, cache_ms=_CLUSTER_CACHE_MS)
     service = stack.enter_context(
         UseCases(
@@ -85,6 +87,8 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
             clusters,
             stores.primaries,
             now_ms=stores.clock.now_ms,
+            audit=stores.audit,
+            process=process_name("offsetsvc"),
         )
     )
     metrics = ServiceMetrics()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from offsetsvc.answers import FailoverAnswer
@@ -52,6 +52,7 @@ class ServiceMetrics:
         """Add the gauges that are read from the service at each scrape."""
         self.registry.register(_Freshness(service))
         self.registry.register(_Primaries(service))
+        self.registry.register(_Unaudited(service))
 
     @contextmanager
     def request(self, transport: str, method: str) -> Iterator[None]:
@@ -181,3 +182,18 @@ class _Primaries(Collector):
                 labels=[],
             ),
         ]
+
+
+class _Unaudited(Collector):
+    def __init__(self, service: UseCases) -> None:
+        self._service = service
+
+    def collect(self) -> list[CounterMetricFamily]:
+        family = CounterMetricFamily(
+            "parallax_offsetsvc_unaudited_reports",
+            "Reports that changed nothing of what is recorded as a move: they are not audited one by one.",
+            labels=["method"],
+        )
+        for method, count in sorted(self._service.moves.unaudited().items()):
+            family.add_metric([method], count)
+        return [family]

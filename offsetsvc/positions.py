@@ -9,6 +9,7 @@ from dataclasses import replace
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
 from offsetsvc.claims import beyond_the_rows
 from offsetsvc.clusters import Clusters, ClusterView
+from offsetsvc.moves import RecordedMoves
 from parallax.client.messages import outcome_to_pb
 from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
@@ -23,13 +24,13 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.place import LogRange
-from parallax.domain.progress import holds_for_topic, moved_at
+from parallax.domain.progress import holds_for_topic
+from parallax.domain.rights import ANYBODY, Principal
 from parallax.errors import (
     InvalidOffsetError,
     UnknownGroupError,
     UnknownPartitionError,
     UnknownTopicError,
-    UnreadableRowError,
 )
 from parallax.ports.groups import GroupStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
@@ -37,6 +38,8 @@ from parallax.v1 import offsets_pb2 as pb
 
 _ROWS_MAY_LAG_S = (0.2, 0.4, 0.8)
 """Waits for rows that the store has shown to another service; all moves of a call share them."""
+
+_REPORT = "ReportPositions"
 
 
 class GroupPositions:
@@ -49,6 +52,7 @@ class GroupPositions:
         groups: GroupStore,
         clusters: Clusters,
         now_ms: Callable[[], int],
+        moves: RecordedMoves,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._sleep = sleep
@@ -57,6 +61,7 @@ class GroupPositions:
         self._groups = groups
         self._clusters = clusters
         self._now_ms = now_ms
+        self._moves = moves
 
     def report(
         self,
@@ -64,8 +69,12 @@ class GroupPositions:
         cluster: ClusterName,
         positions: Sequence[ReportedPosition],
         moves: Sequence[ReportedMove],
+        *,
+        by: Principal = ANYBODY,
     ) -> None:
         """Remember what a group has delivered at the cluster, and the moves to it that it has made.
+
+        Moves are audited where they change what is recorded; positions are not.
 
         Raises:
             UnknownTopicError: the cluster lacks the topic (a move may come before it does), or has created it anew
@@ -120,20 +129,19 @@ class GroupPositions:
                     for item in positions
                 ]
             )
-        problems: list[str] = []
-        for topic in sorted({move.topic_partition.topic for move in moves}):
-            progress = {
-                move.topic_partition.partition: replace(move.progress, topic_id=ids[topic])
+        if not moves:
+            self._moves.note_unaudited(_REPORT)
+            return
+        self._moves.save(
+            by,
+            _REPORT,
+            group,
+            {
+                move.topic_partition: replace(move.progress, topic_id=ids[move.topic_partition.topic])
                 for move in moves
-                if move.topic_partition.topic == topic
-            }
-            known, _ = apart(self._groups.progress(group, topic).values())
-            try:
-                self._groups.save_progress(group, topic, progress, moved_at_ms=moved_at(now_ms, known))
-            except UnreadableRowError as error:
-                problems.append(str(error))
-        if problems:
-            raise UnreadableRowError("; ".join(problems))
+            },
+            now_ms,
+        )
 
     def show(self, group: GroupName) -> pb.GetGroupPositionsResponse:
         """The group's positions on every aggregate cluster.

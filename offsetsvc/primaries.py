@@ -10,8 +10,10 @@ from offsetsvc.names import group_named
 from parallax.config.config import Config
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, assignment_of, decide
+from parallax.domain.rights import ANYBODY, Principal
 from parallax.errors import DeadlineError, InvalidNameError, InvariantError, StoreUnavailableError
-from parallax.ports.groups import PrimaryStore, Reach
+from parallax.ports.audit import Auditor
+from parallax.ports.groups import PrimaryLog, PrimaryStore, Reach
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy
 
@@ -37,6 +39,7 @@ class Primaries:
         config: Config,
         region: RegionName,
         store: PrimaryStore,
+        auditor: Auditor,
         now_ms: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -44,6 +47,7 @@ class Primaries:
         regions = frozenset(RegionName(name) for name in config.regions)
         self.site = Site(regions, frozenset(config.aggregate_clusters()), region)
         self._store = store
+        self._auditor = auditor
         self._now_ms = now_ms
         self._clock = clock
         self._sleep = sleep
@@ -76,8 +80,18 @@ class Primaries:
                     assignments[group] = assignment
         return assignments
 
-    def set(self, change: Change, deadline: Deadline, *, dry_run: bool = False) -> Assignment:
+    def set(
+        self, change: Change, deadline: Deadline, *, dry_run: bool = False, by: Principal = ANYBODY
+    ) -> Assignment:
         """Carry a change out; what holds then. With ``dry_run``, what would hold.
+
+        What changes something is audited before: a store that can't keep who decided refuses the decision.
+
+        Args:
+            change: what is wanted.
+            deadline: how long it may take.
+            dry_run: change nothing.
+            by: who wants it.
 
         Raises:
             ParallaxError: see `parallax.domain.primary.decide`.
@@ -90,7 +104,7 @@ class Primaries:
             raise InvalidNameError(f"reason: longer than {MOST_REASON_CHARACTERS:,} characters")
         reach = Reach.HERE if change.disaster else Reach.EVERYWHERE
         try:
-            return self._set(change, reach, deadline, dry_run=dry_run)
+            return self._set(change, reach, deadline, None if dry_run else by)
         except StoreUnavailableError as error:
             if change.disaster:
                 raise
@@ -99,14 +113,14 @@ class Primaries:
                 "make it a disaster decision"
             ) from error
 
-    def _set(self, change: Change, reach: Reach, deadline: Deadline, *, dry_run: bool) -> Assignment:
+    def _set(self, change: Change, reach: Reach, deadline: Deadline, by: Principal | None) -> Assignment:
         for wait_ms in _AFTER_A_RIVAL.waits_ms():
             if deadline.passed:
                 break
             log = self._store.read_log(change.group, reach)
             decision = decide(change, log.decisions, self.site, self._now_ms(), log.latest)
             done = any(item.fencing_number == decision.fencing_number for item in log.decisions)
-            if done or dry_run or self._store.append(decision, after=log.latest, reach=reach):
+            if done or by is None or self._append(decision, log, reach, by):
                 with self._lock:
                     self._memory.pop(change.group, None)
                 return _with(log.decisions, decision)
@@ -114,6 +128,21 @@ class Primaries:
         raise DeadlineError(
             f"group {change.group!r}: the deadline passed while others decided about it; ask again"
         )
+
+    def _append(self, decision: PrimaryDecision, log: PrimaryLog, reach: Reach, by: Principal) -> bool:
+        """Append the decision with its entry before it and what became of it after; false: a rival was faster."""
+        with self._auditor.act(
+            by,
+            "SetPrimary",
+            decision.group,
+            before=_told(assignment_of(log.decisions)),
+            after=_decision_told(decision),
+            reason=decision.reason,
+        ) as act:
+            appended = self._store.append(decision, after=log.latest, reach=reach)
+            if not appended:
+                act.problem = "somebody else decided at the same moment"
+        return appended
 
     def watch(
         self, group: GroupName, deadline: Deadline, wait: Callable[[float], bool]
@@ -151,6 +180,31 @@ class Primaries:
                 self._memory.clear()
             self._memory[group] = (now_s, assignment)
         return assignment
+
+
+def _told(assignment: Assignment | None) -> dict[str, str]:
+    """What holds, as the audit tells it."""
+    if assignment is None:
+        return {}
+    told = _decision_told(assignment.decision)
+    if assignment.dual_active:
+        told["rivals"] = ", ".join(str(item.fencing_number) for item in assignment.rivals)
+    return told
+
+
+def _decision_told(decision: PrimaryDecision) -> dict[str, str]:
+    told = {
+        "primary": decision.primary,
+        "cluster": decision.cluster or "every region",
+        "mode": decision.mode.value,
+        "stage": decision.stage.value,
+        "fencing_number": str(decision.fencing_number),
+    }
+    if decision.moving_from is not None:
+        told["moving_from"] = decision.moving_from
+    if decision.disaster:
+        told["disaster"] = "true"
+    return told
 
 
 def _with(known: tuple[PrimaryDecision, ...], decision: PrimaryDecision) -> Assignment:

@@ -10,6 +10,7 @@ from typing import Self
 from offsetsvc.clusters import Clusters
 from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
 from offsetsvc.lookups import MappingLookups
+from offsetsvc.moves import RecordedMoves
 from offsetsvc.names import Places
 from offsetsvc.positions import GroupPositions
 from offsetsvc.primaries import Primaries
@@ -19,6 +20,7 @@ from offsetsvc.resume.skip_updates import SkipWatches
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster
 from parallax.errors import ParallaxError
+from parallax.ports.audit import AuditLog, Auditor
 from parallax.ports.clusters import ClusterReader
 from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.ports.index import MappingIndexReader
@@ -43,6 +45,7 @@ class UseCases:
         failover: where groups resume.
         skips: skip ranges after a move, as they become known.
         mapping: what the index holds, and translations by it.
+        moves: what moves leave, and how many told nothing new.
         positions: where groups are.
         primaries: where groups are primary.
 
@@ -54,6 +57,8 @@ class UseCases:
         clusters: a reader for every aggregate cluster.
         primaries: decisions about primaries.
         now_ms: the clock by which moments are saved and compared: the store's.
+        audit: where it is kept who decided and who moved.
+        process: what this process is called there.
         cache: whether what was read of the index is remembered (`offsetsvc.index.memory`).
     """
 
@@ -67,6 +72,8 @@ class UseCases:
         primaries: PrimaryStore,
         *,
         now_ms: Callable[[], int],
+        audit: AuditLog,
+        process: str = "",
         cache: bool = True,
     ) -> None:
         config.region(region)
@@ -76,11 +83,15 @@ class UseCases:
         self._index = IndexMemory(index, max_age_ms=MAX_AGE_MS if cache else 0)
         self._clusters = Clusters(clusters, probe_every_ms=_PROBE_EVERY_MS)
         self._executor = ThreadPoolExecutor(_READERS, "offsetsvc-read")
-        self.failover = Failover(config, self._index, groups, self._clusters, self._executor, now_ms)
+        auditor = Auditor(audit, now_ms, process=process, region=region)
+        self.moves = RecordedMoves(groups, auditor)
+        self.failover = Failover(
+            config, self._index, groups, self._clusters, self._executor, now_ms, self.moves
+        )
         self.skips = SkipWatches(config, self._index, self._clusters)
         self.mapping = MappingLookups(config, self._index, self._clusters, self._executor, now_ms)
-        self.positions = GroupPositions(config, self._index, groups, self._clusters, now_ms)
-        self.primaries = Primaries(config, region, primaries, now_ms)
+        self.positions = GroupPositions(config, self._index, groups, self._clusters, now_ms, self.moves)
+        self.primaries = Primaries(config, region, primaries, auditor, now_ms)
 
     def __enter__(self) -> Self:
         return self

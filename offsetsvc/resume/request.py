@@ -10,6 +10,7 @@ from functools import partial
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.index.memory import IndexMemory
+from offsetsvc.moves import RecordedMoves
 from offsetsvc.parallel import Concurrently
 from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.commits import Commits
@@ -31,7 +32,8 @@ from parallax.domain.index_rows import RouteTopic
 from parallax.domain.lineages import TopicLineages
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange
-from parallax.domain.progress import Progress, moved_at
+from parallax.domain.progress import Progress
+from parallax.domain.rights import ANYBODY, Principal
 from parallax.errors import (
     ClusterUnavailableError,
     InvalidNameError,
@@ -80,6 +82,7 @@ class Failover:
         clusters: Clusters,
         executor: Executor,
         now_ms: Callable[[], int],
+        moves: RecordedMoves,
     ) -> None:
         self._config = config
         self._index = index
@@ -87,16 +90,23 @@ class Failover:
         self._clusters = clusters
         self._executor = executor
         self._now_ms = now_ms
+        self._moves = moves
 
     def answers(
-        self, request: FailoverRequest, deadline: Deadline, *, record_move: bool = False
+        self,
+        request: FailoverRequest,
+        deadline: Deadline,
+        *,
+        record_move: bool = False,
+        by: Principal = ANYBODY,
     ) -> list[FailoverAnswer]:
         """Where each partition resumes, by topic and partition.
 
         Args:
             request: the group and its move.
             deadline: the answers must be there by then.
-            record_move: remember each answer as the group's progress at the destination.
+            record_move: remember each answer as the group's progress at the destination; audited where it changes that.
+            by: who asks.
 
         Raises:
             InvalidNameError: origin and destination are the same cluster.
@@ -141,7 +151,7 @@ class Failover:
             )
             answers = together.map(times.instead_of_log_start, answers, "reading record timestamps")
         if record_move:
-            self._record(request.group, answers, call.moves_before())
+            self._record(request.group, answers, call.moves_before(), by)
         return answers
 
     def is_away(self, cluster: ClusterName) -> bool:
@@ -151,16 +161,23 @@ class Failover:
         return not view.reachable
 
     def _record(
-        self, group: GroupName, answers: Sequence[FailoverAnswer], before: Iterable[Progress]
+        self,
+        group: GroupName,
+        answers: Sequence[FailoverAnswer],
+        before: Iterable[Progress],
+        by: Principal,
     ) -> None:
-        moved_at_ms = moved_at(self._now_ms(), before)
-        by_topic: dict[TopicName, dict[int, Progress]] = {}
-        for answer in answers:
-            side = answer.destination
-            progress = Progress(side.cluster, side.topic_id, answer.resume_offset, answer.progress)
-            by_topic.setdefault(answer.topic_partition.topic, {})[answer.topic_partition.partition] = progress
-        for topic, progress_of in by_topic.items():
-            self._groups.save_progress(group, topic, progress_of, moved_at_ms=moved_at_ms)
+        left = {
+            answer.topic_partition: Progress(
+                answer.destination.cluster,
+                answer.destination.topic_id,
+                answer.resume_offset,
+                answer.progress,
+            )
+            for answer in answers
+        }
+        if left:
+            self._moves.save(by, "GetGroupFailoverOffsets", group, left, self._now_ms(), before)
 
 
 def _check(request: FailoverRequest) -> None:

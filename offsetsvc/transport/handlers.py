@@ -86,6 +86,7 @@ class Handlers:
             ),
             call.deadline,
             record_move=request.record_move,
+            by=call.caller.principal,
         )
         self._metrics.answered(answers)
         away = not answers and self._service.failover.is_away(origin)
@@ -147,7 +148,7 @@ class Handlers:
         """Where the group is on every aggregate cluster."""
         return self._service.positions.show(group_named(request.group))
 
-    def ReportPositions(self, request: pb.ReportPositionsRequest, _: Call) -> pb.ReportPositionsResponse:
+    def ReportPositions(self, request: pb.ReportPositionsRequest, call: Call) -> pb.ReportPositionsResponse:
         """Remember positions and moves."""
         cluster = self._cluster(request.at, "at")
         self._service.positions.report(
@@ -155,6 +156,7 @@ class Handlers:
             cluster,
             [messages.position_from_pb(item) for item in request.positions],
             [messages.move_from_pb(item, cluster) for item in request.moves],
+            by=call.caller.principal,
         )
         return pb.ReportPositionsResponse()
 
@@ -166,7 +168,9 @@ class Handlers:
     def SetPrimary(self, request: primaries_pb2.SetPrimaryRequest, call: Call) -> primaries_pb2.Primary:
         """Decide where a group is primary."""
         change = change_from_pb(request)
-        assignment = self._service.primaries.set(change, call.deadline, dry_run=request.dry_run)
+        assignment = self._service.primaries.set(
+            change, call.deadline, dry_run=request.dry_run, by=call.caller.principal
+        )
         return primary_to_pb(change.group, assignment)
 
     def WatchPrimary(

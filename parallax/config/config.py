@@ -258,6 +258,13 @@ class DrillSettings(Section):
     """In each region."""
 
 
+class AuditSettings(Section):
+    """What is kept of who changed what (docs/security.md)."""
+
+    retention_days: Annotated[int, Field(ge=1, le=3_650)] = 400
+    """How long an entry is kept; Cassandra forgets it then."""
+
+
 class Config(Section):
     """Everything that a Parallax process needs to know."""
 
@@ -273,6 +280,7 @@ class Config(Section):
     client: ClientSettings = ClientSettings()
     sync: Sync = Sync()
     drill: DrillSettings = DrillSettings()
+    audit: AuditSettings = AuditSettings()
 
     @field_validator("routes")
     @classmethod

@@ -40,6 +40,10 @@ class ProvenBy(Enum):
     TOKEN = "token"  # noqa: S105 - a kind of proof
     NOTHING = "nothing"
     """Nobody was asked for a name: the service takes calls from everybody."""
+    ACCOUNT = "account"
+    """The account and machine that a command ran under, as that machine says."""
+    OWN_WORD = "own_word"
+    """Whoever ran a command said so (``--actor``)."""
 
 
 @dataclass(frozen=True, slots=True)

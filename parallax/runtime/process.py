@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import getpass
 import logging
+import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -38,6 +41,20 @@ def configure_logging(*, json: bool = False, level: int = logging.INFO) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def process_name(kind: str) -> str:
+    """What this process is called in records that outlive it: its kind, machine and process id."""
+    return f"{kind}@{socket.gethostname()}:{os.getpid()}"
+
+
+def account_name() -> str:
+    """The account that this process runs under, and the machine: ``user@host``."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may have no entry for its user
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def stop_on_signals(stop: threading.Event) -> None:

@@ -13,8 +13,10 @@ from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.config.config import Cassandra, Index
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
+from parallax.ports.audit import AuditLog
 from parallax.ports.groups import GroupStore, OperationJournal, PrimaryStore
 from parallax.ports.index import MappingIndex
+from tests.memory.audit import MemoryAuditLog
 from tests.memory.cql import MemoryKeyspace, WrittenStores
 from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
@@ -84,6 +86,11 @@ def primaries(stores: CassandraStores | WrittenStores | None) -> PrimaryStore:
 @pytest.fixture
 def journal(stores: CassandraStores | WrittenStores | None) -> OperationJournal:
     return MemoryOperationJournal() if stores is None else stores.operations
+
+
+@pytest.fixture
+def audit(stores: CassandraStores | WrittenStores | None) -> AuditLog:
+    return MemoryAuditLog() if stores is None else stores.audit
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from parallax.cli.main import app
@@ -331,7 +332,8 @@ Run = Callable[..., Any]
 @pytest.fixture
 def run(served: Served) -> Run:
     def invoke(*arguments: str) -> Any:
-        result = CliRunner().invoke(app, [*arguments, "--service", served.target])
+        with capture_logs():  # of the service, which is in this process
+            result = CliRunner().invoke(app, [*arguments, "--service", served.target])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result

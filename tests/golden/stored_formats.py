@@ -26,6 +26,7 @@ from parallax.adapters.cassandra.groups import (
     published_to_text,
 )
 from parallax.domain import metadata
+from parallax.domain.audit import AuditEntry, AuditStage, entry_from_text, entry_to_text
 from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
 from parallax.domain.formats import FIRST_FORMAT, FORMAT
 from parallax.domain.ids import (
@@ -44,6 +45,7 @@ from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Mode, PrimaryDecision, Stage
 from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.rights import Principal, ProvenBy
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange
 from parallax.failover.drill import history
@@ -127,6 +129,20 @@ DRILL = DrillRecord(
     61_000,
     DrillFigures(100, 99, 2, 1, (LegFigures(Leg("a", "b", 1_000.5, 6_250.5), 5_250.0, None, 1_683, 1.5),)),
     Timeline(10.5, (1, 2), {"a": (1, 0), "b": (0, 2)}, ((3.5, "moved"),)),
+)
+AUDITED = AuditEntry(
+    "0123456789abcdef",
+    1_700_000_004_000,
+    AuditStage.UNKNOWN,
+    Principal("spiffe://bank/operator", ProvenBy.CERTIFICATE),
+    "SetPrimary",
+    GROUP,
+    {"primary": "a", "fencing_number": "2001"},
+    {"primary": "b", "fencing_number": "4002"},
+    "region a is gone",
+    "b",
+    "offsetsvc@host:17",
+    "the store did not answer",
 )
 STATE = PartitionState(
     P3,
@@ -252,6 +268,12 @@ FORMATS = (
         DRILL,
         lambda value: _drill_body(value).encode(),
         lambda raw: history.record_of(_drill_note(raw.decode())),
+    ),
+    StoredFormat(
+        "audit.json",
+        AUDITED,
+        lambda value: entry_to_text(value).encode(),
+        lambda raw: entry_from_text(GROUP, "entry", raw.decode()),
     ),
     StoredFormat(
         "committed_metadata.txt",

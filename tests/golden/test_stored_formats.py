@@ -148,6 +148,8 @@ NEXT = [
     Newer("primary_decisions.json", {"stage": "new_word"}, UnreadableRowError, "new_word"),
     Newer("operations_move.json", {"kind": "new_word"}, UnreadableRowError, "new_word"),
     Newer("operations_move.json", {"step": "new_word"}, UnreadableRowError, "new_word"),
+    Newer("audit.json", {"stage": "new_word"}, UnreadableRowError, "new_word"),
+    Newer("audit.json", {"proven_by": "new_word"}, UnreadableRowError, "new_word"),
     Newer("operations_drill.json", {"ending": "new_word"}, UnreadableRowError, "new_word"),
 ]
 

@@ -32,6 +32,7 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.runtime.deadline import Deadline, wall_clock_ms
+from tests.memory.audit import MemoryAuditLog
 from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
 from tests.support import poll_until, unique_name
@@ -267,7 +268,13 @@ class CutSource:
         item = TopicPartition(TopicName(origin.topic), 0)
         found: dict[int, tuple[int, set[int]]] = {}
         with UseCases(
-            config, origin.route.target, self._index, *stores, now_ms=wall_clock_ms, cache=False
+            config,
+            origin.route.target,
+            self._index,
+            *stores,
+            now_ms=wall_clock_ms,
+            audit=MemoryAuditLog(),
+            cache=False,
         ) as service:
             for position in positions:
                 moved = {item: TargetOffset(position)}

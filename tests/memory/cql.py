@@ -12,7 +12,9 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
+from parallax.adapters.cassandra.audit import CassandraAuditLog
 from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore
 from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.adapters.cassandra.migrations import MIGRATIONS
@@ -24,8 +26,8 @@ Key = tuple[Any, ...]
 _CREATE = re.compile(
     r"CREATE TABLE IF NOT EXISTS \S+\.(\w+) \((.*), PRIMARY KEY \((.*)\)\) WITH (.*)", re.DOTALL
 )
-_SELECT = re.compile(r"SELECT (.+) FROM \w+\.(\w+) WHERE (.+?)(?: LIMIT (\d+))?$")
-_INSERT = re.compile(r"INSERT INTO \w+\.(\w+) \((.+?)\) VALUES \((.+?)\)( USING TIMESTAMP \?)?$")
+_SELECT = re.compile(r"SELECT (.+) FROM \w+\.(\w+) WHERE (.+?)(?: LIMIT (\d+|\?))?$")
+_INSERT = re.compile(r"INSERT INTO \w+\.(\w+) \((.+?)\) VALUES \((.+?)\)( USING (?:TIMESTAMP|TTL) \?)?$")
 _DELETE = re.compile(r"DELETE FROM \w+\.(\w+)( USING TIMESTAMP \?)? WHERE (.+)$")
 _UPDATE = re.compile(r"UPDATE \w+\.(\w+) SET (\w+) = \? WHERE (.+?) IF (\w+) = \?$")
 _BATCH = re.compile(r"BEGIN BATCH (.+); APPLY BATCH$")
@@ -82,7 +84,9 @@ class _Table:
         row = self.rows.setdefault(self.key_of(values), _Row())
         row.put({name: value for name, value in values.items() if name not in self.key}, at)
 
-    def found(self, where: Mapping[str, Any]) -> list[dict[str, tuple[int, Any] | None]]:
+    def found(
+        self, where: Mapping[str, Any], below: Mapping[str, Any]
+    ) -> list[dict[str, tuple[int, Any] | None]]:
         """The living rows that fit, in the table's order; a partition with static cells alone has one."""
         answers: list[dict[str, tuple[int, Any] | None]] = []
         for key, row in self.rows.items():
@@ -91,14 +95,22 @@ class _Table:
             }
             if not row.lives or any(values[name] != (0, value) for name, value in where.items()):
                 continue
+            if any(_ordered(values[name]) >= _ordered((0, value)) for name, value in below.items()):
+                continue
             answers.append({name: row.cell(name) for name in self.columns} | values)
         for name in reversed(self.clustering):
-            answers.sort(key=lambda item: (item[name] or (0, 0))[1], reverse=name in self.descending)
+            answers.sort(key=lambda item: _ordered(item[name]), reverse=name in self.descending)
         partition = tuple(where[name] for name in self.partition)
         static: dict[str, tuple[int, Any] | None] = dict(self.static.get(partition, {}))
         if static and not answers:
             answers = [dict.fromkeys(self.columns) | {name: (0, where[name]) for name in self.partition}]
         return [answer | static for answer in answers]
+
+
+def _ordered(cell: tuple[int, Any] | None) -> Any:
+    """A key's place in Cassandra's order: of time uuids, first by their time."""
+    value = (cell or (0, 0))[1]
+    return (value.time, value.bytes) if isinstance(value, UUID) else value
 
 
 class MemoryKeyspace:
@@ -134,7 +146,8 @@ class MemoryKeyspace:
         if found := _INSERT.match(cql):
             columns = found[2].split(", ")
             assert found[3] == ", ".join("?" * len(columns)), cql
-            at = values[len(columns)] if found[4] else next(self._now)
+            of_time = found[4] is not None and "TIMESTAMP" in found[4]  # nothing lives long enough to expire
+            at = values[len(columns)] if of_time else next(self._now)
             self.tables[found[1]].put(dict(zip(columns, values[: len(columns)], strict=True)), at)
             return []
         if found := _DELETE.match(cql):
@@ -153,10 +166,14 @@ class MemoryKeyspace:
         raise AssertionError(f"not understood: {cql}")
 
     def _select(self, found: re.Match[str], values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        where = dict(zip(_names(found[3]), values, strict=True))
-        limit = int(found[4]) if found[4] else None
+        conditions = list(zip(found[3].split(" AND "), values, strict=False))
+        where = {name.removesuffix(" = ?"): value for name, value in conditions if name.endswith(" = ?")}
+        below = {name.removesuffix(" < ?"): value for name, value in conditions if name.endswith(" < ?")}
+        assert len(where) + len(below) == len(conditions), found[0]
+        limit = values[len(conditions)] if found[4] == "?" else int(found[4]) if found[4] else None
+        assert len(values) == len(conditions) + (found[4] == "?"), found[0]
         answers = []
-        for row in self.tables[found[2]].found(where)[:limit]:
+        for row in self.tables[found[2]].found(where, below)[:limit]:
             answer = []
             for column in found[1].split(", "):
                 of_time = _WRITE_TIME.match(column)
@@ -207,10 +224,11 @@ class MemoryConnection:
 
 
 class WrittenStores:
-    """The real adapters of groups, primaries and operations, as one process has them."""
+    """The real adapters of groups, primaries, operations and the audit, as one process has them."""
 
     def __init__(self, keyspace: MemoryKeyspace) -> None:
         connection: Any = MemoryConnection(keyspace)
         self.groups = CassandraGroupStore(connection, KEYSPACE)
         self.primaries = CassandraPrimaryStore(connection, KEYSPACE)
         self.operations = CassandraOperationJournal(connection, KEYSPACE)
+        self.audit = CassandraAuditLog(connection, KEYSPACE, retention_days=1)

@@ -32,6 +32,7 @@ from parallax.domain.place import LogRange
 from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
+from tests.memory.audit import MemoryAuditLog
 from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
 
@@ -254,6 +255,7 @@ class World:
         self.index = MemoryMappingIndex(tail_rows)
         self.groups = MemoryGroupStore()
         self.primaries = MemoryPrimaryStore()
+        self.audit = MemoryAuditLog()
         self.clusters = {
             aggregate_cluster(region): FakeCluster(aggregate_cluster(region)) for region in self.regions
         }
@@ -407,6 +409,7 @@ class World:
             self.clusters,
             self.primaries,
             now_ms=lambda: self.now_ms,
+            audit=self.audit,
             cache=options.pop("cache", False),
         )
 

@@ -16,6 +16,7 @@ from typing import Any
 from offsetsvc.messages import group_to_pb
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.service import UseCases
+from parallax.adapters.cassandra.audit import CassandraAuditLog
 from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore
 from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
@@ -153,6 +154,7 @@ class Release:
                 world.clusters,
                 self.primaries,
                 now_ms=lambda: world.now_ms,
+                audit=CassandraAuditLog(connection, keyspace, retention_days=1),
                 cache=False,
             )
         )

@@ -28,7 +28,7 @@ from parallax.domain.progress import Progress, SourcePosition
 from parallax.errors import UnreadableRowError
 
 T = TypeVar("T")
-_BUCKETS = 16
+BUCKETS = 16
 """Partitions of a list of groups; never changed, or groups would be listed in the wrong one."""
 
 _PER_MS = 1_000
@@ -184,7 +184,7 @@ class GroupList:
     def all(self) -> list[GroupName]:
         """Every group, sorted."""
         select = self._connection.prepare(self._select_cql)
-        answers = self._connection.run_all([(select, (bucket,)) for bucket in range(_BUCKETS)])
+        answers = self._connection.run_all([(select, (bucket,)) for bucket in range(BUCKETS)])
         return sorted(GroupName(row[0]) for answer in answers for row in answer)
 
     def adding(self, group: GroupName) -> Request:
@@ -198,7 +198,7 @@ class GroupList:
 
 def bucket_of(group: GroupName) -> int:
     """The partition of a list of groups that a group stands in."""
-    return zlib.crc32(group.encode()) % _BUCKETS
+    return zlib.crc32(group.encode()) % BUCKETS
 
 
 class WriteMoments:
@@ -396,7 +396,7 @@ class CassandraGroupStore:
     def empty_since(self) -> Mapping[GroupName, int]:
         """Groups that were noted to have no commit anywhere, and since when."""
         select = self._connection.prepare(self._empty_cql)
-        answers = self._connection.run_all([(select, (bucket,)) for bucket in range(_BUCKETS)])
+        answers = self._connection.run_all([(select, (bucket,)) for bucket in range(BUCKETS)])
         return {GroupName(row[0]): row[1] for answer in answers for row in answer}
 
     def note_empty(self, group: GroupName, since_ms: int) -> None:

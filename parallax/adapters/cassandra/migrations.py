@@ -18,6 +18,10 @@ _TIME_WINDOWS = (
     "compaction = {'class': 'TimeWindowCompactionStrategy',"
     " 'compaction_window_unit': 'HOURS', 'compaction_window_size': '1'}"
 )
+_WEEKS = (
+    "compaction = {'class': 'TimeWindowCompactionStrategy',"
+    " 'compaction_window_unit': 'DAYS', 'compaction_window_size': '7'}"
+)
 KEYSPACE = "{keyspace}"
 """Stands for the keyspace's name in statements."""
 
@@ -153,6 +157,18 @@ MIGRATIONS: tuple[Migration, ...] = (
         5,
         "groups without a commit",
         (_table("empty_groups", "bucket int, group_id text, since_ms bigint", "bucket, group_id", _UNIFIED),),
+    ),
+    Migration(
+        6,
+        "audit",
+        (
+            _table(
+                "audit",
+                "day int, bucket int, entry_id timeuuid, group_id text, body text",
+                "(day, bucket), entry_id",
+                f"CLUSTERING ORDER BY (entry_id DESC) AND {_WEEKS} AND {_SMALL_GC_GRACE}",
+            ),
+        ),
     ),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from parallax.adapters.cassandra.audit import CassandraAuditLog
 from parallax.adapters.cassandra.clock import STORE_TIME_CQL, StoreClock
 from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.connection import CassandraConnection
@@ -13,7 +14,7 @@ from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.adapters.cassandra.index_reader import IndexReader
 from parallax.adapters.cassandra.index_writer import IndexWriter
 from parallax.adapters.cassandra.schema import keyspace_of, require_schema
-from parallax.config.config import Cassandra, Index
+from parallax.config.config import AuditSettings, Cassandra, Index
 
 
 class CassandraMappingIndex(IndexWriter, IndexReader):
@@ -27,7 +28,7 @@ class CassandraMappingIndex(IndexWriter, IndexReader):
 
 
 class CassandraStores:
-    """The mapping index and the stores of groups, primaries and operations over one connection, which opens at the first call.
+    """The mapping index and the stores of groups, primaries, operations and the audit over one connection, which opens at the first call.
 
     Whoever saves moments, or compares those that are saved, tells the time by ``clock``.
 
@@ -38,9 +39,17 @@ class CassandraStores:
         cassandra: where the store is.
         index: how the mapping is kept.
         ways: see `IndexReader`; for readers that ask about the same places again and again.
+        audit: how long audit entries are kept.
     """
 
-    def __init__(self, cassandra: Cassandra, index: Index, ways: WayMemory | None = None) -> None:
+    def __init__(
+        self,
+        cassandra: Cassandra,
+        index: Index,
+        ways: WayMemory | None = None,
+        *,
+        audit: AuditSettings | None = None,
+    ) -> None:
         """Nothing is asked yet.
 
         Raises:
@@ -53,6 +62,7 @@ class CassandraStores:
         self.groups = CassandraGroupStore(self._connection, keyspace)
         self.operations = CassandraOperationJournal(self._connection, keyspace)
         self.primaries = CassandraPrimaryStore(self._connection, keyspace)
+        self.audit = CassandraAuditLog(self._connection, keyspace, (audit or AuditSettings()).retention_days)
 
     def connect(self) -> None:
         """Connect now, to fail early.

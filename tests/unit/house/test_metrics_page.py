@@ -33,7 +33,11 @@ def families() -> Iterator[Metric]:
     yield from ReplicationStatus(ProgressBoard([]), Claims([])).collect()
     yield from SyncBoard(1_000).collect()
     metrics = ServiceMetrics()
-    service: Any = SimpleNamespace(mapping=SimpleNamespace(routes=away), primaries=SimpleNamespace(all=away))
+    service: Any = SimpleNamespace(
+        mapping=SimpleNamespace(routes=away),
+        primaries=SimpleNamespace(all=away),
+        moves=SimpleNamespace(unaudited=dict),
+    )
     metrics.watch(service)
     yield from metrics.registry.collect()
 

@@ -9,9 +9,11 @@ from offsetsvc.primaries import Primaries
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Change, PrimaryDecision
 from parallax.errors import DeadlineError
+from parallax.ports.audit import Auditor
 from parallax.ports.groups import Reach
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy
+from tests.memory.audit import MemoryAuditLog
 from tests.memory.groups import MemoryPrimaryStore
 from tests.worlds.offset_world import World
 
@@ -48,8 +50,12 @@ class Clock:
         self.now_s += seconds
 
 
+def auditor() -> Auditor:
+    return Auditor(MemoryAuditLog(), lambda: 1)
+
+
 def decide(store: Overtaken, clock: Clock, budget_ms: float = 10_000) -> None:
-    made = Primaries(World().config, RegionName("a"), store, lambda: 1, clock, clock.sleep)
+    made = Primaries(World().config, RegionName("a"), store, auditor(), lambda: 1, clock, clock.sleep)
     made.set(CHANGE, Deadline.after_ms(budget_ms, clock))
 
 

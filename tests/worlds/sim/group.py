@@ -30,6 +30,7 @@ from parallax.errors import UnavailableError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.cycle import Syncer
+from tests.memory.audit import MemoryAuditLog
 from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
 from tests.worlds.offset_world import Writer
 from tests.worlds.sim.doors import SimClock
@@ -111,6 +112,7 @@ class GroupLife:
             self.writers,
             primaries,
             now_ms=self.clocks["service"].now_ms,
+            audit=MemoryAuditLog(),
             cache=False,
         )
         confirm_s = world.config.sync.rewind_confirm_ms / 1_000

@@ -1,0 +1,41 @@
+"""`AuditLog` in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from parallax.domain.audit import AuditEntry
+from parallax.errors import InvalidNameError
+from parallax.ports.audit import AuditQuery, AuditRow
+
+
+class MemoryAuditLog:
+    """The entries of one process. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: list[AuditRow] = []
+
+    def append(self, entries: Sequence[AuditEntry]) -> None:
+        """Keep the entries, in this order."""
+        with self._lock:
+            for entry in entries:
+                self._rows.append(AuditRow(str(len(self._rows)), entry.group, entry.at_ms, entry))
+
+    def rows(self, query: AuditQuery) -> Sequence[AuditRow]:
+        """A page, the newest first."""
+        if query.before and not query.before.isdigit():
+            raise InvalidNameError(f"{query.before!r} is no row of the audit")
+        with self._lock:
+            ordered = sorted(self._rows, key=lambda row: (row.at_ms, int(row.entry_id)), reverse=True)
+        if query.before:
+            ids = [row.entry_id for row in ordered]
+            ordered = ordered[ids.index(query.before) + 1 :]
+        found = [row for row in ordered if query.since_ms <= row.at_ms < query.until_ms and query.wants(row)]
+        return found[: query.limit]
+
+    def entries(self) -> list[AuditEntry]:
+        """All of them, in the order in which they were kept."""
+        with self._lock:
+            return [row.entry for row in self._rows if row.entry is not None]
