@@ -15,16 +15,17 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from parallax.cli.options import ConfigOption, JsonOption
+from parallax.cli.options import ActorOption, ConfigOption, JsonOption
 from parallax.cli.output import console, print_json
 from parallax.config.config import Config, load
 from parallax.domain.ids import GroupName, RegionName, aggregate_cluster
+from parallax.domain.rights import Principal
 from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
 from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, values_of
 from parallax.failover.drill.report import html, markdown
 from parallax.failover.drill.run import DrillPlan, DrillRun
-from parallax.failover.opening import open_outside, open_verifier
+from parallax.failover.opening import open_outside, open_verifier, operator_of
 from parallax.failover.outside import Outside
 from parallax.failover.verify.verdict import Consumers
 from parallax.failover.waiting import Tell
@@ -52,6 +53,7 @@ def drill(
         Path, typer.Option("--directory", help="Where parallax-drill.md and parallax-drill.html are written.")
     ] = Path(),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and do nothing.")] = False,
+    actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Practise a planned failover and the way back with canary records; exit code 1 if a drill did not pass.
@@ -80,7 +82,7 @@ def drill(
             sys.stdout.writelines(f"{line}\n" for line in steps)
         return
     _check_directory(directory)
-    if not _run_all(settings, plan, every_s, times, directory, as_json=as_json):
+    if not _run_all(settings, plan, every_s, times, directory, operator_of(actor), as_json=as_json):
         raise typer.Exit(1)
 
 
@@ -151,6 +153,7 @@ def _run_all(
     every_s: float | None,
     times: int | None,
     directory: Path,
+    operator: Principal,
     *,
     as_json: bool,
 ) -> bool:
@@ -162,7 +165,7 @@ def _run_all(
         while not stop.is_set():
             began_s = time.monotonic()
             try:
-                record, before = _run_once(config, plan, stop, as_json=as_json)
+                record, before = _run_once(config, plan, stop, operator, as_json=as_json)
             except ParallaxError as error:
                 if every_s is None:
                     raise
@@ -184,10 +187,10 @@ def _run_all(
 
 
 def _run_once(
-    config: Config, plan: DrillPlan, stop: threading.Event, *, as_json: bool
+    config: Config, plan: DrillPlan, stop: threading.Event, operator: Principal, *, as_json: bool
 ) -> tuple[DrillRecord, list[DrillRecord]]:
     """The drill, and those before it as far as the store tells."""
-    with open_outside(config, target=plan.to) as outside:
+    with open_outside(config, target=plan.to, operator=operator) as outside:
         outside.time.stop = stop
         with Console(stderr=True, quiet=as_json).status("drill") as status:
             record = run_drill(config, outside, plan, lambda words: status.update(f"drill: {words}"))

@@ -21,6 +21,7 @@ from parallax.cli.failover_tables import (
 from parallax.cli.options import (
     AT_ONCE,
     WAIT_S,
+    ActorOption,
     AtOnceOption,
     ByTimestampOption,
     CatchUpOption,
@@ -41,10 +42,11 @@ from parallax.cli.options import (
 from parallax.cli.output import console, print_json, progress_bar
 from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
+from parallax.domain.rights import Principal
 from parallax.errors import InvalidNameError
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.opening import lost_regions, open_outside, without
+from parallax.failover.opening import lost_regions, open_outside, operator_of, without
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
 from parallax.failover.rollback import plan_rollback, roll_back
@@ -96,6 +98,7 @@ def move(
     by_timestamp: ByTimestampOption = False,
     margin_ms: MarginOption = None,
     timestamp_ms: TimestampOption = None,
+    actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how a group (or a region's groups) would move; with --execute move it. The default command.
@@ -125,6 +128,7 @@ def move(
         catch_up_timeout_s,
         as_json,
         region is not None,
+        operator_of(actor),
         timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms),
     )
     target = to if to is not None else region_of_name(to_cluster)
@@ -146,6 +150,7 @@ def failback(
     at_once: AtOnceOption = AT_ONCE,
     drain_timeout_s: DrainOption = WAIT_S,
     catch_up_timeout_s: CatchUpOption = WAIT_S,
+    actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Move a group back to where its last move came from: the same rule the other way."""
@@ -169,6 +174,7 @@ def failback(
         catch_up_timeout_s,
         as_json,
         region is not None,
+        operator_of(actor),
     )
     # The store of a region that was away may answer from before: its service is asked when no other answers.
     command.run(moves, first=region if disaster else None, last=None if disaster else region, lost=None)
@@ -182,11 +188,12 @@ def rollback(
     disaster: Annotated[
         bool, typer.Option("--disaster", help="Decide without regions of the store that are gone.")
     ] = False,
+    actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put a group back as it was before its last move, as long as it has not committed since."""
     configure_logging(json=as_json)
-    with open_outside(load(config)) as outside:
+    with open_outside(load(config), operator=operator_of(actor)) as outside:
         plan = plan_rollback(outside, GroupName(group), disaster=disaster)
         record = roll_back(outside, plan) if execute else None
     if as_json:
@@ -231,6 +238,7 @@ class _Command:
         catch_up_s: float,
         as_json: bool,
         many: bool,
+        operator: Principal,
         by_timestamp: pb.TimestampPolicy | None = None,
     ) -> None:
         if execute and dry_run:
@@ -245,6 +253,7 @@ class _Command:
         self._at_once = at_once
         self._as_json = as_json
         self._many = many
+        self._operator = operator
         self._by_timestamp = by_timestamp
         self._left_out: dict[GroupName, str] = {}
 
@@ -275,6 +284,7 @@ class _Command:
             origin=None if last is None else RegionName(last),
             lost=frozenset() if lost is None else frozenset({RegionName(lost)}),
             by_timestamp=self._by_timestamp,
+            operator=self._operator,
         ) as everything:
             found = moves(everything, self._config.groups.chosen)
             ordered = {group: found[group] for group in in_order(found, self._first)}

@@ -144,6 +144,13 @@ GroupOrRegionArgument = Annotated[
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Carry the plan out. Without it the plan is only shown.")
 ]
+ActorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--actor",
+        help="Whose command this is, for the audit. Default: the account and machine that it runs on.",
+    ),
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show the plan and change nothing: the default.")
 ]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import structlog
 
+from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, TopicName
 from parallax.errors import ParallaxError, UnavailableError, UnreadableRowError
 from parallax.failover.facts import Move
@@ -15,8 +16,17 @@ from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_pl
 from parallax.failover.steps import Moving
 from parallax.failover.timekeeper import StoppedError
 from parallax.failover.waiting import AbandonedError, Tell, Waiting
+from parallax.ports.audit import AuditedAct
 
 _log = structlog.get_logger(__name__)
+
+_STAGES = {
+    Ending.MOVED: AuditStage.DONE,
+    Ending.ALREADY_THERE: AuditStage.DONE,
+    Ending.REFUSED: AuditStage.FAILED,
+    Ending.ABANDONED: AuditStage.FAILED,
+    Ending.INTERRUPTED: AuditStage.UNKNOWN,
+}
 
 
 class Mover:
@@ -26,6 +36,7 @@ class Mover:
         self._outside = outside
         self._limits = limits
         self._ahead: dict[GroupName, Moving] = {}
+        self._acts: dict[GroupName, AuditedAct] = {}
 
     def fence_ahead(self, move: Move) -> None:
         """Fence a group that `move` will move: many groups' consumers then report at the same time.
@@ -52,6 +63,7 @@ class Mover:
         began_ms = self._outside.time.now_ms()
         result = self._attempt(move, tell)
         took_ms = self._outside.time.now_ms() - began_ms
+        self._end_act(result)
         _log.info(
             "move_ended",
             group=move.group,
@@ -124,6 +136,7 @@ class Mover:
         """An active/active group consumes everywhere already: only who publishes its results changes."""
         assignment, journal = plan.facts.assignment, self._outside.journal
         region = None if assignment is None else assignment.decision.primary
+        self._begin_act(plan)
         record = journal.begin(plan.move, Snapshot({}, {}, plan.fencing_number, region), newest)
         reason = f"failover {record.operation_id}"
         number = self._outside.services.publish_from(plan.move, reason, plan.fencing_number)
@@ -143,6 +156,7 @@ class Mover:
     def _moving(self, plan: MovePlan, newest: MoveRecord | None) -> Moving:
         """The move, taken up again if it was interrupted: its snapshot is that of the beginning."""
         move, facts, journal = plan.move, plan.facts, self._outside.journal
+        self._begin_act(plan)
         begun = _interrupted(move, newest)
         if begun is None:
             snapshot = self._outside.snapshot(move, facts.assignment)
@@ -153,6 +167,34 @@ class Mover:
         else:
             record = journal.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
         return Moving(self._outside, self._limits, record, plan)
+
+    def _begin_act(self, plan: MovePlan) -> None:
+        """Keep whose move it is, before its first write.
+
+        Raises:
+            StoreUnavailableError: it can't be kept: nothing is moved.
+        """
+        move = plan.move
+        if move.group in self._acts:  # fenced ahead
+            return
+        decided = plan.facts.assignment
+        before = {"cluster": move.origin, "fencing_number": str(plan.fencing_number)}
+        if decided is not None:
+            before["primary"] = decided.decision.primary
+        self._acts[move.group] = self._outside.auditor.begin(
+            self._outside.operator,
+            "failover",
+            move.group,
+            before=before,
+            after={"cluster": move.target, "primary": move.region, "kind": move.kind.value},
+        )
+
+    def _end_act(self, result: Result) -> None:
+        act = self._acts.pop(result.move.group, None)
+        if act is None:  # nothing was changed
+            return
+        act.after = {"ending": result.ending.value, "fencing_number": str(result.fencing_number)}
+        self._outside.auditor.end(act, _STAGES[result.ending], result.problem)
 
     def _arrived(self, plan: MovePlan, newest: MoveRecord | None) -> Result:
         """There already, unless the journal knows a later decision than the services, whose store was away."""

@@ -9,6 +9,8 @@ from dataclasses import replace
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, region_of
+from parallax.domain.rights import Principal, ProvenBy
+from parallax.errors import InvalidNameError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveJournal
@@ -16,6 +18,8 @@ from parallax.failover.outside import Outside
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verifier import Verifier
+from parallax.ports.audit import Auditor
+from parallax.runtime.process import account_name, process_name
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import aggregate_clusters, open_client
 
@@ -29,6 +33,15 @@ def lost_regions(moves: Iterable[Move]) -> frozenset[RegionName]:
     )
 
 
+def operator_of(actor: str | None) -> Principal:
+    """Whose command this is: whom it names, or the account that it runs under."""
+    if actor is None:
+        return Principal(account_name(), ProvenBy.ACCOUNT)
+    if not actor.strip():
+        raise InvalidNameError("--actor: name whose command this is, or leave it out")
+    return Principal(actor, ProvenBy.OWN_WORD)
+
+
 @contextmanager
 def open_outside(
     config: Config,
@@ -37,6 +50,7 @@ def open_outside(
     origin: RegionName | None = None,
     lost: Collection[RegionName] = (),
     by_timestamp: pb.TimestampPolicy | None = None,
+    operator: Principal | None = None,
 ) -> Iterator[Outside]:
     """Services, clusters and store by the configuration; each is asked only when it is needed.
 
@@ -46,12 +60,13 @@ def open_outside(
         origin: the region whose service is asked last.
         lost: regions whose services are not asked.
         by_timestamp: the operator's choice where no row proves anything; None: the log start.
+        operator: whose command it is; None: that of the account that it runs under.
 
     Raises:
         ConfigError: no service is configured, or a certificate can't be read.
     """
     client = open_client(config, first=target, last=origin, lost=lost)
-    with CassandraStores(config.cassandra, config.index) as stores, client:
+    with CassandraStores(config.cassandra, config.index, audit=config.audit) as stores, client:
         time = Timekeeper(stores.clock.now_ms)
         yield Outside(
             OffsetServices(client, by_timestamp),
@@ -59,6 +74,8 @@ def open_outside(
             stores.groups,
             MoveJournal(stores.operations, time),
             time,
+            Auditor(stores.audit, stores.clock.now_ms, process=process_name("parallax")),
+            operator or operator_of(None),
         )
 
 

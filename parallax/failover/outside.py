@@ -11,12 +11,14 @@ from parallax.domain.formats import apart, readable
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.primary import Assignment
 from parallax.domain.progress import Progress
+from parallax.domain.rights import Principal
 from parallax.errors import InvariantError, ParallaxError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.facts import Move, MoveFacts, MoveKind
 from parallax.failover.journal import MoveJournal, Snapshot, without_skips
 from parallax.failover.services import OffsetServices, Positions
 from parallax.failover.timekeeper import Timekeeper
+from parallax.ports.audit import Auditor
 from parallax.ports.groups import GroupStore
 
 
@@ -30,6 +32,8 @@ class Outside:
         groups: what is remembered of groups.
         journal: keeps what moves have done.
         time: of this command.
+        auditor: keeps what the command does.
+        operator: whose command it is.
     """
 
     services: OffsetServices
@@ -37,6 +41,8 @@ class Outside:
     groups: GroupStore
     journal: MoveJournal
     time: Timekeeper
+    auditor: Auditor
+    operator: Principal
 
     def facts(
         self,

@@ -181,6 +181,21 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     """
     if plan.obstacles:
         raise RefusedError("; ".join(plan.obstacles))
+    move = plan.move
+    with outside.auditor.act(
+        outside.operator,
+        "rollback",
+        move.group,
+        before={"cluster": move.target, "fencing_number": str(plan.fencing_number)},
+        after={"cluster": move.origin, "primary": plan.record.snapshot.primary or ""},
+        reason=f"undoes the move {plan.record.operation_id}",
+    ) as act:
+        record = _put_back(outside, plan)
+        act.after = {"fencing_number": str(record.fencing_number)}
+    return record
+
+
+def _put_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     record, move = plan.record, plan.move
     back = move.reversed(record.snapshot.primary)
     reason = reason_of(record)

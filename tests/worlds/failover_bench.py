@@ -25,6 +25,7 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Change
 from parallax.domain.progress import Progress
+from parallax.domain.rights import Principal, ProvenBy
 from parallax.errors import ParallaxError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.execute import Mover
@@ -35,6 +36,7 @@ from parallax.failover.plan import MoveLimits, Result
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verifier import Verifier
+from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -206,6 +208,9 @@ def two_sources(world: World, partitions: Iterable[int] = (0,)) -> None:
         world.watermarks(partition)
 
 
+OPERATOR = Principal("operator@bench", ProvenBy.ACCOUNT)
+
+
 @contextmanager
 def failover_bench(regions: Sequence[str] = ("a", "b"), **options: Any) -> Iterator[Bench]:
     """A bench over a new world."""
@@ -222,6 +227,8 @@ def failover_bench(regions: Sequence[str] = ("a", "b"), **options: Any) -> Itera
             world.groups,
             MoveJournal(MemoryOperationJournal(), time),
             time,
+            Auditor(world.audit, time.now_ms),
+            OPERATOR,
         )
         bench = Bench(world, client, outside)
         time.wait = bench.wait

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import structlog
 
+from parallax.domain.audit import AuditStage
 from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cluster, region_of
 from parallax.domain.primary import Stage
 from parallax.errors import ParallaxError, RefusedError
@@ -24,6 +25,11 @@ from parallax.failover.waiting import POLL_S, Tell
 
 _log = structlog.get_logger(__name__)
 
+_STAGES = {
+    DrillEnding.PASSED: AuditStage.DONE,
+    DrillEnding.FAILED: AuditStage.FAILED,
+    DrillEnding.INTERRUPTED: AuditStage.UNKNOWN,
+}
 _POLL_S = 0.1
 _MEMBERLESS_S = 10.0
 """A drill that runs has no members for moments only, while it begins and between two clusters."""
@@ -134,7 +140,18 @@ class DrillRun:
         record = DrillRecord(
             uuid.uuid4().hex, plan.group, plan.topic, plan.origin, plan.to, began_ms, began_ms * 1_000
         )
-        keep(self._outside.journal.notes, record)
+        act = self._outside.auditor.begin(
+            self._outside.operator,
+            "drill",
+            plan.group,
+            before={"region": plan.origin},
+            after={"region": plan.to, "drill_id": record.drill_id},
+        )
+        try:
+            keep(self._outside.journal.notes, record)
+        except ParallaxError as error:
+            self._outside.auditor.end(act, AuditStage.FAILED, f"[{error.code}] {error}")
+            raise
         complete = False
         ending, problem, proof = DrillEnding.PASSED, "", ""
         try:
@@ -171,6 +188,8 @@ class DrillRun:
             keep(self._outside.journal.notes, record)
         except ParallaxError as error:  # the drill itself is over: its result must not be lost with the note
             record = replace(record, problem=f"{problem or 'passed'}; not kept: [{error.code}] {error}")
+        act.after = {"ending": record.ending.value}
+        self._outside.auditor.end(act, _STAGES[record.ending], record.problem)
         _log.info("drill_ended", ending=record.ending.value, problem=record.problem, left=left)
         return record
 

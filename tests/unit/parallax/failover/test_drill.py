@@ -75,6 +75,11 @@ class TestSteps:
         assert (canary.open_calls, canary.closed) == (1, 1)
         assert kept(bench.outside.journal.notes) == [record]
         assert len(bench.outside.journal.records(GROUP)) == 2, "its notes are not those of moves"
+        acts = bench.world.audit.entries()
+        assert {(acts[0].call, acts[0].stage.value), (acts[-1].call, acts[-1].stage.value)} == {
+            ("drill", "intended"),
+            ("drill", "done"),
+        }
 
     @pytest.mark.parametrize(
         ("change", "says"),
