@@ -67,6 +67,8 @@ class KafkaSurveyor:
         self._wake = threading.Condition()
         self._problems: dict[TopicPartition, str] = {}
         """Partitions that did not answer, and what was said of them."""
+        self._unfit: dict[TopicName, str] = {}
+        """Topics whose target can't be made to fit, and why."""
         self._requested = 0
         self._newest: Survey | None = None
         self._closed = False
@@ -158,8 +160,14 @@ class KafkaSurveyor:
             self._target_topics.fit(there)
         except PartitionStoppedError as error:
             refused[there.topic] = str(error)
+            self._unfit.pop(there.topic, None)
         except ParallaxError as error:
-            log.warning("target_topic_unfit", lease=str(self._lease), topic=there.topic, problem=str(error))
+            problem = str(error)
+            if self._unfit.get(there.topic) != problem:  # a right may be missing for days
+                log.warning("target_topic_unfit", lease=str(self._lease), topic=there.topic, problem=problem)
+            self._unfit[there.topic] = problem
+        else:
+            self._unfit.pop(there.topic, None)
         return True
 
     def _logs(self, topics: Mapping[TopicName, TopicInfo]) -> dict[TopicPartition, LogEnd]:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition
-from parallax.errors import ClusterUnavailableError
+from parallax.errors import ClusterUnavailableError, ConfigError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.ports import Survey
 from replicator.kafka import survey as discovery
@@ -124,3 +124,24 @@ def test_nothing_is_known_of_clusters_while_one_does_not_say_who_it_is(
     found = surveyed(made)
     made.close()
     assert (found.source, found.target, found.same_cluster) == (None, None, "")
+
+
+def test_why_a_target_does_not_fit_is_told_once_for_each_change(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = surveyor(lambda _item: False)
+    said: list[str] = []
+
+    def fit(there: TopicInfo) -> None:
+        if said[-1] and there.topic == "trips":
+            raise ConfigError(said[-1])
+
+    monkeypatch.setattr(made._target, "topics", dict)
+    monkeypatch.setattr(made._target_topics, "fit", fit)
+    with capture_logs() as logs:
+        for problem in ["no right", "no right", "no answer", "", "no answer", "no answer"]:
+            said.append(problem)
+            surveyed(made)
+    made.close()
+    told = [(line["topic"], line["problem"]) for line in logs if line["event"] == "target_topic_unfit"]
+    assert told == [("trips", "no right"), ("trips", "no answer"), ("trips", "no answer")]
