@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsetsvc.index.rows import LineageRows
 from parallax.domain.ids import SourceId, TargetOffset
 from parallax.domain.place import Via, position_of
-from parallax.domain.progress import SourceHistory, SourcePosition, consumed_end, with_known_epochs
+from parallax.domain.progress import SourceHistory, SourcePosition, last_consumed_end, with_known_epochs
 from parallax.domain.skips import SkipRange, after_skips, merge_ranges, skip_ranges
 
 _FIRST_PAGE_ROWS = 128
@@ -95,7 +95,7 @@ def _fetch(
     newest = rows.view.newest
     if newest is None or newest.row.target_end <= start:
         return None
-    bound = consumed_end(
+    bound = last_consumed_end(
         with_known_epochs(consumed, [item for item in origin if item.source == rows.view.source]),
         rows.history().history,
     )

@@ -199,6 +199,33 @@ def _agreed(
     return proven
 
 
+def last_consumed_end(consumed: SourcePosition, history: History) -> SourceOffset:
+    """The next offset after the history's last own record that can have been consumed, whatever lies before it."""
+    ends = consumed.ends if consumed.starts else {}
+    shared = (min(end, ends[epoch]) for epoch, end in history.epoch_ends if epoch in ends)
+    return max([consumed_end(consumed, history), *shared])
+
+
+def consumed_spans(consumed: SourcePosition, history: History) -> Sequence[Span]:
+    """Which of the history's own records were consumed: first those below `consumed_end`, then those further on.
+
+    What was read behind a lost range is named by its leader epoch wherever that epoch's log has the same records, though
+    nothing is known of what lies before. Where the history has a lost range of its own, that log begins behind it.
+    """
+    spans = [(SourceOffset(0), consumed_end(consumed, history))]
+    if consumed.starts:
+        end = last_consumed_end(consumed, history)
+        here = SourcePosition(UNKNOWN_EPOCH, end, history.read_below(end)).spans
+        spans += [
+            (max(start, start_here), min(end, end_here))
+            for epoch, found in consumed.spans.items()
+            for start, end in found
+            for start_here, end_here in here.get(epoch, ())
+            if start and max(start, start_here) < min(end, end_here)
+        ]
+    return _joined(spans)
+
+
 def union_of(positions: Iterable[SourcePosition]) -> SourcePosition:
     """What was consumed if each of the positions was."""
     newest = START

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from parallax.domain.ids import SourceId, TargetOffset
-from parallax.domain.progress import SourceHistory, SourcePosition, consumed_end, with_known_epochs
+from parallax.domain.progress import SourceHistory, SourcePosition, consumed_spans, with_known_epochs
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,14 +51,15 @@ def skip_ranges(
         if consumed is None:
             continue
         consumed = with_known_epochs(consumed, [other for other in origin if other.source == item.source])
-        bound = consumed_end(consumed, item.history)
+        spans = consumed_spans(consumed, item.history)
         for row in item.history.between_targets(start, end):
-            if row.source_start >= bound:
+            if row.source_start >= spans[-1][1]:
                 break
-            low = max(row.target_start, start)
-            high = min(row.target_start + min(bound - row.source_start, row.count), end)
-            if low < high:
-                ranges.append(SkipRange(TargetOffset(low), TargetOffset(high)))
+            for first, bound in spans:
+                low = max(row.target_start + max(first - row.source_start, 0), start)
+                high = min(row.target_start + min(bound - row.source_start, row.count), end)
+                if low < high:
+                    ranges.append(SkipRange(TargetOffset(low), TargetOffset(high)))
     return merge_ranges(ranges)
 
 

@@ -390,6 +390,41 @@ def test_record_behind_a_lost_range_says_nothing_of_the_log_before_it() -> None:
         assert answer.resume_offset == on_z[0].history.rows[-1].to_target(SourceOffset(5))
 
 
+def test_record_behind_a_lost_range_is_skipped_though_the_log_before_it_is_not_known() -> None:
+    """Y has copied a2 and a3, which nothing proves to be of the log that X had behind its second lost range.
+
+    ::
+
+        X   0  1 (2, 3 lost) 2 (5 lost) 3  4     commit 5     Y   0  1  2  3 (4, 5 lost)  4   5   6
+            a0 a1            a4'        a6" a7"                   a0 a1 a2 a3             a6" a7" a8"
+
+    a2 and a3 are to be delivered there, a6" and a7" not again.
+    """
+    rows = [
+        run(0, 0, 2),
+        mark(4, 2, 4),
+        run(4, 2, 1, epoch=1),
+        mark(6, 3, 6, epoch=1),
+        run(6, 3, 2, epoch=2),
+    ]
+    on_x = [of(A, *rows, lost=[lost(2, 4, 2), lost(5, 6, 3)])]
+    on_y = [of(A, run(0, 0, 4), mark(6, 4, 6), run(6, 4, 3, epoch=2), lost=[lost(4, 6, 4)])]
+    answer = ask(5, on_x, on_y, log(0, 7), [A])
+    assert answer.positions[SOURCE] == position(2, 8, (0, 2), (1, 2), (1, 5), (2, 5), (2, 8))
+    assert (answer.resume_offset, skips(answer, on_y, 7)) == (2, [(4, 6)])
+
+
+def test_record_before_a_lost_range_is_not_skipped_for_an_epoch_behind_it() -> None:
+    """The group has read epoch 1 from offset 2 on. Y has it behind a lost range; a2 and a3 before that may be another log's."""
+    read = position(1, 8, (1, 2), (1, 8))
+    on_y = [of(A, run(0, 0, 4), mark(6, 4, 6), run(6, 4, 3, epoch=1), lost=[lost(4, 6, 4)])]
+    answer = ask(0, [], on_y, log(0, 7), [A], progress_at(0, read))
+    assert (answer.resume_offset, skips(answer, on_y, 7)) == (0, [(4, 6)])
+    # With the rows around the range missing nothing is known of where that log begins.
+    on_y = [of(A, run(8, 6, 1, epoch=1), lost=[lost(4, 6, 4), lost(9, 10, 7)])]
+    assert skips(answer, on_y, 7) == []
+
+
 def test_lost_ranges_without_a_record_between_them_are_one() -> None:
     """Retention took a0 to a4, and then a5 to a7, before X copied a8: of epoch 0 it has read all that there is."""
     on_x = [

@@ -113,7 +113,7 @@ def leader_epochs_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(consumed: SourcePosition, history: History) -> SourceOffset:  # noqa: ARG001 - the point
         return consumed.source_next
 
-    for module in (progress_module, place_module, resume_module, skips_module):
+    for module in (progress_module, place_module, resume_module):
         monkeypatch.setattr(module, "consumed_end", wrong)
 
 
@@ -331,6 +331,19 @@ def log_before_a_lost_range_taken_for_read(monkeypatch: pytest.MonkeyPatch) -> N
 @shown_by(examples.test_record_behind_a_lost_range_says_nothing_of_the_log_before_it)
 def nothing_read_behind_a_lost_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(History, "holds_nothing_in", lambda *_: False)
+
+
+@shown_by(examples.test_record_behind_a_lost_range_is_skipped_though_the_log_before_it_is_not_known)
+def skip_ranges_below_the_first_unconsumed_record_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = progress_module.consumed_spans
+    monkeypatch.setattr(
+        skips_module, "consumed_spans", lambda consumed, history: right(consumed, history)[:1]
+    )
+
+
+@shown_by(examples.test_record_before_a_lost_range_is_not_skipped_for_an_epoch_behind_it)
+def log_behind_a_lost_range_begins_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(History, "read_below", lambda self, _: self.epoch_ends)
 
 
 @shown_by(examples.test_lost_ranges_without_a_record_between_them_are_one)

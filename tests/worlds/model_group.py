@@ -255,7 +255,7 @@ class Group:
             return
         place = skips_module.after_skips(answer.resume_offset, self.skips)
         while place < len(destination.entries) and destination.entries[place] is None:
-            place = TargetOffset(place + 1)  # markers are not records
+            place = skips_module.after_skips(TargetOffset(place + 1), self.skips)  # markers are not records
         record = destination.entries[place] if place < len(destination.entries) else None
         if record is None or record in self.world.excused or self._forgotten(record):
             return

@@ -286,7 +286,12 @@ def _lost_long_ago() -> World:
 def test_records_read_behind_a_range_lost_long_ago_hold_nothing_back() -> None:
     world = _lost_long_ago()
     answer = _ask(world, "a", "b", len(world.records("a")))
-    assert answer.resume_offset == len(world.records("b"))
+    assert answer.resume_offset == _lowest_place(answer) == len(world.records("b"))
+
+
+def _lowest_place(answer: FailoverAnswer) -> int:
+    """The resume offset without skip ranges."""
+    return min(view.answer.position for view in answer.sources if view.answer.position is not None)
 
 
 @pytest.mark.parametrize("name", ["around_lost", "row_before"])
@@ -294,7 +299,7 @@ def test_without_the_rows_around_a_lost_range_they_would(monkeypatch: pytest.Mon
     monkeypatch.setattr(LineageRows, name, lambda *_: None)
     world = _lost_long_ago()
     answer = _ask(world, "a", "b", len(world.records("a")))
-    assert answer.resume_offset < len(world.records("b"))
+    assert _lowest_place(answer) < len(world.records("b"))
 
 
 def test_an_idle_source_that_ended_in_aborted_records_does_not_hold_the_answer_back() -> None:
