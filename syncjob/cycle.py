@@ -20,6 +20,7 @@ from parallax.domain.ownership import Offers, own_commits, standing_offers
 from parallax.domain.primary import Decisions, assignment_of
 from parallax.domain.progress import Progress, moved_at
 from parallax.errors import FencedError, ParallaxError
+from parallax.ports.audit import Auditor
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.runtime.deadline import Deadline
@@ -92,6 +93,7 @@ class Syncer:
         ask: asks the offset service.
         dry_run: decide and tell, write nothing anywhere.
         now_ms: the clock by which moments are saved and compared: the store's.
+        auditor: keeps that a group's decisions were forgotten.
         clock: seconds, monotonic.
     """
 
@@ -105,6 +107,7 @@ class Syncer:
         *,
         dry_run: bool = False,
         now_ms: Callable[[], int],
+        auditor: Auditor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -123,7 +126,9 @@ class Syncer:
         self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
         self._told: dict[GroupName, dict[tuple[TopicPartition, ClusterName], Reason]] = {}
         self._forget_after_ms = config.groups.forget_after_days * _DAY_MS
-        self._dormant = DormantGroups(store, primaries, forget_after_ms=self._forget_after_ms)
+        self._dormant = DormantGroups(
+            store, primaries, forget_after_ms=self._forget_after_ms, auditor=auditor
+        )
         self._standing = Standing()
         # Nothing is forgotten by one that only looks: it tells what it sees.
         self._patience = Patience(0 if dry_run else config.sync.rewind_confirm_ms, clock)

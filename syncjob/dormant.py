@@ -12,13 +12,18 @@ import structlog
 
 from parallax.domain.ids import GroupName
 from parallax.domain.primary import Mode, PrimaryDecision, Stage, assignment_of
+from parallax.domain.rights import Principal, ProvenBy
 from parallax.errors import InvariantError, ParallaxError
+from parallax.ports.audit import Auditor
 from parallax.ports.groups import GroupStore, PrimaryStore
 
 _log = structlog.get_logger(__name__)
 
 _FORGOTTEN_AT_ONCE = 50
 """In one cycle: each is some writes to the store."""
+
+SYNC_JOB = Principal("parallax sync", ProvenBy.NOTHING)
+"""Whose act it is when decisions are forgotten: nobody's, by the configuration."""
 
 
 class DormantGroups:
@@ -28,9 +33,18 @@ class DormantGroups:
         store: where groups are remembered, and since when they are dormant.
         primaries: where they are primary.
         forget_after_ms: how long they are remembered.
+        auditor: keeps that decisions were forgotten.
     """
 
-    def __init__(self, store: GroupStore, primaries: PrimaryStore, *, forget_after_ms: int) -> None:
+    def __init__(
+        self,
+        store: GroupStore,
+        primaries: PrimaryStore,
+        *,
+        forget_after_ms: int,
+        auditor: Auditor,
+    ) -> None:
+        self._auditor = auditor
         self._store = store
         self._primaries = primaries
         self._forget_after_ms = forget_after_ms
@@ -85,7 +99,7 @@ class DormantGroups:
             if isinstance(decisions, InvariantError):
                 return False  # what can't be read may say that it is needed
             if decisions and _is_over(decisions, now_ms - self._forget_after_ms):
-                self._primaries.forget(group, decisions)
+                self._forget_decisions(group, decisions)
             self._store.forget(group, at_ms=now_ms)
         except ParallaxError as error:
             _log.warning("group_not_forgotten", group=group, problem=f"[{error.code}] {error}")
@@ -95,6 +109,19 @@ class DormantGroups:
             self._since_ms.pop(group, None)
         _log.info("group_forgotten", group=group)
         return True
+
+    def _forget_decisions(self, group: GroupName, decisions: Sequence[PrimaryDecision]) -> None:
+        newest = max(decisions, key=lambda item: item.fencing_number)
+        with self._auditor.act(
+            SYNC_JOB,
+            "forget",
+            group,
+            before={"primary": newest.primary, "fencing_number": str(newest.fencing_number)},
+            after={},
+            reason="no commit anywhere for groups.forget_after_days",
+        ) as act:
+            if not self._primaries.forget(group, decisions):
+                act.problem = "somebody decided at the same moment"
 
 
 def _is_over(decisions: Sequence[PrimaryDecision], before_ms: int) -> bool:

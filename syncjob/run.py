@@ -15,7 +15,9 @@ from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.client.answer import ask
 from parallax.config.config import Config
 from parallax.errors import UnavailableError
+from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
+from parallax.runtime.process import process_name
 from parallax.wiring import aggregate_clusters, open_client
 from syncjob.clusters import refuse_same_cluster
 from syncjob.cycle import CycleReport, Syncer
@@ -36,7 +38,7 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
     client = open_client(config)
     writers = list(aggregate_clusters(config).values())
     refuse_same_cluster(writers)
-    with CassandraStores(config.cassandra, config.index) as stores, client:
+    with CassandraStores(config.cassandra, config.index, audit=config.audit) as stores, client:
         syncer = Syncer(
             config,
             writers,
@@ -45,6 +47,7 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
             partial(ask, client),
             dry_run=dry_run,
             now_ms=stores.clock.now_ms,
+            auditor=Auditor(stores.audit, stores.clock.now_ms, process=process_name("sync")),
         )
         try:
             yield syncer

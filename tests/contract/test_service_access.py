@@ -21,9 +21,10 @@ from offsetsvc.transport.access import FOREIGN_NEEDS, NEEDS
 from parallax.client.client import OffsetClient, at_region
 from parallax.client.credentials import ServiceCredentials
 from parallax.client.status import CODE_KEY
+from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Change
-from parallax.domain.rights import Policy
+from parallax.domain.rights import Policy, Principal, ProvenBy
 from parallax.errors import ForbiddenError, UnauthenticatedError
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
@@ -356,3 +357,32 @@ def test_a_certificate_opens_both_apis(tmp_path: Path) -> None:
                 else:
                     with pytest.raises(httpx.TransportError):
                         http.get("/livez")
+
+
+def test_the_audit_names_whom_the_service_has_proven(callers: Callers) -> None:
+    """Over both transports, for each call that changes something."""
+    audit = callers.served.world.audit
+    move = pb.PartitionMove(topic=TOPIC, partition=0, target_topic_id="aggregate-b-1", resume_offset=1)
+    report = pb.ReportPositionsRequest(group=GROUP, at=AT, moves=[move])
+    record = pb.GetGroupFailoverOffsetsRequest(group=GROUP, record_move=True, **TO)
+    decide = primaries_pb2.SetPrimaryRequest(group=GROUP, region="b")
+    kept = len(audit.entries())
+    with callers.served.channel() as channel, callers.served.http() as http:
+        for method, request, role in (
+            ("GetGroupFailoverOffsets", record, "administrator"),
+            ("ReportPositions", report, "reporter"),
+            ("SetPrimary", decide, "operator"),
+        ):
+            stub_call(channel, method, request, callers.metadata(role))()
+        path, headers = f"/v1/groups/{GROUP}/primary", callers.headers["administrator"]
+        assert http.put(path, json={"region": "a"}, headers=headers).status_code == 200
+
+    entries = [entry for entry in audit.entries()[kept:] if entry.stage is AuditStage.INTENDED]
+    assert [(entry.call, entry.principal) for entry in entries][-3:] == [
+        ("ReportPositions", Principal("reporter", ProvenBy.TOKEN)),
+        ("SetPrimary", Principal("operator", ProvenBy.TOKEN)),
+        ("SetPrimary", Principal("administrator", ProvenBy.TOKEN)),
+    ]
+    recorded = [entry for entry in audit.entries() if entry.call == "GetGroupFailoverOffsets"]
+    assert recorded
+    assert ProvenBy.NOTHING not in {entry.principal.proven_by for entry in recorded}

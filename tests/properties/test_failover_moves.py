@@ -21,6 +21,7 @@ from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.steps import Moving
+from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
 from syncjob import cycle as cycle_module
 from syncjob.cycle import Syncer
@@ -182,6 +183,7 @@ def syncer_of(bench: Bench) -> Syncer:
         world.primaries,
         ask,
         now_ms=lambda: world.now_ms,
+        auditor=Auditor(world.audit, lambda: world.now_ms),
         clock=lambda: world.now_ms / 1_000,
     )
 

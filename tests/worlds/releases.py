@@ -24,10 +24,12 @@ from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import GroupName, RegionName, TopicName, TopicPartition
 from parallax.failover.journal import MoveJournal
 from parallax.failover.timekeeper import Timekeeper
+from parallax.ports.audit import Auditor
 from parallax.ports.clusters import ClusterWriter
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from syncjob.cycle import CycleReport, Syncer
+from tests.memory.audit import MemoryAuditLog
 from tests.worlds.offset_world import World, Writer
 
 Words = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -170,6 +172,7 @@ class Release:
             self.primaries,
             self._ask,
             now_ms=lambda: world.now_ms,
+            auditor=Auditor(MemoryAuditLog(), lambda: world.now_ms),
             clock=lambda: world.now_ms / 1_000,
         )
         stack.callback(self._syncer.close)

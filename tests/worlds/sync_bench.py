@@ -20,6 +20,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.decide import Decision
@@ -50,6 +51,7 @@ class Bench:
             self.syncer._ask,
             dry_run=dry_run,
             now_ms=lambda: world.now_ms,
+            auditor=Auditor(world.audit, lambda: world.now_ms),
             clock=lambda: world.now_ms / 1_000,
         )
 
@@ -165,6 +167,7 @@ def sync_benches() -> Iterator[Callable[..., Bench]]:
                 ask,
                 dry_run=dry_run,
                 now_ms=lambda: world.now_ms,
+                auditor=Auditor(world.audit, lambda: world.now_ms),
                 clock=lambda: world.now_ms / 1_000,
             )
             stack.callback(syncer.close)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from parallax.domain.audit import AuditStage
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import GroupName, RegionName, TargetOffset, aggregate_cluster
 from parallax.domain.primary import Change, Mode
@@ -176,6 +177,9 @@ def test_its_primary_is_forgotten_with_it_but_no_number_comes_again(bench: Calla
     later(it, 7.1)
 
     assert it.service.primaries.get(GROUP) is None
+    forgotten = [entry for entry in it.world.audit.entries() if entry.call == "forget"]
+    assert [entry.stage for entry in forgotten] == [AuditStage.INTENDED, AuditStage.DONE]
+    assert forgotten[0].principal == dormant_module.SYNC_JOB
     it.world.commit("b", 5)  # months later: another application, in another region
     for _ in range(3):
         it.cycle()

@@ -27,6 +27,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange
 from parallax.domain.skips import after_skips, merge_ranges
 from parallax.errors import UnavailableError
+from parallax.ports.audit import Auditor
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.cycle import Syncer
@@ -124,6 +125,7 @@ class GroupLife:
             primaries,
             self._ask,
             now_ms=self.clocks["sync"].now_ms,
+            auditor=Auditor(MemoryAuditLog(), self.clocks["sync"].now_ms),
             clock=lambda: self._cycles * confirm_s / (_BELIEVED_AFTER_CYCLES - 1),
         )
         self.cluster = next(iter(self.writers))
