@@ -9,7 +9,7 @@ CODE := parallax replicator offsetsvc syncjob lab
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate worlds bench bench-full test test-fast test-one lint types format formats proto check lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full test test-fast test-one lint types format formats proto check licences sbom lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,15 +28,15 @@ lock: ## Resolve the dependencies anew into requirements/*.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra replicator -o requirements/services.lock pyproject.toml
 
 lint: setup ## Ruff, formatting included
-	@$(BIN)/ruff check $(CODE) tests proto
-	@$(BIN)/ruff format --check $(CODE) tests proto
+	@$(BIN)/ruff check $(CODE) tests proto requirements
+	@$(BIN)/ruff format --check $(CODE) tests proto requirements
 
 types: setup ## Strict mypy
 	@$(BIN)/mypy
 
 format: setup ## Apply ruff's fixes and formatting
-	@$(BIN)/ruff check --fix $(CODE) tests proto
-	@$(BIN)/ruff format $(CODE) tests proto
+	@$(BIN)/ruff check --fix $(CODE) tests proto requirements
+	@$(BIN)/ruff format $(CODE) tests proto requirements
 
 formats: setup ## Keep what is stored now under tests/golden/formats, if it has changed
 	@$(BIN)/python -m tests.golden.stored_formats
@@ -44,8 +44,15 @@ formats: setup ## Keep what is stored now under tests/golden/formats, if it has 
 proto: setup ## Generate the protobuf code under parallax/v1
 	@$(BIN)/python proto/generate.py
 
-check: lint types ## Lint, types and drift of generated code
+check: lint types sbom ## Lint, types, drift of what is generated, and the bill of materials
 	@$(BIN)/python proto/generate.py --check
+	@$(BIN)/python -m requirements.licences --check
+
+licences: setup ## Write the table of dependencies and their licences into docs/licences.md
+	@$(BIN)/python -m requirements.licences
+
+sbom: setup ## Bill of materials of what the services install (build/sbom.json, CycloneDX)
+	@$(BIN)/python -m requirements.sbom
 
 test: setup ## Every test, on the real stack
 	@$(BIN)/pytest $(TWO_WORKERS)
