@@ -193,6 +193,11 @@ class LineageRows:
         self._add(rows)
 
     def _add(self, rows: Sequence[Run]) -> None:
+        newest = self.view.newest
+        if newest is not None and rows and rows[-1].target_start > newest.row.target_end:
+            # Of a write that is under way a later row may be there before an earlier one: only up to the newest row, which
+            # is written last, does it follow from what was read that nothing lies between.
+            rows = [row for row in rows if row.target_start <= newest.row.target_end]
         if not self._rows.issuperset(rows):
             self._rows.update(rows)
             self._history = None

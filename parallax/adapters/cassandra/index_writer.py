@@ -85,7 +85,9 @@ class IndexWriter:
             StoreUnavailableError: some are not; the same call may be made again.
         """
         plan = self._coarse.plan(batches)
-        self._connection.run_all([*self._fine(batches), *self._lost(batches), *self._kept_long(plan.rows)])
+        self._connection.run_all([*self._fine(batches), *self._lost(batches)])
+        # A look-up may find a coarse row: the fine ones before it must be there by then.
+        self._connection.run_all([*self._kept_long(plan.rows)])
         # Readers take the newest row for the end of what is indexed: what it tells of must be there first.
         self._connection.run_all(self._newest(batches))
         self._coarse.done(plan)

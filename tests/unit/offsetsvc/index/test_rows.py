@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from offsetsvc.index.rows import LineageRows
+from offsetsvc.resume.skips import Limits, collect_skips
 from parallax.domain.ids import (
     Lineage,
     RegionName,
     Route,
     RoutePartition,
+    SourceId,
     SourceOffset,
     TargetOffset,
     TopicId,
     TopicName,
     TopicPartition,
+    aggregate_cluster,
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch, StampedRow
 from parallax.domain.lineages import LineageView
+from parallax.domain.place import LogRange
+from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.resume import Resume, resume
 from parallax.domain.runs import Run
 from tests.worlds.counting_index import CountingIndex
 
@@ -74,3 +82,48 @@ def test_rows_between_which_one_is_missing_are_asked_for_again() -> None:
 
     assert index.reads == 2
     assert rows.history().history.floor_by_target(TargetOffset(1_000 + 51 * STEP)) == written[51]
+
+
+def a_later_row_is_there_first() -> Resume:
+    """Runs 0 to 2 are indexed; of the write under way run 4 is there, run 3 is not. Run 4's first record was consumed."""
+    source = SourceId(PARTITION.route.source, TopicId("source"))
+    index = CountingIndex()
+    index.write_rows(
+        [RowBatch(PARTITION, LINEAGE, tuple(run(number) for number in (0, 1, 2, 4)), (), 1_000, 1)]
+    )
+    record = LineageRecord(PARTITION, LINEAGE, 0, SourceOffset(0), TargetOffset(0), None, 1)
+    rows = LineageRows(index, LineageView(record, None, StampedRow(run(2), 1_000)))
+    consumed = SourcePosition(0, SourceOffset(4 * STEP + 1), ((0, SourceOffset(4 * STEP + 1)),))
+    rows.at_source(consumed.source_next)
+    collect_skips(
+        positions={source: consumed},
+        origin=[],
+        destination=[rows],
+        start=TargetOffset(1_000),
+        limits=Limits(1_000, 1_000),
+    )
+    return resume(
+        commit=TargetOffset(0),
+        regions=[source.region],
+        origin=[],
+        destination=[rows.history()],
+        destination_log=LogRange(TargetOffset(0), TargetOffset(0)),
+        progress=Progress(
+            aggregate_cluster(RegionName("b")), TopicId("target"), TargetOffset(0), {source: consumed}
+        ),
+    )
+
+
+def test_what_lies_before_a_row_that_is_there_too_early_is_pending() -> None:
+    answer = a_later_row_is_there_first()
+    assert answer.complete_to == run(2).target_end
+    assert answer.sources[0].pending == (run(2).source_end, SourceOffset(4 * STEP + 1))
+
+
+def test_a_row_beyond_the_newest_one_would_hide_the_hole_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(self: LineageRows, rows: Sequence[Run]) -> None:
+        self._rows.update(rows)
+        self._history = None
+
+    monkeypatch.setattr(LineageRows, "_add", add)
+    assert a_later_row_is_there_first().complete_to is None
