@@ -19,6 +19,9 @@ def server_context(tls: Tls) -> ssl.SSLContext:
         ConfigError: a file can't be read, or certificate and key don't fit.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # No session is taken up again: that skips the question whether an authority that is trusted today vouches for the caller.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
     path = tls.certificate_chain
     try:
         context.load_cert_chain(tls.certificate_chain, tls.private_key)
