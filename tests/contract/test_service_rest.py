@@ -210,6 +210,27 @@ def test_what_is_missing_stands_in_readyz(
     assert http.get("/livez").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("[" * 100_000 + "]" * 100_000, 413),
+        ("[" * 32_000 + "]" * 32_000, 400),
+        ("[" * 65_000, 400),
+        ('{"a":' * 10_000 + "1" + "}" * 10_000, 400),
+        ('{"reason":' + "[" * 32_000 + "]" * 32_000 + "}", 400),
+    ],
+    ids=["too large", "lists", "unfinished", "objects", "a field"],
+)
+def test_a_body_of_very_many_levels_is_the_callers_fault(http: httpx.Client, body: str, status: int) -> None:
+    """Parsers that descend by recursion end in an error that does not look like one of the body."""
+    url = f"/v1/groups/{GROUP}/primary"
+    response = http.put(url, content=body, headers={"content-type": "application/json"})
+
+    assert response.headers["content-type"] == "application/problem+json"
+    assert (response.status_code, response.json()["status"]) == (status, status), response.text
+    assert response.json()["detail"]
+
+
 def test_openapi_describes_every_route(http: httpx.Client) -> None:
     described = _json(http.get("/openapi.json"))
 
