@@ -118,15 +118,17 @@ class ClusterView:
             return info.topic_id
         return TopicId("") if self.reachable else None
 
-    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Log ranges of those of the partitions that exist and have a leader."""
+    def log_ranges(
+        self, partitions: Collection[TopicPartition], *, fresh: bool = False
+    ) -> Mapping[TopicPartition, LogRange]:
+        """Log ranges of those of the partitions that exist and have a leader; ``fresh``: none from memory."""
         topics = self.topics()
         present = [
             item
             for item in partitions
             if item.topic in topics and item.partition < topics[item.topic].partitions
         ]
-        return self._ask(lambda reader: reader.log_ranges(present), {}) if present else {}
+        return self._ask(lambda reader: reader.log_ranges(present, fresh=fresh), {}) if present else {}
 
     def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
         """When a position is; None also if the cluster could not be asked."""

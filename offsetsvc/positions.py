@@ -237,7 +237,17 @@ def _position(
 
 def _require_within(view: ClusterView, positions: Collection[tuple[TopicPartition, TargetOffset]]) -> None:
     """Refuse positions beyond the end of a log that can be asked for it."""
-    logs = view.log_ranges([item for item, _ in positions])
+    logs = dict(view.log_ranges([item for item, _ in positions]))
+    beyond = [
+        item for item, at in positions if (log := logs.get(item)) is not None and at > log.high_watermark
+    ]
+    if beyond:
+        # A member is told of records sooner than a remembered end is: what it says is held against the end of now. A
+        # cluster that has died meanwhile confirms nothing, and refutes nothing either.
+        again = view.log_ranges(list(dict.fromkeys(beyond)), fresh=True)
+        for item in beyond:
+            logs.pop(item, None)
+        logs.update(again)
     for item, next_offset in positions:
         log = logs.get(item)
         if log is not None and next_offset > log.high_watermark:

@@ -68,10 +68,12 @@ class ClusterReader(Protocol):
     def topics(self) -> Mapping[TopicName, TopicInfo]:
         """Every topic but internal ones."""
 
-    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+    def log_ranges(
+        self, partitions: Collection[TopicPartition], *, fresh: bool = False
+    ) -> Mapping[TopicPartition, LogRange]:
         """Log start and **high watermark** (isolation level 0, never the last stable offset).
 
-        Partitions that don't exist, or have no leader now, are left out.
+        Partitions that don't exist, or have no leader now, are left out. ``fresh``: nothing is answered from memory.
         """
 
     def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:

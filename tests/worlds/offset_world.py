@@ -71,7 +71,10 @@ class FakeCluster:
         self._answer()
         return self.infos
 
-    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+    def log_ranges(
+        self, partitions: Collection[TopicPartition], *, fresh: bool = False
+    ) -> Mapping[TopicPartition, LogRange]:
+        del fresh  # it remembers nothing
         self._answer()
         return {item: self.ranges[item] for item in partitions if item in self.ranges}
 

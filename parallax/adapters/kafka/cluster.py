@@ -127,11 +127,16 @@ class KafkaCluster:
         known = self._topics
         return known[1] if known is not None and self._clock() - known[0] < max_age_s else None
 
-    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+    def log_ranges(
+        self, partitions: Collection[TopicPartition], *, fresh: bool = False
+    ) -> Mapping[TopicPartition, LogRange]:
         """Log start and high watermark of the partitions.
 
         One that does not exist is left out; so is, after a moment, one without a leader: the others are not held up.
+        ``fresh``: none is answered from memory.
         """
+        if fresh:
+            return self._ask_for_ranges(partitions)
         known = self._known_ranges(partitions)
         missing = [item for item in partitions if item not in known]
         if missing and self._asking_for_ranges.acquire(blocking=False):

@@ -11,8 +11,10 @@ import pytest
 from offsetsvc import positions as positions_module
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
 from offsetsvc.claims import beyond_the_rows
+from offsetsvc.clusters import ClusterView
 from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId, aggregate_cluster
 from parallax.domain.outcome import Outcome
+from parallax.domain.place import LogRange
 from parallax.domain.progress import Progress, SourcePosition
 from parallax.errors import InvalidOffsetError
 from parallax.failover.facts import MoveKind
@@ -45,6 +47,32 @@ def test_a_position_beyond_the_logs_end_is_refused(bench: Bench) -> None:
         report(bench, 21)
     assert bench.world.groups.observed(GROUP, A) == []
     report(bench, 20)
+
+
+@pytest.mark.parametrize("asked_anew", [True, False])
+def test_a_remembered_end_refuses_nobody(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, asked_anew: bool
+) -> None:
+    ask = ClusterView.log_ranges
+
+    def remembered(self: ClusterView, partitions: Any, *, fresh: bool = False) -> dict[Any, LogRange]:
+        logs = ask(self, partitions, fresh=fresh)
+        behind = not (fresh and asked_anew)
+        return {
+            item: replace(log, high_watermark=TargetOffset(18)) if behind else log
+            for item, log in logs.items()
+        }
+
+    monkeypatch.setattr(ClusterView, "log_ranges", remembered)
+    if asked_anew:
+        report(bench, 20)
+        (seen,) = bench.world.groups.observed(GROUP, A)
+        assert seen.next_offset == 20
+        with pytest.raises(InvalidOffsetError, match="in aggregate-a, 20"):
+            report(bench, 21)
+    else:
+        with pytest.raises(InvalidOffsetError, match="in aggregate-a, 18"):
+            report(bench, 20)
 
 
 def test_so_is_a_move_to_a_place_beyond_it(bench: Bench) -> None:

@@ -92,6 +92,16 @@ def test_what_nobody_wants_any_more_is_left_alone(brokers: Brokers) -> None:
     assert brokers.asked[-1] == {TRIPS[1]}
 
 
+def test_whoever_needs_the_end_of_now_is_not_answered_from_memory(brokers: Brokers) -> None:
+    cluster = reader(brokers)
+    cluster.log_ranges(TRIPS[:2])
+    brokers.now_s += 0.1
+    assert cluster.log_ranges([TRIPS[0]]) != {TRIPS[0]: brokers.range_now()}
+    assert cluster.log_ranges([TRIPS[0]], fresh=True) == {TRIPS[0]: brokers.range_now()}
+    assert cluster.log_ranges([TRIPS[0]]) == {TRIPS[0]: brokers.range_now()}
+    assert brokers.asked == [set(TRIPS[:2]), {TRIPS[0]}]
+
+
 def test_partitions_that_do_not_exist_are_left_out(brokers: Brokers) -> None:
     cluster = reader(brokers)
     assert set(cluster.log_ranges(TRIPS)) == set(TRIPS[:3])
