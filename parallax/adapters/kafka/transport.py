@@ -1,9 +1,8 @@
 """Moves messages of many megabytes between sockets and memory without copying them about.
 
 kafka-python copies an answer some seven times before it is read, and a request three times before it is sent. Here
-an answer is received into the place where it stays, a request is sent from the places where its parts are, and a
-message whose bytes matter can read or write itself (`OwnRequest`). TLS connections keep kafka-python's own reading
-and writing, with the same messages.
+an answer is received into the place where it stays, with TLS too, a request is sent from the places where its parts
+are, and a message whose bytes matter can read or write itself (`OwnRequest`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 import kafka.errors
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.parser import KafkaProtocol
 
@@ -28,6 +27,10 @@ _SMALL_BYTES = 64 * 1024
 """Read at once while it is not known what comes."""
 _MOST_PARTS = 128
 """Handed to the kernel at once; it takes no more than 1,024."""
+_RECORD_BYTES = 16 * 1024
+"""The most that one record of TLS carries (RFC 8446, section 5.1)."""
+_NOT_NOW = (BlockingIOError, InterruptedError)
+"""What a socket raises that can't do it at once."""
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 _NO_TAGS = b"\0"
@@ -129,15 +132,10 @@ class WholeAnswer:
 
 
 class Messages(KafkaProtocol):  # type: ignore[misc] # kafka-python has no types
-    """kafka-python's requests and answers, and `OwnRequest` among them.
+    """kafka-python's requests and answers, and `OwnRequest` among them."""
 
-    Args:
-        joins: requests are handed on as one piece, for transports that know nothing else.
-    """
-
-    def __init__(self, *, joins: bool, **config: Any) -> None:
+    def __init__(self, **config: Any) -> None:
         super().__init__(**config)
-        self._joins = joins
         self.bytes_to_send: list[Buffer] = []
 
     def send_request(self, request: Any, correlation_id: int | None = None) -> int:
@@ -154,10 +152,8 @@ class Messages(KafkaProtocol):  # type: ignore[misc] # kafka-python has no types
         self.in_flight_requests.append(_Awaited(number, request))
         return number
 
-    def send_bytes(self) -> Any:
-        """What is queued."""
-        if self._joins:
-            return super().send_bytes()
+    def send_bytes(self) -> list[Buffer]:
+        """What is queued, piece by piece."""
         queued, self.bytes_to_send = self.bytes_to_send, []
         return queued
 
@@ -196,7 +192,9 @@ class Messages(KafkaProtocol):  # type: ignore[misc] # kafka-python has no types
 
 
 class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no types
-    """A connection without TLS whose messages stay where they are."""
+    """A connection whose messages stay where they are; without TLS."""
+
+    _not_now: ClassVar[tuple[type[OSError], ...]] = _NOT_NOW
 
     def __init__(self, net: Any, sock: Any, host: str | None = None) -> None:
         super().__init__(net, sock, host=host)
@@ -230,10 +228,10 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
                 self._take_small(self._begun + self._into(self._small[self._begun :]))
             while self._answer is not None:
                 self._take_large(self._answer)
-        except (BlockingIOError, InterruptedError):
+        except self._not_now:
             return None
         except OSError as error:
-            return _lost(error)
+            return self._broken(error)
         except kafka.errors.KafkaError as error:
             broken: Exception = error
             return broken
@@ -297,11 +295,11 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
             return 0, _lost("connection closed")
         while waiting:
             try:
-                sent = self._sock.sendmsg(list(islice(waiting, _MOST_PARTS)))
-            except (BlockingIOError, InterruptedError):
+                sent = self._send()
+            except self._not_now:
                 break
             except OSError as error:
-                return total, _lost(error)
+                return total, self._broken(error)
             self.last_write = time.monotonic()
             total += sent
             while waiting and sent >= len(waiting[0]):
@@ -310,19 +308,30 @@ class Transport(KafkaTCPTransport):  # type: ignore[misc] # kafka-python has no 
                 waiting[0] = memoryview(waiting[0])[sent:]
         return total, None
 
+    def _send(self) -> int:
+        """Hand the kernel what it takes of what waits: how many bytes that was."""
+        sent: int = self._sock.sendmsg(list(islice(self._write_buffer, _MOST_PARTS)))
+        return sent
+
+    def _broken(self, error: OSError) -> Exception:
+        """What the connection ends with after this."""
+        return _lost(error)
+
 
 class TlsRefusedError(kafka.errors.KafkaConnectionError):  # type: ignore[misc] # kafka-python has no types
     """One side of a TLS connection does not accept the other; that will not change by itself."""
 
 
-class TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has no types
-    """kafka-python's connection with TLS, whose handshake ends in time.
+class TlsTransport(Transport):
+    """A connection with TLS whose messages stay where they are, and whose handshake ends in time.
 
     Args:
-        net, sock, host: as there.
+        net, sock, host: as kafka-python's.
         timeout_at: when the other side must have done its part (monotonic seconds); None: any time.
         context: whom to trust, and what to show.
     """
+
+    _not_now = (*_NOT_NOW, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
     def __init__(
         self,
@@ -333,7 +342,9 @@ class TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has 
         timeout_at: float | None,
         context: ssl.SSLContext,
     ) -> None:
-        super().__init__(net, sock, host=host, ssl_context=context)
+        name = None if host is None else host.rstrip(".")
+        encrypted = context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
+        super().__init__(net, encrypted, host=host)
         self._timeout_at = timeout_at
 
     async def handshake(self) -> None:
@@ -365,18 +376,37 @@ class TlsTransport(KafkaSSLTransport):  # type: ignore[misc] # kafka-python has 
             return True
         return False
 
-    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+    def _receive(self) -> Exception | None:
+        """Leave nothing of a record that has been opened: of that the kernel tells no more."""
+        error = super()._receive()
+        while error is None and not self._closed and self._sock.pending():
+            error = super()._receive()
+        return error
+
+    def _send(self) -> int:
+        """Fill a record: one for each small piece would cost more than to join them."""
+        waiting = self._write_buffer
+        if len(waiting) > 1 and len(waiting[0]) < _RECORD_BYTES:
+            record = bytearray()
+            while waiting and len(record) < _RECORD_BYTES:
+                piece = memoryview(waiting.popleft())
+                room = _RECORD_BYTES - len(record)
+                record += piece[:room]
+                if len(piece) > room:
+                    waiting.appendleft(piece[room:])
+            waiting.appendleft(record)  # to stay in front until it has gone: TLS wants the same bytes again
+        return int(self._sock.send(waiting[0])) if waiting[0] else 0
+
+    def _broken(self, error: OSError) -> Exception:
         """In TLS 1.3 the other side refuses our certificate only here, after the handshake."""
-        data, error = super()._sock_recv()
-        cause = error.args[0] if error is not None and error.args else None
-        return data, _tls_lost(cause) if isinstance(cause, ssl.SSLError) else error
+        return _tls_lost(error) if isinstance(error, ssl.SSLError) else _lost(error)
 
 
 def _tls_lost(error: OSError) -> Exception:
     why = refusal(error)
     if why is not None:
         return TlsRefusedError(f"TLS: {why}")
-    return _lost(f"TLS handshake failed: {error}")
+    return _lost(f"TLS failed: {error}")
 
 
 def _lost(why: object) -> Exception:

@@ -48,7 +48,7 @@ _FRESH_MS = 500
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
-    """Builds connections on `Transport`, but where TLS has one of its own, and has them speak `Messages`."""
+    """Builds connections on `Transport` and `TlsTransport`, and has them speak `Messages`."""
 
     def __init__(self, net: Any, proof: ClientProof, **config: Any) -> None:
         super().__init__(net, **config, **proof.fixed_settings())
@@ -76,7 +76,6 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc] # as above
         def connection_made(transport: Any) -> None:
             made(transport)
             conn.parser = Messages(
-                joins=not isinstance(transport, Transport),
                 client_id=self.config["client_id"],
                 receive_message_max_bytes=self.config["receive_message_max_bytes"],
                 ident=str(conn.node_id),

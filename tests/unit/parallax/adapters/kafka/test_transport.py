@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import kafka.errors
 import pytest
 
+from parallax.adapters.kafka import transport
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.transport import (
     Messages,
     OwnRequest,
+    TlsRefusedError,
+    TlsTransport,
     Transport,
     WholeAnswer,
     after_tags,
     packed_unsigned_varint,
     unsigned_varint,
 )
+from tests.worlds.certificates import Authority
 
 LARGEST_BYTES = 5_000_000
 
@@ -31,7 +37,7 @@ class Protocol:
     _sensors = None
 
     def __init__(self) -> None:
-        self.parser = Messages(joins=False, client_id="test", receive_message_max_bytes=LARGEST_BYTES)
+        self.parser = Messages(client_id="test", receive_message_max_bytes=LARGEST_BYTES)
         self.answers: list[bytes] = []
         self.lost: list[Exception | None] = []
 
@@ -42,26 +48,129 @@ class Protocol:
         self.lost.append(error)
 
 
+class Far:
+    """The other end of a connection, which never waits."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        sock.setblocking(False)  # noqa: FBT003 - the socket's own method
+
+    def on_the_wire(self, data: bytes) -> bytes:
+        """What has to be sent for this to be received."""
+        return data
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(self.on_the_wire(data))
+
+    def recv(self, size: int) -> bytes:
+        try:
+            return self.sock.recv(size)
+        except BlockingIOError:
+            return b""
+
+
+class TlsFar(Far):
+    """One whose records are in memory, so that a test may cut them where it likes."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        super().__init__(sock)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.records = 0
+        """How many have come; one read opens one."""
+
+    def shake(self) -> bool:
+        """Take a step of the handshake; whether it was the last one."""
+        self._incoming.write(super().recv(65_536))
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            self.sock.sendall(self._outgoing.read())
+        return True
+
+    def on_the_wire(self, data: bytes) -> bytes:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._tls.write(rest) :]
+        return self._outgoing.read()
+
+    def recv(self, size: int) -> bytes:
+        self._incoming.write(super().recv(size))
+        found = bytearray()
+        try:
+            while piece := self._tls.read(65_536):
+                self.records += 1
+                found += piece
+        except ssl.SSLWantReadError:
+            pass
+        return bytes(found)
+
+
 class Pair:
     """A transport, and the socket at its other end."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path | None = None, *, host: str = "127.0.0.1") -> None:
         self.loop, self.protocol = EventLoop(), Protocol()
-        near, self.far = socket.socketpair()
+        near, far = socket.socketpair()
         near.setblocking(False)  # noqa: FBT003 - the socket's own method
-        self.far.setblocking(False)  # noqa: FBT003
-        self.transport = Transport(self.loop.net, near, host="test")
+        self.far: Far
+        if directory is None:
+            self.far = Far(far)
+            self.transport = Transport(self.loop.net, near, host="test")
+        else:
+            authority = Authority(directory)
+            pair = authority.pair("server")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(pair.certificate, pair.key)
+            trust = ssl.create_default_context(cafile=str(authority.certificate))
+            self.far = TlsFar(far, context)
+            self.transport = TlsTransport(self.loop.net, near, host=host, timeout_at=None, context=trust)
+            self._shake(self.far, self.transport)
         self.transport.set_protocol(self.protocol)
         self.transport.resume_reading()
 
+    def _shake(self, far: TlsFar, transport: TlsTransport) -> None:
+        ended: list[Exception | None] = []
+
+        async def shake() -> None:
+            try:
+                await transport.handshake()
+            except kafka.errors.KafkaError as error:
+                ended.append(error)
+            else:
+                ended.append(None)
+
+        self.loop.net.call_soon(shake)
+        agreed = False
+        while not ended:
+            agreed = agreed or far.shake()
+            self.loop.turn(1)
+        if ended[0] is not None:
+            self.close()
+            raise ended[0]
+        while not agreed:
+            agreed = far.shake()
+
+    def close(self) -> None:
+        self.transport.abort()
+        self.far.sock.close()
+        self.loop.close()
+
+
+@pytest.fixture(params=["plain", "tls"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    found = Pair(tmp_path if request.param == "tls" else None)
+    yield found
+    found.close()
+
 
 @pytest.fixture
-def pair() -> Iterator[Pair]:
-    found = Pair()
+def tls_pair(tmp_path: Path) -> Iterator[Pair]:
+    found = Pair(tmp_path)
     yield found
-    found.transport.abort()
-    found.far.close()
-    found.loop.close()
+    found.close()
 
 
 def framed(answer: bytes) -> bytes:
@@ -74,11 +183,11 @@ def test_answers_arrive_whole_and_in_order_however_they_are_cut(pair: Pair, seed
     sizes = [0, 1, 3, 4, 5, 65_532, 65_536, 65_537, 3_000_000] + [draw.randrange(2_000) for _ in range(200)]
     draw.shuffle(sizes)
     answers = [draw.randbytes(size) for size in sizes]
-    coming = memoryview(b"".join(map(framed, answers)))
+    coming = memoryview(pair.far.on_the_wire(b"".join(map(framed, answers))))
     while len(pair.protocol.answers) < len(answers):
         if coming:
             try:
-                sent = pair.far.send(coming[: draw.choice((1, 3, 100, 5_000, 70_000, 1_000_000))])
+                sent = pair.far.sock.send(coming[: draw.choice((1, 3, 100, 5_000, 70_000, 1_000_000))])
             except BlockingIOError:
                 sent = 0
             coming = coming[sent:]
@@ -120,7 +229,7 @@ def test_an_impossible_length_ends_the_connection(pair: Pair, size: int) -> None
 def test_a_lost_connection_is_told_in_the_midst_of_an_answer(pair: Pair) -> None:
     pair.far.send(struct.pack(">i", 1_000_000) + b"the beginning")
     pair.loop.turn(10)
-    pair.far.close()
+    pair.far.sock.close()
     for _ in range(3):
         pair.loop.turn(10)
     (error,) = pair.protocol.lost
@@ -129,12 +238,83 @@ def test_a_lost_connection_is_told_in_the_midst_of_an_answer(pair: Pair) -> None
 
 
 def test_a_connection_lost_while_sending_is_told(pair: Pair) -> None:
-    pair.far.close()
+    pair.far.sock.close()
     pair.transport.write([b"into the void"])
     for _ in range(3):
         pair.loop.turn(10)
     (error,) = pair.protocol.lost
     assert isinstance(error, kafka.errors.KafkaConnectionError)
+
+
+def answers_of_one_record(pair: Pair) -> list[bytes]:
+    """What arrives of a large answer and small ones that follow it in its last record, when nothing else does."""
+    large = bytes(40_000)
+    pair.far.send(b"".join(map(framed, (large, b"small", b"", b"last"))))
+    for _ in range(5):
+        pair.loop.turn(10)
+    return [answer if len(answer) < len(large) else b"large" for answer in pair.protocol.answers]
+
+
+def test_nothing_of_an_opened_record_is_left_lying(tls_pair: Pair) -> None:
+    assert answers_of_one_record(tls_pair) == [b"large", b"small", b"", b"last"]
+
+
+def test_the_kernel_would_not_tell_of_the_rest_of_a_record(
+    tls_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TlsTransport, "_receive", Transport._receive)
+    assert answers_of_one_record(tls_pair) == [b"large"]
+
+
+def test_a_connection_cut_in_mid_record_is_lost_and_hands_nothing_on(tls_pair: Pair) -> None:
+    record = tls_pair.far.on_the_wire(framed(b"an answer"))
+    tls_pair.far.sock.send(record[:-1])
+    tls_pair.loop.turn(10)
+    assert not tls_pair.protocol.lost
+    tls_pair.far.sock.close()
+    for _ in range(3):
+        tls_pair.loop.turn(10)
+    (error,) = tls_pair.protocol.lost
+    assert isinstance(error, kafka.errors.KafkaConnectionError)
+    assert tls_pair.protocol.answers == []
+
+
+def test_a_record_that_was_changed_on_its_way_ends_the_connection(tls_pair: Pair) -> None:
+    record = bytearray(tls_pair.far.on_the_wire(framed(b"an answer")))
+    record[-1] ^= 1
+    tls_pair.far.sock.send(record)
+    for _ in range(3):
+        tls_pair.loop.turn(10)
+    (error,) = tls_pair.protocol.lost
+    assert isinstance(error, kafka.errors.KafkaConnectionError)
+    assert "TLS failed" in str(error)
+    assert tls_pair.protocol.answers == []
+
+
+def records_of_small_pieces(pair: Pair) -> int:
+    pieces = [b"header", bytes(100)] * 150
+    pair.transport.write(list(pieces))
+    assert isinstance(pair.far, TlsFar)
+    received = bytearray()
+    while len(received) < len(b"".join(pieces)):
+        received += pair.far.recv(1_000_000)
+        pair.loop.turn(0)
+    assert received == b"".join(pieces)
+    return pair.far.records
+
+
+def test_small_pieces_share_a_record(tls_pair: Pair) -> None:
+    assert records_of_small_pieces(tls_pair) == 1
+
+
+def test_sent_one_by_one_each_would_have_a_record(tls_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_RECORD_BYTES", 0)
+    assert records_of_small_pieces(tls_pair) == 300
+
+
+def test_a_server_whose_certificate_names_another_host_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TlsRefusedError, match=r"other\.example"):
+        Pair(tmp_path, host="other.example.")
 
 
 class Echo(OwnRequest):
@@ -156,8 +336,8 @@ class Echo(OwnRequest):
         return bytes(answer)
 
 
-def messages(*, joins: bool = False) -> Messages:
-    return Messages(joins=joins, client_id="test", receive_message_max_bytes=LARGEST_BYTES)
+def messages() -> Messages:
+    return Messages(client_id="test", receive_message_max_bytes=LARGEST_BYTES)
 
 
 def test_an_own_request_is_framed_with_a_header_of_version_2() -> None:
@@ -167,14 +347,6 @@ def test_an_own_request_is_framed_with_a_header_of_version_2() -> None:
     assert struct.unpack_from(">ihhih", raw) == (len(raw) - 4, 99, 1, number, 4)
     assert raw[14:] == b"test\0onetwo"
     assert speaking.send_bytes() == []
-
-
-def test_a_transport_that_knows_only_bytes_gets_the_same_in_one_piece() -> None:
-    whole, parts = messages(joins=True), messages()
-    for speaking in (whole, parts):
-        speaking.send_request(Echo(b"one", b"two"))
-        speaking.send_request(Echo(b"three"))
-    assert whole.send_bytes() == b"".join(parts.send_bytes())
 
 
 @pytest.mark.parametrize("streamed", [True, False])
