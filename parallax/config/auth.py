@@ -18,8 +18,10 @@ RightName = Literal["read", "report", "decide", "administer"]
 
 
 def _key_set(text: str) -> str:
+    if "://" not in text:
+        return text
     parts = urlsplit(text)
-    if parts.scheme == "http" and not is_loopback(f"{parts.hostname}:0"):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(f"{parts.hostname}:0")):
         raise ValueError(f"{text!r}: whoever is on the way could put keys of its own there; use https")
     return text
 

@@ -56,6 +56,8 @@ def test_the_words_for_rights_are_the_rights() -> None:
         ({"auth": {"mode": "none", "jwt": JWT}}, "go together"),
         ({"auth": {"mode": "none", "rules": [RULE]}}, "rules mean nothing"),
         ({"auth": {"mode": "jwt", "jwt": {**JWT, "jwks": "http://issuer.example/keys"}}}, "https"),
+        ({"auth": {"mode": "jwt", "jwt": {**JWT, "jwks": "ftp://issuer.example/keys"}}}, "https"),
+        ({"auth": {"mode": "jwt", "jwt": {**JWT, "jwks": "http://127.0.0.1@issuer.example/keys"}}}, "https"),
         ({"auth": {"mode": "jwt", "jwt": JWT, "rules": [{**RULE, "allow": ["write"]}]}}, "'read'"),
         ({"auth": {"mode": "jwt", "jwt": JWT, "rules": [{**RULE, "groups": ["["]}]}}, "regular expression"),
         ({"auth": {"mode": "jwt", "jwt": JWT, "rules": [{**RULE, "groups": []}]}}, "groups"),
