@@ -36,7 +36,8 @@ def principal_of_certificate(
         now: TLS looks at the dates once, connections live for longer.
 
     Raises:
-        UnauthenticatedError: it has expired, or has no such name.
+        UnauthenticatedError: it has expired, or has no such name, or one that can't name a principal: another kind of name
+            does not stand in for that.
     """
     found, ends = _read(der)
     if now() > ends:
@@ -47,6 +48,11 @@ def principal_of_certificate(
     if name is None:
         raise UnauthenticatedError(
             f"the certificate names nobody: it has none of {', '.join(names)} (service.auth.certificate_names)"
+        )
+    if not is_a_name(name):
+        raise UnauthenticatedError(
+            f"the certificate names nobody: its first name is longer than {LONGEST_NAME} characters, empty, or no text of "
+            "one line"
         )
     return Principal(name, ProvenBy.CERTIFICATE)
 
@@ -72,7 +78,7 @@ def _read(der: bytes) -> tuple[Mapping[CertificateName, str], datetime]:
         ends = certificate.not_valid_after_utc
     except ValueError as error:
         raise UnauthenticatedError("the certificate can't be read") from error
-    return {kind: name for kind, name in found.items() if is_a_name(name)}, ends
+    return found, ends
 
 
 def is_a_name(name: object) -> bool:

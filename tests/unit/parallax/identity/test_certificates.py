@@ -48,6 +48,13 @@ def test_a_name_that_no_page_can_show_proves_nobody(tmp_path: Path, name: str) -
         principal_of_certificate(pair.der, ALL)
 
 
+def test_no_other_name_stands_in_for_one_that_no_page_can_show(tmp_path: Path) -> None:
+    unfit = x509.UniformResourceIdentifier("spiffe://bank/" + "x" * 512)
+    pair = Authority(tmp_path).sign("operator", [unfit, DNS])
+    with pytest.raises(UnauthenticatedError, match="names nobody"):
+        principal_of_certificate(pair.der, ALL)
+
+
 def test_a_connection_outlives_its_certificate_but_proves_nobody(tmp_path: Path) -> None:
     pair = Authority(tmp_path).sign("billing", days=1)
     with pytest.raises(UnauthenticatedError, match="has expired"):
