@@ -38,6 +38,7 @@ _FLOOR_S = 10.0
 """Between two fetches, whatever tokens name: whoever sends nonsense makes no load for the issuer."""
 _PATIENCE_S = 2.0
 _FETCH_TIMEOUT_S = 5.0
+"""For each answer of the network's, and for the whole document: an issuer that drips keeps no key alive that it took back."""
 _MOST_WAITING = 4
 """Calls that wait for a fetch; others are told to come back."""
 
@@ -192,11 +193,16 @@ def fetch_from(address: str, authority: str | None) -> Callable[[], bytes]:
     opener = urllib.request.build_opener(_NoRedirects(), urllib.request.HTTPSHandler(context=context))
 
     def fetch() -> bytes:
+        ends_s = time.monotonic() + _FETCH_TIMEOUT_S
+        document = bytearray()
         with opener.open(address, timeout=_FETCH_TIMEOUT_S) as answer:
-            document: bytes = answer.read(_MOST_BYTES + 1)
-        if len(document) > _MOST_BYTES:
-            raise ValueError(f"more than {_MOST_BYTES} bytes")
-        return document
+            while piece := answer.read1(_MOST_BYTES + 1 - len(document)):
+                document += piece
+                if len(document) > _MOST_BYTES:
+                    raise ValueError(f"more than {_MOST_BYTES} bytes")
+                if time.monotonic() > ends_s:
+                    raise TimeoutError(f"the document was not there after {_FETCH_TIMEOUT_S:g} s")
+        return bytes(document)
 
     return fetch
 

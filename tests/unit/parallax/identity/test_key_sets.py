@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from parallax.errors import UnavailableError
+from parallax.identity import key_sets as module
 from parallax.identity.key_sets import FetchedKeys, fetch_from
 from tests.support import poll_until
 from tests.worlds.authority import Issuer, rsa_key, serving_document
@@ -126,3 +129,31 @@ def test_keys_come_over_http_and_a_document_without_end_is_refused() -> None:
         keys = FetchedKeys(fetch_from(address, None))
         with pytest.raises(UnavailableError, match="more than 1048576 bytes"):
             keys.find("first")
+
+
+def test_a_document_that_drips_is_given_up_so_that_a_later_fetch_may_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_FETCH_TIMEOUT_S", 0.3)
+    enough = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(4_096)
+            connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n")
+            for _ in range(100):
+                if enough.wait(0.05):
+                    return
+                connection.sendall(b" ")
+
+    dripping = threading.Thread(target=drip, daemon=True)
+    dripping.start()
+    try:
+        with pytest.raises(TimeoutError, match="not there after"):
+            fetch_from(f"http://127.0.0.1:{listener.getsockname()[1]}/keys", None)()
+    finally:
+        enough.set()
+        listener.close()
+        dripping.join(10)
