@@ -125,6 +125,7 @@ def _application(
         queries=queries,
         status=status,
         status_address=config.replicator.status_address,
+        status_tls=config.replicator.status_tls,
         master=config.replicator.spark_master,
         checkpoint_directory=config.replicator.checkpoint_directory,
         view=partial(progress_view, board),

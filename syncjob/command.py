@@ -51,6 +51,7 @@ def _run_on_spark(config: Config, *, json_logs: bool) -> None:
         queries=[sync_query(config)],
         status=[SyncBoard(config.sync.interval_ms)],
         status_address=config.sync.status_address,
+        status_tls=config.sync.status_tls,
         master=config.replicator.spark_master,
         checkpoint_directory=config.replicator.checkpoint_directory,
         json_logs=json_logs,

@@ -143,7 +143,7 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
             name=SPARK,
             command=[*PARALLAX, "replicate", *config, *regions, "--with-sync"],
             log=layout.log_path(SPARK),
-            probe=http_probe(layout.ports[f"{SPARK}/status"], "/readyz"),
+            probe=http_probe(layout.ports[f"{SPARK}/status"], "/readyz", tls_of(layout)),
             environment=_environment_of(layout, java, SPARK),
             stop_within_s=_SPARK_STOP_WITHIN_S,
         )

@@ -132,6 +132,16 @@ class Index(Section):
     """At least the retention of the longest replicated topic."""
 
 
+class StatusTls(Section):
+    """TLS of a status server, and of the reports that leases send it; paths of PEM files."""
+
+    certificate_chain: str
+    """It names the address by which executors reach the server."""
+    private_key: str
+    ca: str
+    """Executors report to a server alone whose certificate this authority signs; the file is there too, at the same path."""
+
+
 class Replicator(Section):
     """Replication into one region's aggregate cluster."""
 
@@ -158,6 +168,8 @@ class Replicator(Section):
     """The run log of the route a->b is the topic ``<prefix>.a`` on b's aggregate cluster."""
     status_address: Address = "127.0.0.1:7610"
     """host:port of /metrics, /livez, /readyz and of the progress that leases report."""
+    status_tls: StatusTls | None = None
+    """For all of these; None: plain text."""
     spark_master: str | None = None
     """None: ``local[leases+2, 8]``."""
     spark_secret: Secret | None = None
@@ -246,6 +258,8 @@ class Sync(Section):
     """Unchanged offsets are written again after this time, so that they don't expire."""
     status_address: str = "127.0.0.1:7611"
     """Where `parallax sync` tells its state; with `parallax replicate --with-sync` the replicator's address does."""
+    status_tls: StatusTls | None = None
+    """Of that address; None: plain text."""
 
 
 class DrillSettings(Section):

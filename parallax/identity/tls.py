@@ -30,7 +30,7 @@ def server_context(tls: Tls) -> ssl.SSLContext:
             context.load_verify_locations(tls.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
     except OSError as error:  # what OpenSSL refuses is one, too
-        raise ConfigError(f"service.tls: {path}: can't be used (with its key): {error}") from error
+        raise ConfigError(f"TLS: {path}: can't be used (with its key): {error}") from error
     return context
 
 

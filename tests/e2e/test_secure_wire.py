@@ -32,7 +32,7 @@ _TLS_ALERT = b"\x15"
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+def secure_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     local = LocalStack(StackSpec(secure=True), tmp_path_factory.mktemp("secure"))
     with local as running, let_in(running.layout.material):
         yield running
@@ -100,27 +100,22 @@ def test_nothing_can_be_read_on_the_wire(request: pytest.FixtureRequest, tmp_pat
         run_where_frames_are_seen(request.node.nodeid, tmp_path, within_s=INSIDE_S)
         return
     raise_loopback()
-    stack = request.getfixturevalue("stack")
-    words = {name: unique_name(name) for name in ("group", "record", "control")}
+    stack = request.getfixturevalue("secure_stack")
+    words = {name: unique_name(name) for name in ("topic", "group", "record", "control")}
     passwords = {f"password {number}": word for number, word in enumerate(material_of(stack).secrets())}
     with Wire(words | passwords) as wire:
-        work(stack, unique_name("topic"), words["group"], words["record"])
+        work(stack, words["topic"], words["group"], words["record"])
         say_in_plain_text(words["control"])
         poll_until(lambda: "control" in wire.seen, PATIENCE_S, "what is said in plain text is seen")
     assert not wire.lost, f"{wire.lost} of {wire.frames} frames were not looked at"
     assert {name: place for name, place in wire.seen.items() if name != "control"} == {}
 
 
-def test_every_listener_speaks_tls_and_nothing_else(stack: LocalStack) -> None:
-    """But the replicator's status page, which no password and no record comes near."""
-    ports = {
-        name: port
-        for name, port in stack.layout.ports.items()
-        if not name.endswith("/status") and _listens(port)
-    }
-    assert len(ports) == 4 * 2 + 2 + 2 * 2, ports
+def test_every_listener_speaks_tls_and_nothing_else(secure_stack: LocalStack) -> None:
+    ports = {name: port for name, port in secure_stack.layout.ports.items() if _listens(port)}
+    assert len(ports) == 4 * 2 + 2 + 2 * 2 + 1, ports
     assert {name: _answer_in_plain_text(port) for name, port in ports.items()} == dict.fromkeys(ports, b"")
-    context = ssl.create_default_context(cafile=str(material_of(stack).ca))
+    context = ssl.create_default_context(cafile=str(material_of(secure_stack).ca))
     assert {name: _speaks_tls(port, context) for name, port in ports.items()} == dict.fromkeys(ports, True)
 
 

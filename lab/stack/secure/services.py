@@ -21,6 +21,7 @@ def secure_config(layout: StackLayout) -> dict[str, Any]:
     if material is None:
         return {}
     security = material.cluster_security(who.OPERATOR)
+    spark = material.leaf(SPARK)
     own, service = material.leaf(who.OPERATOR), material.leaf(f"offsetsvc-{layout.spec.regions[0]}")
     return {
         "regions": {
@@ -31,6 +32,13 @@ def secure_config(layout: StackLayout) -> dict[str, Any]:
             "username": who.STORE,
             "password_file": str(material.password_file(who.STORE)),
             "tls": {"ca": str(material.ca), "certificate": str(own.both)},
+        },
+        "replicator": {
+            "status_tls": {
+                "certificate_chain": str(spark.certificate),
+                "private_key": str(spark.private_key),
+                "ca": str(material.ca),
+            },
         },
         "client": {
             "ca": str(material.ca),

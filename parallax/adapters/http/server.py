@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from parallax.adapters.http.connection import HttpLimits, connections_within
 from parallax.config.config import Tls
 from parallax.errors import ConfigError
-from parallax.identity.tls import current_context
+from parallax.identity.tls import current_context, server_context
 from parallax.runtime.deadline import Deadline
 
 _START_MS = 10_000
@@ -42,7 +42,7 @@ class HttpServer:
         name: of its thread, and of what it serves in errors.
 
     Raises:
-        ConfigError: the address can't be listened on.
+        ConfigError: the address can't be listened on, or a file of ``tls`` can't be used.
     """
 
     def __init__(
@@ -56,6 +56,8 @@ class HttpServer:
     ) -> None:
         self._name = name
         self._limits = limits or HttpLimits()
+        if tls is not None:
+            server_context(tls)  # the thread that serves could only log what is wrong with it
         self._socket = _listening(address, name)
         self.host, self.port = self._socket.getsockname()[:2]
         self._server = uvicorn.Server(

@@ -28,6 +28,7 @@ from parallax.adapters.spark.session import (
 )
 from parallax.adapters.spark.status_server import StatusPart, StatusServer
 from parallax.adapters.spark.supervisor import QueryPlan, Supervisor, first_lines
+from parallax.config.config import StatusTls
 from parallax.errors import ServiceUnavailableError
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.process import stop_on_signals
@@ -65,6 +66,7 @@ class Application:
         queries: what runs on it.
         status: what its status server shows, and takes from the queries' leases.
         status_address: where that listens.
+        status_tls: its certificates, and what leases trust; None: plain text.
         master: Spark's master; None: this process, with slots for all leases.
         checkpoint_directory: where Spark's bookkeeping lies; None: a temporary directory.
         view: opened once everything runs.
@@ -77,6 +79,7 @@ class Application:
     queries: Sequence[LeaseQuery]
     status: Sequence[StatusPart]
     status_address: str
+    status_tls: StatusTls | None = None
     master: str | None = None
     checkpoint_directory: str | None = None
     view: Callable[[], View] = _no_view
@@ -108,7 +111,7 @@ class Application:
         settings = self.session_settings
         token = secrets.token_urlsafe(24)
         with ExitStack() as stack:
-            server = StatusServer(self.status_address, self.status, token=token)
+            server = StatusServer(self.status_address, self.status, token=token, tls=self.status_tls)
             stack.callback(server.close)
             server.start()
             session = start_session(settings)
@@ -116,7 +119,7 @@ class Application:
             stop_on_signals(stop)  # Spark has set handlers of its own
             check_slots(lambda: task_slots(session), settings.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
             folder = stack.enter_context(_checkpoints(self.checkpoint_directory, self.name))
-            target = _status_target(server, session, token)
+            target = _status_target(server, session, token, self.status_tls)
 
             def plan(query: LeaseQuery) -> QueryPlan:
                 checkpoint = str(folder / query.name)
@@ -168,11 +171,13 @@ def _checkpoints(directory: str | None, name: str) -> Iterator[Path]:
     yield folder
 
 
-def _status_target(server: StatusServer, session: SparkSession, token: str) -> StatusTarget:
+def _status_target(
+    server: StatusServer, session: SparkSession, token: str, tls: StatusTls | None
+) -> StatusTarget:
     host, port = server.address
     if host in _ANY_HOST:
         host = session.conf.get("spark.driver.host")
-    return StatusTarget(host, port, token)
+    return StatusTarget(host, port, token, None if tls is None else tls.ca)
 
 
 def _stop(stop: Callable[[], None], or_else: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import threading
 import uuid
 from collections.abc import Mapping
@@ -29,11 +30,16 @@ _LAST_WITHIN_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class StatusTarget:
-    """Where the driver's status server listens, as executors reach it, and what it wants to see. Picklable."""
+    """Where the driver's status server listens, as executors reach it, and what it wants to see. Picklable.
+
+    Attributes:
+        ca: PEM file of the authority that signs the server's certificate, which names ``host``; None: plain text.
+    """
 
     host: str
     port: int
     token: str
+    ca: str | None = None
 
     def __repr__(self) -> str:
         return f"StatusTarget({self.host}:{self.port})"
@@ -42,11 +48,11 @@ class StatusTarget:
         """Post the values, or get what is there if there are none; the server's answer.
 
         Raises:
-            OSError, http.client.HTTPException: it can't be reached.
+            OSError, http.client.HTTPException: it can't be reached, or another one listens there.
             ValueError: it did not answer as it should.
         """
         method, body = ("GET", None) if values is None else ("POST", json.dumps(values))
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=_ANSWER_WITHIN_S)
+        connection = self._connection()
         try:
             connection.request(method, path, body, {TOKEN_HEADER: self.token})
             answer = connection.getresponse()
@@ -58,6 +64,12 @@ class StatusTarget:
                 f"status server answered {answer.status}: {text.decode(errors='replace').strip()}"
             )
         return dict(json.loads(text))
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self.ca is None:
+            return http.client.HTTPConnection(self.host, self.port, timeout=_ANSWER_WITHIN_S)
+        context = ssl.create_default_context(cafile=self.ca)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=_ANSWER_WITHIN_S, context=context)
 
     def application_ends(self) -> bool:
         """Whether leases shall end; False if the server does not answer."""

@@ -30,6 +30,7 @@ from parallax.adapters.http.bodies import BodyError, ClientGoneError, read_body
 from parallax.adapters.http.connection import HttpLimits
 from parallax.adapters.http.server import HttpServer
 from parallax.adapters.spark.reporting import ENDING_PATH, TOKEN_HEADER
+from parallax.config.config import StatusTls, Tls
 from parallax.errors import ConfigError
 
 STATUS_LIMITS = HttpLimits(body_bytes=16 * 1024 * 1024)
@@ -79,9 +80,12 @@ class StatusServer:
         address: ``host:port`` to listen on; port 0 takes a free one.
         parts: what to show, and where posts go.
         token: what leases must send along.
+        tls: certificates; None: plain text.
     """
 
-    def __init__(self, address: str, parts: Sequence[StatusPart], *, token: str) -> None:
+    def __init__(
+        self, address: str, parts: Sequence[StatusPart], *, token: str, tls: StatusTls | None = None
+    ) -> None:
         self.queries: Callable[[], Sequence[Mapping[str, Any]]] = list
         """The state of the queries for /status, asked at each request; none before they run."""
         self._parts = parts
@@ -93,7 +97,13 @@ class StatusServer:
             self._registry.register(part)
         _check_address(address)
         try:
-            self._server = HttpServer(self._serve, address=address, limits=STATUS_LIMITS, name="status")
+            self._server = HttpServer(
+                self._serve,
+                address=address,
+                tls=None if tls is None else _of_server(tls),
+                limits=STATUS_LIMITS,
+                name="status",
+            )
         except ConfigError as error:
             raise ConfigError(
                 f"status_address {address!r} can't be listened on: {error}; choose another one "
@@ -204,6 +214,10 @@ class StatusServer:
         for part in self._parts:
             state |= part.state()
         return state | {"queries": self.queries()}
+
+
+def _of_server(tls: StatusTls) -> Tls:
+    return Tls(certificate_chain=tls.certificate_chain, private_key=tls.private_key)
 
 
 def _json(values: Mapping[str, Any]) -> Reply:
