@@ -115,23 +115,35 @@ class History:
         ends = dict(self._extra_epoch_ends)
         return tuple(sorted(_with_ends(ends, self._rows, self.without_lost_before).items()))
 
-    def read_below(self, source_next: SourceOffset) -> tuple[tuple[int, SourceOffset], ...]:
+    def read_below(
+        self, source_next: SourceOffset, *, lost_before: Sequence[LostRange] = (), passed_over: bool = False
+    ) -> tuple[tuple[int, SourceOffset], ...]:
         """What a reader of the log below an offset has read: `read_ends` up to there, as `SourcePosition` names them.
 
         An epoch of which all lies behind a lost range was read from the range's beginning on, and not at all by a reader
         that stands before it: the range may hide that the source had thrown away what was read before, and that its log
         has other records there.
+
+        Args:
+            source_next: where the reader stands.
+            lost_before: what older generations lost below this one's beginning: it stands behind that as well.
+            passed_over: the reader may have come to where a range lies with records from behind it, and none from before:
+                what it has read begins at the range's end then, be the range the log's beginning.
         """
-        if not self._lost:
+        if not self._lost and not lost_before:
             return tuple((epoch, min(end, source_next)) for epoch, end in self._epoch_ends)
         first: dict[int, int] = {}
         for row in self._rows:
             # A watermark has the epoch of the last record before it, so one at a range's end still tells of below.
             first.setdefault(row.source_leader_epoch, row.source_start + (row.count > 0))
-        gaps = self._whole_gaps()
+        gaps = self._whole_gaps(lost_before)
         pairs: list[tuple[int, SourceOffset]] = []
         for epoch, end in self.read_ends:
-            behind = [gap for gap, gap_end in gaps if epoch not in first or first[epoch] > gap_end]
+            behind = [
+                gap_end if passed_over else gap
+                for gap, gap_end in gaps
+                if epoch not in first or first[epoch] > gap_end
+            ]
             start = max(behind, default=SourceOffset(0))
             if behind and start >= source_next:
                 continue
@@ -140,10 +152,10 @@ class History:
             pairs.append((epoch, max(min(end, source_next), start)))
         return tuple(pairs)
 
-    def _whole_gaps(self) -> list[tuple[SourceOffset, SourceOffset]]:
+    def _whole_gaps(self, lost_before: Sequence[LostRange] = ()) -> list[tuple[SourceOffset, SourceOffset]]:
         """Beginning and end of what is lost; ranges between which no record was read are one."""
         gaps: list[tuple[SourceOffset, SourceOffset]] = []
-        for gap in self._lost:
+        for gap in sorted({*lost_before, *self._lost}, key=lambda gap: (gap.source_start, gap.source_end)):
             if gaps and gap.source_start <= gaps[-1][1]:
                 gaps[-1] = (gaps[-1][0], max(gaps[-1][1], gap.source_end))
             else:

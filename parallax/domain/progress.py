@@ -9,12 +9,12 @@ laid onto any copy of the log (`consumed_end`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, SourceOffset, TargetOffset, TopicId
-from parallax.domain.runs import Run
+from parallax.domain.runs import LostRange, Run
 
 MAX_EPOCH_ENDS = 8
 """Leader epochs kept in a position that is stored. Forgetting an older one makes answers earlier, never wrong."""
@@ -271,21 +271,49 @@ def with_known_epochs(consumed: SourcePosition, histories: Iterable[SourceHistor
     own epoch can be compared by an older one.
     """
     known = [consumed]
-    for item in histories:
+    for item, lost_before in _with_lost_before(histories):
         here = read_end(consumed, item.history)
-        known.append(prefix(START.leader_epoch, here, item.history))
+        known.append(
+            prefix(
+                START.leader_epoch,
+                here,
+                item.history,
+                lost_before=lost_before,
+                passed_over=bool(consumed.starts),
+            )
+        )
     return SourcePosition(consumed.leader_epoch, consumed.source_next, union_of(known).epoch_ends)
 
 
-def prefix(leader_epoch: int, source_next: SourceOffset, history: History) -> SourcePosition:
+def _with_lost_before(
+    histories: Iterable[SourceHistory],
+) -> Iterator[tuple[SourceHistory, Sequence[LostRange]]]:
+    """Each history, oldest first, with what older ones lost below its first row."""
+    lost: list[LostRange] = []
+    for item in histories:
+        begins_at = item.history.rows[0].source_start if item.history.rows else 0
+        yield item, [gap for gap in lost if gap.source_end <= begins_at]
+        lost += item.history.lost
+
+
+def prefix(
+    leader_epoch: int,
+    source_next: SourceOffset,
+    history: History,
+    *,
+    lost_before: Sequence[LostRange] = (),
+    passed_over: bool = False,
+) -> SourcePosition:
     """The position of a reader that has consumed the history's log below ``source_next``.
 
     Args:
         leader_epoch: of a row at that place.
         source_next: the next offset after the last record consumed.
         history: the log.
+        lost_before: as for `History.read_below`,
+        passed_over: this, too.
     """
-    ends = history.read_below(source_next)
+    ends = history.read_below(source_next, lost_before=lost_before, passed_over=passed_over)
     if leader_epoch != UNKNOWN_EPOCH and leader_epoch not in dict(ends):
         # The row's record lies behind a lost range: the last one consumed has an older epoch, or none that is known.
         return START if not ends else SourcePosition(ends[-1][0], source_next, ends)
@@ -319,11 +347,18 @@ def consumed_position(
     """
     items = list(histories)
     positions: list[tuple[SourcePosition, Run]] = []
-    for item in items:
+    for item, lost_before in _with_lost_before(items):
         below = records_below(commit, item.history)
         if below is not None:
             source_next, row = below
-            positions.append((prefix(row.source_leader_epoch, source_next, item.history), row))
+            read = prefix(
+                row.source_leader_epoch,
+                source_next,
+                item.history,
+                lost_before=lost_before,
+                passed_over=bool(moved.starts),
+            )
+            positions.append((read, row))
     here = union_of(position for position, _ in positions)
     if not here.ends and positions:  # no epochs known: the last place on the target decides
         here = max(positions, key=lambda item: (item[1].target_start, item[0].source_next))[0]

@@ -425,6 +425,43 @@ def test_record_before_a_lost_range_is_not_skipped_for_an_epoch_behind_it() -> N
     assert skips(answer, on_y, 7) == []
 
 
+def test_lost_beginning_that_was_passed_over_was_not_read() -> None:
+    """The group came to X with a0 to a2, and with a5' to a9' (epoch 1), told that a3' and a4' are lost. X lost all before a5'.
+
+    ::
+
+        X   (0 to 4 lost) 0  ..  5      commit 6     Y   0  1  2   3   ..  10
+                          a5' .. a10'                    a0 a1 a2' a3' ..  a10'
+
+    It passed over X's lost range with what it had read behind it. Nobody told it that a2' is lost, nor has it read that.
+    """
+    came_with = position(1, 10, (0, 3), (1, 3), (1, 10))
+    on_x = [of(A, mark(5, 0, 5, epoch=-1), run(5, 0, 6, epoch=1), lost=[lost(0, 5, 0)])]
+    on_y = [of(A, run(0, 0, 2), run(2, 2, 9, epoch=1))]
+    answer = ask(6, on_x, on_y, log(0, 11), [A], progress_at(5, came_with))
+    assert answer.positions[SOURCE] == position(1, 11, (0, 3), (1, 3), (1, 11))
+    assert (answer.resume_offset, skips(answer, on_y, 11)) == (2, [(3, 11)])
+
+
+def test_generation_behind_a_lost_range_was_read_from_the_range_on() -> None:
+    """The same, and then the source lost its tail from 7 on: generation 1 of X begins there, and has lost nothing itself.
+
+    ::
+
+        X   (0 to 4 lost) 0  ..  5   | 6   7      commit 8     Y   0  1  2   ..  6   7   8
+                          a5' .. a10'  a7" a8"                     a0 a1 a2' ..  a6' a7" a8"
+    """
+    came_with = position(1, 10, (0, 3), (1, 3), (1, 10))
+    on_x = [
+        of(A, mark(5, 0, 5, epoch=-1), run(5, 0, 6, epoch=1), lost=[lost(0, 5, 0)], closed_at=11),
+        of(A, mark(7, 6, 7, epoch=1), run(7, 6, 2, epoch=2), generation=1),
+    ]
+    on_y = [of(A, run(0, 0, 2), run(2, 2, 5, epoch=1), run(7, 7, 2, epoch=2))]
+    answer = ask(8, on_x, on_y, log(0, 9), [A], progress_at(5, came_with))
+    assert answer.positions[SOURCE] == position(2, 9, (0, 3), (1, 3), (1, 11), (2, 5), (2, 9))
+    assert (answer.resume_offset, skips(answer, on_y, 9)) == (2, [(3, 9)])
+
+
 def test_lost_ranges_without_a_record_between_them_are_one() -> None:
     """Retention took a0 to a4, and then a5 to a7, before X copied a8: of epoch 0 it has read all that there is."""
     on_x = [

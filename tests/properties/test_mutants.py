@@ -317,7 +317,7 @@ def lost_range_in_the_epoch_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @shown_by(examples.test_place_before_a_lost_range_says_nothing_of_the_epoch_behind_it)
 def epochs_behind_a_lost_range_read_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: History, source_next: SourceOffset) -> tuple[tuple[int, SourceOffset], ...]:
+    def wrong(self: History, source_next: SourceOffset, **_: object) -> tuple[tuple[int, SourceOffset], ...]:
         return tuple((epoch, min(end, source_next)) for epoch, end in self.read_ends)
 
     monkeypatch.setattr(History, "read_below", wrong)
@@ -343,13 +343,32 @@ def skip_ranges_below_the_first_unconsumed_record_alone(monkeypatch: pytest.Monk
 
 @shown_by(examples.test_record_before_a_lost_range_is_not_skipped_for_an_epoch_behind_it)
 def log_behind_a_lost_range_begins_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(History, "read_below", lambda self, _: self.epoch_ends)
+    monkeypatch.setattr(History, "read_below", lambda self, _, **__: self.epoch_ends)
+
+
+@shown_by(examples.test_lost_beginning_that_was_passed_over_was_not_read)
+def lost_range_that_was_passed_over_taken_for_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = History.read_below
+    monkeypatch.setattr(
+        History,
+        "read_below",
+        lambda self, source_next, *, lost_before=(), passed_over=False: right(  # noqa: ARG005 - what is undone
+            self, source_next, lost_before=lost_before
+        ),
+    )
+
+
+@shown_by(examples.test_generation_behind_a_lost_range_was_read_from_the_range_on)
+def lost_ranges_of_older_generations_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        progress_module, "_with_lost_before", lambda histories: [(item, ()) for item in histories]
+    )
 
 
 @shown_by(examples.test_lost_ranges_without_a_record_between_them_are_one)
 def each_lost_range_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        History, "_whole_gaps", lambda self: [(gap.source_start, gap.source_end) for gap in self.lost]
+        History, "_whole_gaps", lambda self, _: [(gap.source_start, gap.source_end) for gap in self.lost]
     )
 
 
