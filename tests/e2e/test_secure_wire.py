@@ -21,7 +21,7 @@ from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from lab.workload.topics import committed_offsets, create_topic, wait_for_topic
 from tests.support import poll_until, unique_name
-from tests.worlds.wire import Wire, may_look, raise_loopback, run_where_frames_are_seen
+from tests.worlds.wire import Wire, is_own_network, raise_loopback, run_where_frames_are_seen
 
 pytestmark = [pytest.mark.stack, pytest.mark.alone, pytest.mark.timeout(600)]
 
@@ -96,7 +96,7 @@ def work(stack: LocalStack, topic: str, group: str, record: str) -> None:
 
 
 def test_nothing_can_be_read_on_the_wire(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    if not may_look():
+    if not is_own_network():
         run_where_frames_are_seen(request.node.nodeid, tmp_path, within_s=INSIDE_S)
         return
     raise_loopback()

@@ -32,15 +32,12 @@ _STATISTICS = struct.Struct("3I")
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _FLAGS = struct.Struct("16sH14x")
 _SHOWN_BYTES = 150
+_OWN_NETWORK = "PARALLAX_TEST_OWN_NETWORK"
 
 
-def may_look() -> bool:
-    """Whether this process may look at frames (CAP_NET_RAW)."""
-    try:
-        socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
-    except PermissionError:
-        return False
-    return True
+def is_own_network() -> bool:
+    """Whether this process is one of `run_where_frames_are_seen`."""
+    return os.environ.get(_OWN_NETWORK) == "1"
 
 
 def raise_loopback() -> None:
@@ -54,18 +51,20 @@ def raise_loopback() -> None:
 def run_where_frames_are_seen(test: str, directory: Path, *, within_s: float) -> None:
     """Run a test in a process that may look at frames: those of a network that is its own alone.
 
-    Any user may make one where user namespaces are allowed, as Linux has it by default.
+    Others' frames would be looked at too otherwise, and there are more of them than anybody can look at while other tests
+    copy. Any user may make such a network where user namespaces are allowed, as Linux has it by default; root needs none.
 
     Args:
         test: the test, as pytest names it.
         directory: for its temporary files.
         within_s: it has so long.
     """
-    inside = ["unshare", "--user", "--map-root-user", "--net"]
+    inside = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net"]
     pytest_arguments = ["-q", "-p", "no:cacheprovider", f"--basetemp={directory / 'inside'}", test]
     done = subprocess.run(
         [*inside, sys.executable, "-m", "pytest", *pytest_arguments],
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        | {_OWN_NETWORK: "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -73,8 +72,8 @@ def run_where_frames_are_seen(test: str, directory: Path, *, within_s: float) ->
         timeout=within_s,
     )
     assert done.returncode == 0, (
-        f"{done.stdout}\nRun as {' '.join(inside)}, since this user may not look at frames. Where user namespaces are "
-        "forbidden, allow them (kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu) or give CAP_NET_RAW."
+        f"{done.stdout}\nRun as {' '.join(inside)}. Where user namespaces are forbidden, allow them "
+        "(kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu) or run it as root."
     )
 
 
