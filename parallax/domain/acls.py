@@ -121,8 +121,8 @@ def _all() -> Iterator[AclNeed]:
         AclNames.REPLICATED,
         create="creates the target of a topic",
         write="writes the copies",
-        read="looks for transactions that hang, and for records that nobody's run log knows"
-        " | copying, until either is needed",
+        read="asks before each commit whether the topic still has the same log; looks for transactions that hang, and for "
+        "records that nobody's run log knows",
         alter="adds partitions where the source has more | all topics but one that grows",
         describe_configs="preflight compares source and target; the record path takes bounds from it",
     )

@@ -28,6 +28,12 @@ _BY_TOPIC_ID = 13
 """The version from which on Fetch names topics by their ids (Kafka 3.1)."""
 _BEYOND_EVERY_END = 2**63 - 1
 _OFFSET_OUT_OF_RANGE = 1
+_TOPIC_AUTHORIZATION_FAILED = 29
+_MAY_NOT_READ = "allow the replicator to read the target's topic: before each commit its leader is asked whether it still has the same log"
+_ANOTHER_LOG = (
+    "its log is not the one that it was: another topic has its name, or another leader leads it, and what that has kept "
+    "is to be asked before anything is committed"
+)
 
 _Asked = tuple[TopicPartition, int, int]
 """A partition, the leader epoch that its leader must have, and the one whose end is asked for."""
@@ -156,10 +162,8 @@ class Confirmation:
 
     def _take_in(self, item: TopicPartition, code: int) -> None:
         if code not in {0, _OFFSET_OUT_OF_RANGE}:
-            self._problem = (
-                f"{item}: {for_code(code).__name__}: its log is not the one that it was: another topic has its name, or "
-                "another leader leads it, and what that has kept is to be asked before anything is committed"
-            )
+            why = _MAY_NOT_READ if code == _TOPIC_AUTHORIZATION_FAILED else _ANOTHER_LOG
+            self._problem = f"{item}: {for_code(code).__name__}: {why}"
         self._waiting.discard(item)
 
     def _failed(self, error: Exception) -> None:

@@ -1,6 +1,6 @@
 """Every right of the list is needed, and they are enough: what each process does, with all of them and without each one.
 
-On brokers that ask who is there. What is refused names the resource; what the list says goes on without a right goes on.
+On brokers that ask who is there. What is refused names the resource.
 """
 
 from __future__ import annotations
@@ -364,9 +364,6 @@ DEEDS: dict[tuple[Process, ClusterKind, Resource, AclNames, Operation], Callable
 }
 """For each right, something that needs it."""
 
-GOES_ON = {copy_a_record: {(Operation.READ, "aggregate")}}
-"""Deeds that go on without a right, as the page says."""
-
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
@@ -414,7 +411,7 @@ def test_each_right_is_needed_and_all_are_enough(secure: Secure, need: AclNeed, 
         said = deed(place) or ""
     except ParallaxError as error:
         said, code = str(error), error.code
-    if with_it or (need.operation, need.cluster) in GOES_ON.get(deed, set()):
+    if with_it:
         assert said == ""
         return
     assert code == "CONFIG" or need.operation is Operation.ALTER, said

@@ -114,6 +114,7 @@ def test_leaders_with_the_same_logs_confirm_it(throttled_for_ms: int) -> None:
     [
         ({0: (BEYOND, -1), 1: (FENCED, -1)}, "trips-1: FencedLeaderEpoch"),
         ({0: (ANOTHER_TOPIC, -1), 1: (BEYOND, -1)}, "trips-0: InconsistentTopicId"),
+        ({0: (BEYOND, -1), 1: (29, -1)}, "trips-1: TopicAuthorization.*: allow the replicator to read"),
         ({0: (BEYOND, -1)}, "trips-1: its leader did not say that it has the same log"),
     ],
 )
