@@ -66,17 +66,7 @@ def _copy_with_gap(world: World, source: str, count: int) -> None:
 def test_the_answer_is_that_of_the_rule_over_all_rows(
     events: list[Step], tail_rows: int, data: st.DataObject
 ) -> None:
-    world = World(REGIONS, service={"max_rows": 100_000}, tail_rows=tail_rows)
-    world.watermarks()
-    for event in events:
-        event(world)
-    commit = data.draw(st.integers(0, len(world.records("a"))), label="commit")
-
-    answer = _ask(world, "a", "b", commit)
-
-    expected, ranges = _by_all_rows(world, "a", "b", commit)
-    assert answer.resume_offset == expected
-    assert [(item.start, item.end) for item in answer.skip_ranges] == ranges
+    world, commit, answer = _answer_after(events, tail_rows, data)
     _assert_safe(world, answer, _consumed(world.records("a")[:commit]))
 
 
@@ -98,17 +88,7 @@ def losses(draw: st.DrawFn) -> Step:
 def test_behind_lost_ranges_the_answer_is_that_of_the_rule_over_all_rows(
     events: list[Step], tail_rows: int, data: st.DataObject
 ) -> None:
-    world = World(REGIONS, service={"max_rows": 100_000}, tail_rows=tail_rows)
-    world.watermarks()
-    for event in events:
-        event(world)
-    commit = data.draw(st.integers(0, len(world.records("a"))), label="commit")
-
-    answer = _ask(world, "a", "b", commit)
-
-    expected, ranges = _by_all_rows(world, "a", "b", commit)
-    assert answer.resume_offset == expected
-    assert [(item.start, item.end) for item in answer.skip_ranges] == ranges
+    _answer_after(events, tail_rows, data)
 
 
 @given(st.lists(steps(), max_size=40), st.integers(1, 3), st.data())
@@ -178,6 +158,24 @@ def _catch_up(world: World) -> None:
             if behind:
                 world.copy(source, target, behind)
     world.watermarks()
+
+
+def _answer_after(
+    events: list[Step], tail_rows: int, data: st.DataObject
+) -> tuple[World, int, FailoverAnswer]:
+    """A world after the events, any commit in it, and the answer to that: equal to the rule's over all rows."""
+    world = World(REGIONS, service={"max_rows": 100_000}, tail_rows=tail_rows)
+    world.watermarks()
+    for event in events:
+        event(world)
+    commit = data.draw(st.integers(0, len(world.records("a"))), label="commit")
+
+    answer = _ask(world, "a", "b", commit)
+
+    expected, ranges = _by_all_rows(world, "a", "b", commit)
+    assert answer.resume_offset == expected
+    assert [(item.start, item.end) for item in answer.skip_ranges] == ranges
+    return world, commit, answer
 
 
 def _ask(world: World, origin: str, target: str, commit: int, *, record_move: bool = False) -> FailoverAnswer:
