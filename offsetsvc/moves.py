@@ -120,8 +120,5 @@ def _place(left: Progress | UnreadableRow) -> str:
     sources = " ".join(
         f"{source.region}:{position.source_next}" for source, position in sorted(left.positions.items())
     )
-    return (
-        f"{left.cluster}@{left.resume_offset} ({sources})"
-        if sources
-        else f"{left.cluster}@{left.resume_offset}"
-    )
+    place = f"{left.cluster}@{left.resume_offset}"
+    return f"{place} ({sources})" if sources else place

@@ -239,9 +239,8 @@ def fetch_common_epochs(
     Returns:
         Whether rows of the origin were fetched, so that ``consumed`` should be computed anew.
     """
-    for (
-        start
-    ) in consumed.starts:  # what was read behind a lost range counts where both logs are the same up to it
+    # What was read behind a lost range counts where both logs are the same up to it.
+    for start in consumed.starts:
         destination.at_source(start)
         destination.row_before(start)
     epoch, bound = consumed.leader_epoch, consumed.source_next

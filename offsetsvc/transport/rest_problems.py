@@ -78,9 +78,8 @@ def answer_to(error: Exception) -> Response:
     code = error.code if isinstance(error, ParallaxError) else ParallaxError.code
     answer = _problem(status, code, str(error))
     if isinstance(error, UnauthenticatedError):
-        answer.headers["WWW-Authenticate"] = (
-            "Bearer"  # RFC 9110 wants one; for certificates there is no scheme
-        )
+        # RFC 9110 wants one; for certificates there is no scheme.
+        answer.headers["WWW-Authenticate"] = "Bearer"
     return answer
 
 

@@ -62,7 +62,7 @@ class AclNames(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """AclNames of resources: one, or all that begin so; ``*`` means all."""
+    """Names of resources: one, or all that begin so; ``*`` means all."""
 
     name: str
     prefix: bool = False
