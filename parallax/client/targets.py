@@ -101,7 +101,9 @@ class Targets:
             try:
                 return self._round(method, request, answer, deadline)
             except _AllAwayError as away:
-                told = away.told or told  # says more than that a later attempt came too late
+                # A reason says more than that a later attempt came too late, whoever noticed that.
+                if told is None or not isinstance(away.told, DeadlineError):
+                    told = away.told or told
                 raise
 
         try:

@@ -29,6 +29,7 @@ from parallax.domain.primary import (
     decide,
 )
 from parallax.errors import (
+    DeadlineError,
     FencedError,
     InvalidNameError,
     InvariantError,
@@ -209,6 +210,31 @@ def test_without_the_other_regions_only_a_disaster_decision_is_made() -> None:
         with pytest.raises(StoreUnavailableError, match="make it a disaster decision"):
             client.set_primary(Change(GROUP, B))
         assert client.set_primary(Change(GROUP, B, disaster=True)).decision.disaster
+
+
+class _AloneAndLate(_Alone):
+    """Says once that the others are away; later attempts find that there is no time left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = False
+
+    def read_log(self, group: GroupName, reach: Reach) -> PrimaryLog:
+        if self._told:
+            raise DeadlineError("the deadline passed")
+        self._told = True
+        return super().read_log(group, reach)
+
+
+def test_that_a_later_attempt_came_too_late_does_not_hide_why_the_first_one_failed() -> None:
+    world = World()
+    world.primaries = _AloneAndLate()
+    with (
+        serving(world) as served,
+        served.client(timeout_ms=1_000) as client,
+        pytest.raises(StoreUnavailableError, match="make it a disaster decision"),
+    ):
+        client.set_primary(Change(GROUP, B))
 
 
 class _Contested(MemoryPrimaryStore):
