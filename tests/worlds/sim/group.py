@@ -61,7 +61,10 @@ class SimWriter(Writer):
         name = TopicName(TOPIC)
         return {} if topic is None else {name: TopicInfo(name, TopicId(topic.topic_id), len(topic.logs))}
 
-    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+    def log_ranges(
+        self, partitions: Collection[TopicPartition], *, fresh: bool = False
+    ) -> Mapping[TopicPartition, LogRange]:
+        del fresh  # it remembers nothing
         self._answer()
         topic = self.kafka.topics.get(TOPIC)
         return {
