@@ -97,8 +97,8 @@ def work(stack: LocalStack, topic: str, group: str, record: str) -> None:
 
 def test_nothing_can_be_read_on_the_wire(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if not is_own_network():
-        # Not `nodeid`: pytest-xdist adds the name of a group to that.
-        this = f"{request.path}::{request.node.name}"
+        # Neither `nodeid` nor `name`: pytest-xdist adds the name of a group to both.
+        this = f"{request.path}::{request.node.originalname}"
         run_where_frames_are_seen(this, tmp_path, within_s=INSIDE_S)
         return
     raise_loopback()

@@ -90,7 +90,8 @@ class Wire:
         """By the name of a word, where it was first: what is before and behind it."""
         self.frames = self.lost = 0
         self._ended = threading.Event()
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
+        # Of no protocol until it is bound: what came while the kernel makes the ring would be lost.
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
         units = _BLOCK_BYTES // _UNIT_BYTES * _BLOCKS
         ring = _RING.pack(_BLOCK_BYTES, _BLOCKS, _UNIT_BYTES, units, _BLOCK_AFTER_MS, 0, 0)
