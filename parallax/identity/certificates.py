@@ -16,6 +16,10 @@ from parallax.errors import UnauthenticatedError
 LONGEST_NAME = 512
 """Of a principal: it stands in logs, errors and the audit."""
 
+_KINDS_TOLD: Mapping[CertificateName, str] = {"dns": "dns:", "email": "email:", "common_name": "common_name:"}
+"""What a principal's name begins with, so that names of several kinds with one text are several principals. A URI stands
+alone, for it begins with a scheme of its own."""
+
 _ALTERNATIVES: Mapping[
     CertificateName, type[x509.UniformResourceIdentifier | x509.DNSName | x509.RFC822Name]
 ] = {
@@ -37,23 +41,27 @@ def principal_of_certificate(
 
     Raises:
         UnauthenticatedError: it has expired, or has no such name, or one that can't name a principal: another kind of name
-            does not stand in for that.
+            does not stand in for that, and no name may look like one of another kind.
     """
     found, ends = _read(der)
     if now() > ends:
         raise UnauthenticatedError(
             f"the certificate has expired ({ends:%Y-%m-%d %H:%M} UTC): connect with a newer one"
         )
-    name = next((found[kind] for kind in names if kind in found), None)
-    if name is None:
+    kind = next((kind for kind in names if kind in found), None)
+    if kind is None:
         raise UnauthenticatedError(
             f"the certificate names nobody: it has none of {', '.join(names)} (service.auth.certificate_names)"
         )
-    if not is_a_name(name):
+    told = _KINDS_TOLD.get(kind, "")
+    name = told + found[kind]
+    if not found[kind] or not is_a_name(name):
         raise UnauthenticatedError(
             f"the certificate names nobody: its first name is longer than {LONGEST_NAME} characters, empty, or no text of "
             "one line"
         )
+    if not told and name.lower().startswith(tuple(_KINDS_TOLD.values())):
+        raise UnauthenticatedError("the certificate names nobody: its URI looks like a name of another kind")
     return Principal(name, ProvenBy.CERTIFICATE)
 
 

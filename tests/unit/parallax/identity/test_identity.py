@@ -11,7 +11,7 @@ from parallax.errors import ConfigError, ForbiddenError, UnauthenticatedError
 from parallax.identity.identity import ASKS_NOBODY, NOTHING_SHOWN, Identity, Shown, require_safe
 from tests.worlds.authority import Authority, Issuer
 
-RULES = (AuthRule(principals=("reader",), groups=("billing",), allow=("read",)),)
+RULES = (AuthRule(principals=("reader", "common_name:reader"), groups=("billing",), allow=("read",)),)
 JWT = Jwt(issuer="https://issuer.test", audience="parallax", jwks="https://issuer.test/keys")
 
 
@@ -23,7 +23,7 @@ def test_where_nobody_is_asked_everybody_is_anybody() -> None:
 def test_a_certificate_proves_who_calls_and_the_rules_say_what_for(tmp_path: Path) -> None:
     identity = Identity(Auth(mode="mtls", rules=RULES))
     reader = Shown(certificate=Authority(tmp_path).sign("reader").der)
-    assert identity.require(reader, Right.READ, "billing").name == "reader"
+    assert identity.require(reader, Right.READ, "billing").name == "common_name:reader"
     for right, group in ((Right.REPORT, "billing"), (Right.READ, "other")):
         with pytest.raises(ForbiddenError, match=f"lacks the right to {right.word}"):
             identity.require(reader, right, group)
