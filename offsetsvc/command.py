@@ -92,7 +92,7 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
         )
     )
     metrics = ServiceMetrics()
-    metrics.watch(service)
+    metrics.watch(service, identity)
     grpc_server = GrpcServer(
         service, metrics, address=listen.grpc, credentials=server_credentials(tls), identity=identity
     )

@@ -15,6 +15,7 @@ from offsetsvc.answers import FailoverAnswer
 from offsetsvc.service import UseCases
 from parallax.domain.primary import Assignment, Stage
 from parallax.errors import ParallaxError
+from parallax.identity.identity import ASKS_NOBODY, Identity
 from parallax.runtime.deadline import Deadline
 
 _SCRAPE_MS = 2_000
@@ -48,8 +49,9 @@ class ServiceMetrics:
             registry=self.registry,
         )
 
-    def watch(self, service: UseCases) -> None:
-        """Add the gauges that are read from the service at each scrape."""
+    def watch(self, service: UseCases, identity: Identity = ASKS_NOBODY) -> None:
+        """Add the gauges that are read from the service, and of who proves who calls, at each scrape."""
+        self.registry.register(_IssuerKeys(identity))
         self.registry.register(_Freshness(service))
         self.registry.register(_Primaries(service))
         self.registry.register(_Unaudited(service))
@@ -96,6 +98,22 @@ class ServiceMetrics:
         """Count the outcomes of answers."""
         for answer in answers:
             self._outcomes.labels(answer.outcome.name).inc()
+
+
+class _IssuerKeys(Collector):
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "parallax_offsetsvc_issuer_keys_age_ms",
+            "Since the keys of the issuer of tokens were last fetched; too old, they prove nobody.",
+            labels=[],
+        )
+        age_ms = self._identity.keys_age_ms()
+        if age_ms is not None:
+            family.add_metric([], age_ms)
+        return [family]
 
 
 class _Freshness(Collector):

@@ -37,6 +37,8 @@ class Jwt(Section):
     """The issuer's public keys (RFC 7517): a file, or an address that begins with ``https://``."""
     jwks_ca: str | None = None
     """PEM file of the authority of that address's certificate; None: those of the system."""
+    keys_max_age_s: Annotated[int, Field(ge=600)] = 86_400
+    """Keys behind an address that could not be fetched again for so long prove nobody any more."""
     principal_claim: Annotated[str, Field(min_length=1)] = "sub"
     """The claim that names the principal."""
     leeway_s: Annotated[int, Field(ge=0, le=300)] = 30

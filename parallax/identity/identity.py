@@ -58,11 +58,15 @@ class Identity:
         """Whether callers have to prove who they are."""
         return self._auth.mode != "none"
 
+    def keys_age_ms(self) -> float | None:
+        """How long ago the issuer's keys were fetched; None: there are none yet, or they come from no address."""
+        return None if self._tokens is None else self._tokens.keys.age_ms()
+
     def who(self, shown: Shown) -> Principal:
         """The caller.
 
         Raises:
-            UnauthenticatedError: it showed nothing, or something that is not accepted.
+            UnauthenticatedError: it showed nothing, or something that is not accepted, or the issuer's keys are too old.
             UnavailableError: the issuer's keys can't be had just now.
         """
         if self._auth.mode == "none":
@@ -102,13 +106,14 @@ ASKS_NOBODY = Identity(Auth())
 """Everybody may do everything: the default, and for loopback alone."""
 
 
-def require_safe(auth: Auth, addresses: Collection[str], *, tls: bool) -> None:
+def require_safe(auth: Auth, addresses: Collection[str], *, tls: bool, missing: str = "service.tls") -> None:
     """Refuse to listen where strangers could call unasked, or read tokens on their way.
 
     Args:
         auth: how callers prove who they are.
         addresses: ``host:port``, of what is listened on.
         tls: whether connections are encrypted.
+        missing: the key that would have them so.
 
     Raises:
         ConfigError: it is not safe, and ``service.auth.insecure`` does not say that it shall be so.
@@ -119,7 +124,7 @@ def require_safe(auth: Auth, addresses: Collection[str], *, tls: bool) -> None:
     problem = (
         "nobody is asked who calls (service.auth is none), and whoever calls may make groups lose records"
         if auth.mode == "none"
-        else "tokens would cross the network in plain text (there is no service.tls)"
+        else f"tokens would cross the network in plain text (there is no {missing})"
     )
     where = ", ".join(reached)
     if not auth.insecure:
@@ -128,3 +133,20 @@ def require_safe(auth: Auth, addresses: Collection[str], *, tls: bool) -> None:
             "service.auth.insecure: true if you want it so"
         )
     _log.warning("insecure", addresses=reached, problem=problem)
+
+
+def require_safe_pages(auth: Auth, address: str, *, tls: bool) -> None:
+    """The same for the pages of a status server. They change nothing: where nobody is asked, they are anybody's who reaches them.
+
+    Raises:
+        ConfigError: see `require_safe`.
+    """
+    if auth.mode == "jwt":
+        require_safe(auth, (address,), tls=tls, missing="status_tls")
+    elif auth.mode == "mtls" and not tls:
+        _log.warning(
+            "pages_for_nobody",
+            address=address,
+            problem="service.auth asks for certificates, and without status_tls nobody can show one: /metrics and /status "
+            "are refused",
+        )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
+import socket
 import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from parallax.config.auth import Jwt
-from parallax.errors import ConfigError, UnavailableError
+from parallax.errors import ConfigError, UnauthenticatedError, UnavailableError
 from parallax.runtime.files import Reread
 
 _log = structlog.get_logger(__name__)
@@ -34,11 +38,12 @@ _LEAST_RSA_BITS = 2_048
 _MOST_BYTES = 1024 * 1024
 _REFRESH_S = 300.0
 """Keys that an issuer has taken back are refused so much later at most."""
+_MAX_AGE_S = 86_400.0
 _FLOOR_S = 10.0
 """Between two fetches, whatever tokens name: whoever sends nonsense makes no load for the issuer."""
 _PATIENCE_S = 2.0
 _FETCH_TIMEOUT_S = 5.0
-"""For each answer of the network's, and for the whole document: an issuer that drips keeps no key alive that it took back."""
+"""For each answer of the network's, and for all of them: an issuer that drips keeps no key alive that it took back."""
 _MOST_WAITING = 4
 """Calls that wait for a fetch; others are told to come back."""
 
@@ -69,7 +74,11 @@ class KeySet(Protocol):
 
         Raises:
             UnavailableError: they could not be fetched yet, or just now; the same call may succeed later.
+            UnauthenticatedError: those that are known are too old to prove anything.
         """
+
+    def age_ms(self) -> float | None:
+        """How long ago keys behind an address were fetched; None: there are none yet, or they are in a file."""
 
 
 def key_set(settings: Jwt) -> KeySet:
@@ -80,7 +89,7 @@ def key_set(settings: Jwt) -> KeySet:
     """
     if "://" not in settings.jwks:
         return FileKeys(settings.jwks)
-    return FetchedKeys(fetch_from(settings.jwks, settings.jwks_ca))
+    return FetchedKeys(fetch_from(settings.jwks, settings.jwks_ca), max_age_s=float(settings.keys_max_age_s))
 
 
 class FileKeys:
@@ -93,12 +102,16 @@ class FileKeys:
         """See `KeySet.find`."""
         return _named(self._keys.get(), key_id)
 
+    def age_ms(self) -> None:
+        """None: a file is there, or it is not."""
+
 
 class FetchedKeys:
     """Keys behind an address. A call waits for a fetch only if its token names a key that is not known, and not for long.
 
     Args:
         fetch: fetches the document; raises whatever it likes.
+        max_age_s: keys that could not be fetched again for so long prove nobody any more.
         clock: seconds, monotonic.
         patience_s: how long a call may wait.
     """
@@ -107,15 +120,17 @@ class FetchedKeys:
         self,
         fetch: Callable[[], bytes],
         *,
+        max_age_s: float = _MAX_AGE_S,
         clock: Callable[[], float] = time.monotonic,
         patience_s: float = _PATIENCE_S,
     ) -> None:
         self._fetch = fetch
+        self._max_age_s = max_age_s
         self._clock = clock
         self._patience_s = patience_s
         self._lock = threading.Lock()
         self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
-        self._keys: Keys | None = None
+        self._fetched: tuple[float, Keys] | None = None
         self._began_s = float("-inf")
         self._under_way: threading.Event | None = None
         self._problem = "the first answer is awaited"
@@ -124,21 +139,47 @@ class FetchedKeys:
     def find(self, key_id: str | None) -> Keys:
         """See `KeySet.find`."""
         self._refresh(after_s=_REFRESH_S)
-        found = _named(self._keys or (), key_id)
+        keys, age_s = self._known()
+        found = _named(keys, key_id) if age_s <= self._max_age_s else ()
         if found:
             return found
         fetching = self._refresh(after_s=_FLOOR_S)
-        if fetching is not None:
-            if not self._waiting.acquire(blocking=False):
-                raise UnavailableError("the issuer's keys are being fetched: try again")
-            try:
-                if not fetching.wait(self._patience_s):
-                    raise UnavailableError("the issuer of tokens is slow to give its keys: try again")
-            finally:
-                self._waiting.release()
-        if self._keys is None:
+        slow = fetching is not None and not self._ends(fetching)
+        keys, age_s = self._known()
+        if self._max_age_s < age_s < float("inf"):
+            raise UnauthenticatedError(
+                f"the issuer's keys are {age_s:.0f} s old and may be {self._max_age_s:.0f} s at most "
+                f"(service.auth.jwt.keys_max_age_s): they can't be fetched again: {self._problem}"
+            )
+        if slow:
+            raise UnavailableError("the issuer of tokens is slow to give its keys: try again")
+        if not keys:
             raise UnavailableError(f"the issuer's keys can't be fetched: {self._problem}")
-        return _named(self._keys, key_id)
+        return _named(keys, key_id)
+
+    def age_ms(self) -> float | None:
+        """See `KeySet.age_ms`. Whoever asks keeps them young, though no call comes."""
+        self._refresh(after_s=_REFRESH_S)
+        keys, age_s = self._known()
+        return age_s * 1_000 if keys else None
+
+    def _known(self) -> tuple[Keys, float]:
+        """The keys and their age in seconds; none of an endless age before the first."""
+        fetched = self._fetched
+        return ((), float("inf")) if fetched is None else (fetched[1], self._clock() - fetched[0])
+
+    def _ends(self, fetching: threading.Event) -> bool:
+        """Wait for a fetch, within patience; whether it has ended.
+
+        Raises:
+            UnavailableError: enough others wait.
+        """
+        if not self._waiting.acquire(blocking=False):
+            raise UnavailableError("the issuer's keys are being fetched: try again")
+        try:
+            return fetching.wait(self._patience_s)
+        finally:
+            self._waiting.release()
 
     def _refresh(self, *, after_s: float) -> threading.Event | None:
         """Begin a fetch unless the last one began less than so long ago; the end of the one under way, if any."""
@@ -151,13 +192,20 @@ class FetchedKeys:
         return ended
 
     def _fetch_keys(self, ended: threading.Event) -> None:
+        began_s = self._clock()
         try:
             keys = keys_of(self._fetch())
-        except Exception as error:  # noqa: BLE001 - whatever the issuer does, the keys from before still stand
+        except Exception as error:  # noqa: BLE001 - whatever the issuer does, the keys from before stand for their time
             self._problem = str(error) or type(error).__name__
-            _log.warning("jwks_not_fetched", error=self._problem, keys=len(self._keys or ()))
+            known, age_s = self._known()
+            _log.warning(
+                "jwks_not_fetched",
+                error=self._problem,
+                keys=len(known),
+                usable=bool(known) and age_s <= self._max_age_s,
+            )
         else:
-            self._keys = keys
+            self._fetched, self._problem = (began_s, keys), "the next answer is awaited"
         finally:
             with self._lock:
                 self._under_way = None
@@ -190,21 +238,90 @@ def fetch_from(address: str, authority: str | None) -> Callable[[], bytes]:
         context = ssl.create_default_context(cafile=authority)
     except OSError as error:
         raise ConfigError(f"service.auth.jwt.jwks_ca: {authority}: cannot be read: {error}") from error
-    opener = urllib.request.build_opener(_NoRedirects(), urllib.request.HTTPSHandler(context=context))
 
     def fetch() -> bytes:
-        ends_s = time.monotonic() + _FETCH_TIMEOUT_S
+        connections = _Connections(context)
+        opener = urllib.request.build_opener(_NoRedirects(), connections.plain, connections.encrypted)
         document = bytearray()
-        with opener.open(address, timeout=_FETCH_TIMEOUT_S) as answer:
+        with (
+            connections.ended_after(_FETCH_TIMEOUT_S),
+            opener.open(address, timeout=_FETCH_TIMEOUT_S) as answer,
+        ):
             while piece := answer.read1(_MOST_BYTES + 1 - len(document)):
                 document += piece
                 if len(document) > _MOST_BYTES:
                     raise ValueError(f"more than {_MOST_BYTES} bytes")
-                if time.monotonic() > ends_s:
-                    raise TimeoutError(f"the document was not there after {_FETCH_TIMEOUT_S:g} s")
         return bytes(document)
 
     return fetch
+
+
+class _Connections:
+    """The connections of one fetch, which end when its time is up: a time-out of theirs begins anew with each byte.
+
+    Attributes:
+        plain: opens those without TLS.
+        encrypted: opens the others.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._sockets: list[socket.socket] = []
+        self._late = threading.Event()
+        made = self
+
+        class Plain(http.client.HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                made.keep(self.sock)
+
+        class Encrypted(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                made.keep(self.sock)
+
+        class PlainHandler(urllib.request.HTTPHandler):
+            def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+                return self.do_open(Plain, request)
+
+        class EncryptedHandler(urllib.request.HTTPSHandler):
+            def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+                return self.do_open(Encrypted, request, context=context)
+
+        self.plain, self.encrypted = PlainHandler(), EncryptedHandler()
+
+    def keep(self, connected: socket.socket) -> None:
+        """Take a connection in."""
+        self._sockets.append(connected)
+        if self._late.is_set():
+            self._end()
+
+    @contextmanager
+    def ended_after(self, seconds: float) -> Iterator[None]:
+        """Do something on these connections; they end after so long.
+
+        Raises:
+            TimeoutError: they had to.
+        """
+        timer = threading.Timer(seconds, self._end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Exception as error:
+            if not self._late.is_set():
+                raise
+            raise TimeoutError(f"the document was not there after {seconds:g} s") from error
+        else:
+            if self._late.is_set():  # an end looks like the end of a document without a length
+                raise TimeoutError(f"the document was not there after {seconds:g} s")
+        finally:
+            timer.cancel()
+
+    def _end(self) -> None:
+        self._late.set()
+        for connected in self._sockets:
+            with contextlib.suppress(OSError):  # it has ended by itself
+                connected.shutdown(socket.SHUT_RDWR)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

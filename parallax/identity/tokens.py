@@ -27,7 +27,7 @@ class TokenVerifier:
 
     def __init__(self, settings: Jwt, keys: KeySet) -> None:
         self._settings = settings
-        self._keys = keys
+        self.keys = keys
 
     def principal(self, authorization: str) -> Principal:
         """The principal of an ``authorization`` header.
@@ -42,7 +42,7 @@ class TokenVerifier:
         if not token or len(token) > _LONGEST:
             raise UnauthenticatedError(f"a token has 1 to {_LONGEST} characters")
         algorithm, key_id = self._header(token)
-        for key in self._keys.find(key_id):
+        for key in self.keys.find(key_id):
             if algorithm in key.algorithms:
                 claims = self._claims(token, key.key, algorithm)
                 if claims is not None:

@@ -18,6 +18,7 @@ from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
 from parallax.adapters.http.server import HttpServer
 from parallax.client.client import OffsetClient
+from parallax.identity.identity import Identity
 from parallax.identity.tls import server_credentials
 from tests.worlds.authority import Pair
 from tests.worlds.offset_world import World
@@ -71,11 +72,15 @@ def serving(world: World) -> Iterator[Served]:
     with ExitStack() as stack:
         service = stack.enter_context(world.service())
         metrics, tls = ServiceMetrics(), world.config.service.tls
-        metrics.watch(service)
-        rest = HttpServer(create_app(service, metrics), address="127.0.0.1:0", tls=tls)
+        identity = Identity(world.config.service.auth)
+        metrics.watch(service, identity)
+        app = create_app(service, metrics, identity=identity)
+        rest = HttpServer(app, address="127.0.0.1:0", tls=tls)
         rest.start()
         stack.callback(rest.stop)
-        server = GrpcServer(service, metrics, address="127.0.0.1:0", credentials=server_credentials(tls))
+        server = GrpcServer(
+            service, metrics, address="127.0.0.1:0", credentials=server_credentials(tls), identity=identity
+        )
         server.start()
         stack.callback(server.stop, 0.0)
         yield Served(world, service, metrics, server, rest)

@@ -13,10 +13,13 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.transport.access import Access
 from offsetsvc.transport.grpc_server import GrpcCalls
 from offsetsvc.transport.handlers import Handlers
+from parallax.config.auth import Auth, Jwt
 from parallax.domain.ids import ClusterName
 from parallax.errors import UnknownTopicError
-from parallax.identity.identity import ASKS_NOBODY
+from parallax.identity.identity import ASKS_NOBODY, Identity
 from parallax.v1 import offsets_pb2, primaries_pb2
+from tests.support import poll_until
+from tests.worlds.authority import Issuer, serving_document
 from tests.worlds.offset_world import TOPIC, World
 
 
@@ -77,3 +80,16 @@ def test_watches_are_counted_and_not_timed() -> None:
     assert counted(metrics, "WatchSkips", "OK") == 1
     assert timed(metrics, "WatchPrimary") is None
     assert timed(metrics, "WatchSkips") is None
+
+
+def test_how_old_the_keys_of_an_issuer_are_is_told() -> None:
+    metrics, name = ServiceMetrics(), "parallax_offsetsvc_issuer_keys_age_ms"
+    with World().service() as service, serving_document(Issuer().document) as (address, _):
+        jwt = Jwt(issuer="https://issuer.test", audience="parallax", jwks=address)
+        metrics.watch(service, Identity(Auth(mode="jwt", jwt=jwt)))
+        age_ms = poll_until(lambda: metrics.registry.get_sample_value(name), 5, "the first keys")
+    assert 0 < age_ms < 60_000
+    quiet = ServiceMetrics()
+    with World().service() as service:
+        quiet.watch(service)
+        assert quiet.registry.get_sample_value(name) is None

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from parallax.errors import UnavailableError
+from parallax.errors import UnauthenticatedError, UnavailableError
 from parallax.identity import key_sets as module
 from parallax.identity.key_sets import FetchedKeys, fetch_from
 from tests.support import poll_until
@@ -92,13 +92,13 @@ def test_no_call_waits_while_the_known_keys_are_fetched_again(document: Document
 
 def test_a_slow_issuer_holds_few_calls_and_none_for_long(document: Document) -> None:
     document.door.clear()
-    keys = FetchedKeys(document.fetch, patience_s=0.5)
+    keys = FetchedKeys(document.fetch, patience_s=2)
     began_s = time.monotonic()
     with ThreadPoolExecutor(40) as callers:
         errors = [future.exception() for future in [callers.submit(keys.find, "first") for _ in range(40)]]
     assert all(isinstance(error, UnavailableError) for error in errors)
     assert sum("slow" in str(error) for error in errors) <= 4
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < 9
     assert document.fetches == 1
 
 
@@ -131,9 +131,15 @@ def test_keys_come_over_http_and_a_document_without_end_is_refused() -> None:
             keys.find("first")
 
 
-def test_a_document_that_drips_is_given_up_so_that_a_later_fetch_may_begin(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "head",
+    ["HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n", "HTTP/1.0 200 OK\r\nX-Slow: ", ""],
+    ids=["the document", "a header", "all of it"],
+)
+def test_an_answer_that_drips_is_given_up_so_that_a_later_fetch_may_begin(
+    head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whatever of it drips: a time-out of a socket begins anew with each byte."""
     monkeypatch.setattr(module, "_FETCH_TIMEOUT_S", 0.3)
     enough = threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
@@ -142,18 +148,66 @@ def test_a_document_that_drips_is_given_up_so_that_a_later_fetch_may_begin(
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
             connection.recv(4_096)
-            connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n")
-            for _ in range(100):
+            connection.sendall(head.encode())
+            for _ in range(600):
                 if enough.wait(0.05):
                     return
-                connection.sendall(b" ")
+                connection.sendall(b"H")
 
     dripping = threading.Thread(target=drip, daemon=True)
     dripping.start()
+    began_s = time.monotonic()
     try:
         with pytest.raises(TimeoutError, match="not there after"):
             fetch_from(f"http://127.0.0.1:{listener.getsockname()[1]}/keys", None)()
+        assert time.monotonic() - began_s < 15, "it drips for half a minute"
     finally:
         enough.set()
         listener.close()
         dripping.join(10)
+
+
+def test_keys_that_are_too_old_prove_nobody_until_they_are_fetched_again(document: Document) -> None:
+    now_s = [0.0]
+    keys = FetchedKeys(document.fetch, max_age_s=1_000, clock=lambda: now_s[0])
+    assert found(keys, "first") == ["first"]
+    document.away = True
+    now_s[0] = 1_000.0
+    assert found(keys, "first") == ["first"]
+    poll_until(lambda: document.fetches == 2, 5, "asked again")
+    now_s[0] = 1_011.0
+    for key_id in ("first", "second", None):
+        with pytest.raises(UnauthenticatedError, match=r"1011 s old .*keys_max_age_s.*connection refused"):
+            keys.find(key_id)
+    document.away = False
+    now_s[0] = 1_022.0
+    assert found(keys, "first") == ["first"]
+    assert keys.age_ms() == 0
+
+
+def test_keys_that_stand_for_ever_are_noticed(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = FetchedKeys._known
+    monkeypatch.setattr(FetchedKeys, "_known", lambda keys: (known(keys)[0], 0.0))
+    with pytest.raises(pytest.fail.Exception):
+        test_keys_that_are_too_old_prove_nobody_until_they_are_fetched_again(document)
+
+
+def test_keys_that_nobody_needed_for_long_are_fetched_before_the_next_answer(document: Document) -> None:
+    now_s = [0.0]
+    keys = FetchedKeys(document.fetch, max_age_s=1_000, clock=lambda: now_s[0])
+    assert found(keys, "first") == ["first"]
+    now_s[0] = 100_000.0
+    assert found(keys, "first") == ["first"]
+
+
+def test_whoever_asks_for_their_age_keeps_them_young(document: Document) -> None:
+    now_s = [0.0]
+    document.away = True
+    keys = FetchedKeys(document.fetch, clock=lambda: now_s[0])
+    poll_until(lambda: document.fetches == 1, 5, "asked")
+    assert keys.age_ms() is None
+    document.away = False
+    now_s[0] = 300.0
+    poll_until(lambda: keys.age_ms() == 0, 5, "fetched")
+    now_s[0] = 302.0
+    assert keys.age_ms() == 2_000
