@@ -91,7 +91,8 @@ def _invalid(_: Request, error: Exception) -> Response:
 
 def _http(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    code = NotFoundError.code if status == 404 else "HTTP"  # noqa: PLR2004 - HTTP's own number
+    # 400: a body that the parser gives up, which is no error of validation.
+    code = {400: InvalidNameError.code, 404: NotFoundError.code}.get(status, "HTTP")
     return _problem(status, code, str(getattr(error, "detail", error)))
 
 

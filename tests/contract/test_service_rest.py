@@ -228,6 +228,7 @@ def test_a_body_of_very_many_levels_is_the_callers_fault(http: httpx.Client, bod
 
     assert response.headers["content-type"] == "application/problem+json"
     assert (response.status_code, response.json()["status"]) == (status, status), response.text
+    assert response.json()["code"] == {413: "LIMIT", 400: "INVALID_NAME"}[status]
     assert response.json()["detail"]
 
 
