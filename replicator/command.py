@@ -126,6 +126,7 @@ def _application(
         status=status,
         status_address=config.replicator.status_address,
         status_tls=config.replicator.status_tls,
+        service=config.service,
         master=config.replicator.spark_master,
         checkpoint_directory=config.replicator.checkpoint_directory,
         view=partial(progress_view, board),

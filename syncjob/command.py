@@ -52,6 +52,7 @@ def _run_on_spark(config: Config, *, json_logs: bool) -> None:
         status=[SyncBoard(config.sync.interval_ms)],
         status_address=config.sync.status_address,
         status_tls=config.sync.status_tls,
+        service=config.service,
         master=config.replicator.spark_master,
         checkpoint_directory=config.replicator.checkpoint_directory,
         json_logs=json_logs,

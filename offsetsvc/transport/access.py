@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from parallax.domain.ids import GroupName
-from parallax.domain.rights import ANYBODY, OPEN, Policy, Principal, Right
-from parallax.errors import ForbiddenError, ParallaxError
+from parallax.domain.rights import Policy, Principal, Right
+from parallax.identity.door import Door
 from parallax.identity.identity import Identity, Shown
-
-_log = structlog.get_logger(__name__)
-
-_REFUSALS_LOGGED_PER_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +91,6 @@ class Caller:
         return self.policy.readable(self.principal, groups)
 
 
-SOMEBODY = Caller(ANYBODY, OPEN)
-"""The caller where nobody is asked for a name."""
-
-
 class Access:
     """Lets calls in that may be made.
 
@@ -110,22 +99,16 @@ class Access:
     """
 
     def __init__(self, identity: Identity) -> None:
-        self._identity = identity
-        self._lock = threading.Lock()
-        self._second, self._logged, self._unlogged = 0, 0, 0
+        self._door = Door(identity)
 
     @property
     def asks(self) -> bool:
         """Whether callers have to prove who they are."""
-        return self._identity.asks
+        return self._door.identity.asks
 
     def admits(self, shown: Shown) -> bool:
         """Whether a caller may read anything at all; nobody is told of one who may not."""
-        try:
-            self._identity.require(shown, Right.READ)
-        except ParallaxError:
-            return False
-        return True
+        return self._door.admits(shown)
 
     def caller(self, transport: str, method: str, request: Any, shown: Callable[[], Shown]) -> Caller:
         """The caller of one of our own calls.
@@ -170,36 +153,4 @@ class Access:
         shown: Callable[[], Shown],
         need: tuple[Right, str | None] | None,
     ) -> Caller:
-        if not self._identity.asks and need is not None:
-            return SOMEBODY
-        principal = None
-        try:
-            if need is None:
-                raise ForbiddenError(f"{method} is served to nobody")
-            principal = self._identity.who(shown())
-            policy = self._identity.policy
-            return Caller(policy.require(principal, *need), policy)
-        except ParallaxError as error:
-            self._tell(transport, method, error, principal)
-            raise
-
-    def _tell(self, transport: str, method: str, error: ParallaxError, principal: Principal | None) -> None:
-        """Log a call that was not let in; of a flood some, and later how many others there were."""
-        with self._lock:
-            second = int(time.monotonic())
-            if second != self._second:
-                self._second, self._logged = second, 0
-            self._logged += 1
-            if self._logged > _REFUSALS_LOGGED_PER_S:
-                self._unlogged += 1
-                return
-            unlogged, self._unlogged = self._unlogged, 0
-        _log.warning(
-            "call_refused",
-            transport=transport,
-            method=method,
-            code=error.code,
-            reason=str(error),
-            principal=None if principal is None else principal.name,
-            refused_unlogged=unlogged,
-        )
+        return Caller(self._door.let_in(transport, method, shown, need), self._door.identity.policy)

@@ -12,8 +12,12 @@ from parallax.errors import ConfigError
 from parallax.runtime.files import Reread
 
 
-def server_context(tls: Tls) -> ssl.SSLContext:
+def server_context(tls: Tls, *, without: bool = False) -> ssl.SSLContext:
     """The certificate that a server shows, and those that it asks for, as the files have them now.
+
+    Args:
+        tls: the files.
+        without: whether a caller may come without a certificate; one of a foreign authority is refused all the same.
 
     Raises:
         ConfigError: a file can't be read, or certificate and key don't fit.
@@ -28,20 +32,20 @@ def server_context(tls: Tls) -> ssl.SSLContext:
         if tls.client_ca is not None:
             path = tls.client_ca
             context.load_verify_locations(tls.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
+            context.verify_mode = ssl.CERT_OPTIONAL if without else ssl.CERT_REQUIRED
     except OSError as error:  # what OpenSSL refuses is one, too
         raise ConfigError(f"TLS: {path}: can't be used (with its key): {error}") from error
     return context
 
 
-def current_context(tls: Tls) -> ssl.SSLContext:
+def current_context(tls: Tls, *, without: bool = False) -> ssl.SSLContext:
     """A context for as long as a server lives: each handshake goes by the files as they are then.
 
     Raises:
         ConfigError: see `server_context`.
     """
-    present = Reread(_paths(tls), lambda: server_context(tls))
-    context = server_context(tls)
+    present = Reread(_paths(tls), lambda: server_context(tls, without=without))
+    context = server_context(tls, without=without)
 
     def take(connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _first: ssl.SSLContext) -> None:
         # Called for every handshake, with or without a name. Certificate, key and the authority of clients come with the context.

@@ -38,6 +38,7 @@ class HttpServer:
         app: the application; it bounds the bodies that it reads (`parallax.adapters.http.bodies`).
         address: ``host:port``; port 0 takes a free one.
         tls: certificates; None: plain text.
+        without: whether callers may come without a certificate where ``tls`` asks for one.
         limits: what callers may cost.
         name: of its thread, and of what it serves in errors.
 
@@ -51,6 +52,7 @@ class HttpServer:
         *,
         address: str,
         tls: Tls | None = None,
+        without: bool = False,
         limits: HttpLimits | None = None,
         name: str = "REST",
     ) -> None:
@@ -75,7 +77,7 @@ class HttpServer:
                 log_level="error",
                 access_log=False,
                 h11_max_incomplete_event_size=self._limits.head_bytes,
-                ssl_context_factory=None if tls is None else lambda *_: current_context(tls),
+                ssl_context_factory=None if tls is None else lambda *_: current_context(tls, without=without),
                 timeout_graceful_shutdown=5,
             )
         )

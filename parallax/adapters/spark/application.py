@@ -28,8 +28,9 @@ from parallax.adapters.spark.session import (
 )
 from parallax.adapters.spark.status_server import StatusPart, StatusServer
 from parallax.adapters.spark.supervisor import QueryPlan, Supervisor, first_lines
-from parallax.config.config import StatusTls
+from parallax.config.config import Service, StatusTls
 from parallax.errors import ServiceUnavailableError
+from parallax.identity.identity import Identity, require_safe_pages
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.process import stop_on_signals
 
@@ -67,6 +68,7 @@ class Application:
         status: what its status server shows, and takes from the queries' leases.
         status_address: where that listens.
         status_tls: its certificates, and what leases trust; None: plain text.
+        service: how the offset service asks who calls: so does the status server whoever wants to read.
         master: Spark's master; None: this process, with slots for all leases.
         checkpoint_directory: where Spark's bookkeeping lies; None: a temporary directory.
         view: opened once everything runs.
@@ -80,6 +82,7 @@ class Application:
     status: Sequence[StatusPart]
     status_address: str
     status_tls: StatusTls | None = None
+    service: Service = field(default_factory=Service)
     master: str | None = None
     checkpoint_directory: str | None = None
     view: Callable[[], View] = _no_view
@@ -103,6 +106,7 @@ class Application:
         """Run until SIGTERM or SIGINT, or until every query has ended by itself. Leases then commit and leave.
 
         Raises:
+            ConfigError: the status can't be served as the configuration says, or not safely.
             PreflightError: Spark has fewer task slots than there are leases.
             ServiceUnavailableError: Spark itself has died.
         """
@@ -111,7 +115,7 @@ class Application:
         settings = self.session_settings
         token = secrets.token_urlsafe(24)
         with ExitStack() as stack:
-            server = StatusServer(self.status_address, self.status, token=token, tls=self.status_tls)
+            server = self._status_server(token)
             stack.callback(server.close)
             server.start()
             session = start_session(settings)
@@ -138,6 +142,18 @@ class Application:
             if stop.is_set():
                 self._end_leases(server)
                 _stop(supervisor.stop_all, "queries_did_not_stop")
+
+    def _status_server(self, token: str) -> StatusServer:
+        auth, tls = self.service.auth, self.service.tls
+        require_safe_pages(auth, self.status_address, tls=self.status_tls is not None)
+        return StatusServer(
+            self.status_address,
+            self.status,
+            token=token,
+            tls=self.status_tls,
+            identity=Identity(auth),
+            client_ca=tls.client_ca if auth.mode == "mtls" and tls is not None else None,
+        )
 
     def _end_leases(self, server: StatusServer) -> None:
         """Let leases commit and leave, so that no transaction stays open behind them."""

@@ -1,14 +1,15 @@
 """The driver's status over HTTP: metrics, health, the whole picture as JSON; and where leases report.
 
-    GET  /metrics    Prometheus
     GET  /livez      200 while the process answers
-    GET  /readyz     200 once everything that runs is ready, else 503 with what is missing
-    GET  /status     everything, as JSON
-    GET  /ending     whether leases shall end
+    GET  /readyz     200 once everything that runs is ready, else 503; readers are told what is missing
+    GET  /metrics    Prometheus, for readers
+    GET  /status     everything, as JSON, for readers
+    GET  /ending     whether leases shall end, for leases
     POST ...         what a part takes from its tasks: reports, which are answered with whether the lease shall end,
                      and whatever else it has a path for
 
-What it shows is that of its parts, one for each kind of work.
+What it shows is that of its parts, one for each kind of work. Readers are those to whom the rules of the offset service
+give the right to read any group; where nobody is asked who calls, all are.
 """
 
 from __future__ import annotations
@@ -26,16 +27,26 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from parallax.adapters.http.bodies import BodyError, ClientGoneError, read_body
-from parallax.adapters.http.connection import HttpLimits
+from parallax.adapters.http.bodies import PROBLEM, BodyError, ClientGoneError, problem, read_body
+from parallax.adapters.http.connection import HttpLimits, shown_in
 from parallax.adapters.http.server import HttpServer
 from parallax.adapters.spark.reporting import ENDING_PATH, TOKEN_HEADER
 from parallax.config.config import StatusTls, Tls
-from parallax.errors import ConfigError
+from parallax.domain.rights import Right
+from parallax.errors import ConfigError, ForbiddenError, ParallaxError, UnauthenticatedError
+from parallax.identity.door import Door
+from parallax.identity.identity import ASKS_NOBODY, NOTHING_SHOWN, Identity, Shown
 
 STATUS_LIMITS = HttpLimits(body_bytes=16 * 1024 * 1024)
 """A report of ten thousand partitions takes some MiB; no other body is read."""
 
+REFUSED: Mapping[type[ParallaxError], HTTPStatus] = {
+    UnauthenticatedError: HTTPStatus.UNAUTHORIZED,
+    ForbiddenError: HTTPStatus.FORBIDDEN,
+}
+"""The statuses of who may not read, as REST has them; all else that asking raises passes by itself."""
+
+_FOR_ANYBODY = frozenset({"/livez", "/readyz"})
 _TOKEN = TOKEN_HEADER.lower().encode()
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
@@ -81,16 +92,27 @@ class StatusServer:
         parts: what to show, and where posts go.
         token: what leases must send along.
         tls: certificates; None: plain text.
+        identity: tells who calls, and whether it may read.
+        client_ca: PEM file of the authority that signs readers' certificates; None: they show none. Leases and probes
+            need none either way.
     """
 
     def __init__(
-        self, address: str, parts: Sequence[StatusPart], *, token: str, tls: StatusTls | None = None
+        self,
+        address: str,
+        parts: Sequence[StatusPart],
+        *,
+        token: str,
+        tls: StatusTls | None = None,
+        identity: Identity = ASKS_NOBODY,
+        client_ca: str | None = None,
     ) -> None:
         self.queries: Callable[[], Sequence[Mapping[str, Any]]] = list
         """The state of the queries for /status, asked at each request; none before they run."""
         self._parts = parts
         self._takers = {path: take for part in parts for path, take in part.takers.items()}
         self._token = token
+        self._door = Door(identity)
         self._ending = threading.Event()
         self._registry = CollectorRegistry(auto_describe=False)
         for part in parts:
@@ -100,7 +122,8 @@ class StatusServer:
             self._server = HttpServer(
                 self._serve,
                 address=address,
-                tls=None if tls is None else _of_server(tls),
+                tls=None if tls is None else _of_server(tls, client_ca),
+                without=True,
                 limits=STATUS_LIMITS,
                 name="status",
             )
@@ -127,18 +150,27 @@ class StatusServer:
         """From now on tell every lease that reports to end: it commits what it has and returns."""
         self._ending.set()
 
-    def get(self, path: str) -> Reply:
+    def get(self, path: str, shown: Shown = NOTHING_SHOWN, token: str = "") -> Reply:
         """The answer to a GET."""
+        if path == ENDING_PATH:
+            return self._ending_answer() if self._is_ours(token) else _FOR_LEASES_ALONE
+        if path not in _FOR_ANYBODY:
+            try:
+                self._door.let_in("status", path, lambda: shown, (Right.READ, None))
+            except ParallaxError as error:
+                status = REFUSED.get(type(error), HTTPStatus.SERVICE_UNAVAILABLE)
+                return status, PROBLEM, problem(status, error.code, str(error))
+        return self._page(path, shown)
+
+    def _page(self, path: str, shown: Shown) -> Reply:
         if path == "/metrics":
             return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry)
         if path == "/livez":
             return HTTPStatus.OK, _TEXT, b"ok\n"
         if path == "/readyz":
-            return self._readiness()
+            return self._readiness(told=self._door.admits(shown))
         if path == "/status":
             return _json(self._state())
-        if path == ENDING_PATH:
-            return self._ending_answer()
         paths = b"unknown path; there are /metrics, /livez, /readyz and /status\n"
         return HTTPStatus.NOT_FOUND, _TEXT, paths
 
@@ -147,9 +179,7 @@ class StatusServer:
         if path not in self._takers:
             paths = ", ".join(sorted(self._takers))
             return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; leases post to {paths}\n".encode()
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
-            return HTTPStatus.FORBIDDEN, _TEXT, b"only leases of this application may post\n"
-        return None
+        return None if self._is_ours(token) else _FOR_LEASES_ALONE
 
     def post(self, path: str, token: str, body: bytes) -> Reply:
         """The answer to a POST."""
@@ -162,13 +192,16 @@ class StatusServer:
             return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
         return self._ending_answer() if answer is None else _json(answer)
 
+    def _is_ours(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self._token.encode())
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; the parts are asked in threads, since they wait for locks."""
         whole = True
         if scope["method"] == "POST":
             reply, whole = await self._posted(scope, receive)
         elif scope["method"] == "GET":
-            reply = await run_in_threadpool(self.get, scope["path"])
+            reply = await run_in_threadpool(self.get, scope["path"], shown_in(scope), _token_in(scope))
         else:
             reply = HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET, or POST for leases\n"
         status, content_type, body = reply
@@ -176,6 +209,8 @@ class StatusServer:
             (b"content-type", content_type.encode()),
             (b"content-length", str(len(body)).encode()),
         ]
+        if status is HTTPStatus.UNAUTHORIZED:
+            headers.append((b"www-authenticate", b"Bearer"))
         if not whole:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status.value, "headers": headers})
@@ -183,8 +218,7 @@ class StatusServer:
 
     async def _posted(self, scope: Scope, receive: Receive) -> tuple[Reply, bool]:
         """The answer to a POST, and whether all of it was read: only who has the token is listened to."""
-        tokens = [value.decode("latin-1") for name, value in scope["headers"] if name == _TOKEN]
-        token = tokens[0] if len(tokens) == 1 else ""
+        token = _token_in(scope)
         refused = self.refusal(scope["path"], token)
         if refused is not None:
             return refused, False
@@ -202,12 +236,12 @@ class StatusServer:
     def _ending_answer(self) -> Reply:
         return _json({"end": self._ending.is_set()})
 
-    def _readiness(self) -> Reply:
-        lines = [f"{part.name} {problem}\n" for part in self._parts for problem in part.missing()]
-        if not lines:
-            troubles = [f"{part.name} {trouble}\n" for part in self._parts for trouble in part.troubles()]
-            return HTTPStatus.OK, _TEXT, "".join(["ready\n", *troubles]).encode()
-        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, "".join(lines).encode()
+    def _readiness(self, *, told: bool) -> Reply:
+        lines = [f"{part.name} {reason}\n" for part in self._parts for reason in part.missing()]
+        if lines:
+            return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, ("".join(lines) if told else "not ready\n").encode()
+        troubles = [f"{part.name} {trouble}\n" for part in self._parts for trouble in part.troubles()]
+        return HTTPStatus.OK, _TEXT, "".join(["ready\n", *(troubles if told else ())]).encode()
 
     def _state(self) -> dict[str, Any]:
         state: dict[str, Any] = {"ready": not any(part.missing() for part in self._parts), "missing": {}}
@@ -216,8 +250,16 @@ class StatusServer:
         return state | {"queries": self.queries()}
 
 
-def _of_server(tls: StatusTls) -> Tls:
-    return Tls(certificate_chain=tls.certificate_chain, private_key=tls.private_key)
+_FOR_LEASES_ALONE: Reply = HTTPStatus.FORBIDDEN, _TEXT, b"for leases of this application alone\n"
+
+
+def _token_in(scope: Scope) -> str:
+    tokens = [value.decode("latin-1") for name, value in scope["headers"] if name == _TOKEN]
+    return tokens[0] if len(tokens) == 1 else ""
+
+
+def _of_server(tls: StatusTls, client_ca: str | None) -> Tls:
+    return Tls(certificate_chain=tls.certificate_chain, private_key=tls.private_key, client_ca=client_ca)
 
 
 def _json(values: Mapping[str, Any]) -> Reply:

@@ -97,8 +97,8 @@ def test_a_server_that_takes_up_sessions_again_is_noticed(
 ) -> None:
     make = module.server_context
 
-    def resuming(settings: Tls) -> ssl.SSLContext:
-        context = make(settings)
+    def resuming(settings: Tls, **options: bool) -> ssl.SSLContext:
+        context = make(settings, **options)
         context.options &= ~ssl.OP_NO_TICKET
         context.num_tickets = 2
         return context
