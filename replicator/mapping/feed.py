@@ -18,7 +18,7 @@ import structlog
 from parallax.domain.ids import Lineage, Route, RoutePartition, TopicPartition
 from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
 from parallax.domain.runs import LostRange, Run
-from parallax.errors import ParallaxError, StoreUnavailableError, UnavailableError
+from parallax.errors import ClusterUnavailableError, ParallaxError, StoreUnavailableError, UnavailableError
 from parallax.ports.index import STOPS_KEPT_S, MappingIndexWriter
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
 from replicator.copying.ports import Clock, RunLogReader
@@ -168,6 +168,8 @@ class IndexFeed:
         self._last_taken = -1
         self._oldest_ms: int | None = None
         self._lag_entries = 0
+        self._complete_at_ms = clock.monotonic_ms()
+        """When all that was known was last indexed."""
         self._stops: Mapping[TopicPartition, str] = {}
         self._stops_told: Mapping[TopicPartition, str] = {}
         self._stops_again_ms = 0.0
@@ -215,12 +217,15 @@ class IndexFeed:
             return nothing_taken and self._next is not None and self._next >= self._gap_below
 
     def lag_ms(self) -> float:
-        """Age of the oldest entry known and not indexed."""
+        """Age of the oldest entry known and not indexed; while that has to be read again, as long as it may have waited."""
         with self._lock:
             oldest = self._oldest_ms
             if oldest is None and self._queue:
                 oldest = self._queue[0][1].committed_at_ms
-        return 0.0 if oldest is None else max(0.0, self._clock.now_ms() - oldest)
+            to_be_read = (self._next or 0) < self._gap_below
+        age_ms = 0.0 if oldest is None else max(0.0, self._clock.now_ms() - oldest)
+        waited_ms = self._clock.monotonic_ms() - self._complete_at_ms if to_be_read else 0.0
+        return max(age_ms, waited_ms)
 
     def turn(self) -> int:
         """Write what is there, once.
@@ -242,8 +247,9 @@ class IndexFeed:
                 behind = self._next < gap_below
                 taken = [] if behind else self._take()
             if behind:
-                return self._replay(self._next, gap_below)
-            return self._write([item for item in taken if item[0] >= self._next])
+                written = self._replay(self._next, gap_below)
+            else:
+                written = self._write([item for item in taken if item[0] >= self._next])
         except Exception:
             with self._lock:
                 # Whatever was taken from the queue is read again.
@@ -251,6 +257,9 @@ class IndexFeed:
             self._next = None
             self._rows.forget()
             raise
+        if self.complete:
+            self._complete_at_ms = self._clock.monotonic_ms()
+        return written
 
     def _tell_stops(self) -> None:
         with self._lock:
@@ -288,11 +297,19 @@ class IndexFeed:
         return taken
 
     def _replay(self, start: int, end: int) -> int:
-        """Read the run log again up to ``end``."""
+        """Read the run log again up to ``end``.
+
+        Raises:
+            ClusterUnavailableError: whose entries these are can't be told now: none would be taken for the run log's own.
+        """
+        run_log_id = self._reader.topic_id()
+        if run_log_id is None:
+            raise ClusterUnavailableError(
+                f"{self._key[0]}: the target names no run log at the moment, or no more"
+            )
         first = self._reader.start()
         self._note_gap(start, min(first, end))
         records = self._reader.read(max(start, first), end)
-        run_log_id = self._reader.topic_id()
         entries = (
             (at, entry)
             for at, entry in records

@@ -19,7 +19,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.index_rows import RowBatch
 from parallax.domain.runs import Run
-from parallax.errors import ConfigError, StoreUnavailableError, UnknownTopicError
+from parallax.errors import ClusterUnavailableError, ConfigError, StoreUnavailableError, UnknownTopicError
 from parallax.ports.index import STOPS_KEPT_S
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.session_end import SessionError
@@ -289,6 +289,54 @@ def test_what_others_wrote_into_the_run_log_is_not_indexed() -> None:
     feed.note_end(log.end())
     feed.turn()
     assert indexed(index) == [run(0, 4)]
+
+
+def test_a_run_log_that_the_target_does_not_name_now_is_read_later() -> None:
+    """Metadata of a broker that has just started may lack the topic, whose records it gives all the same."""
+    log, index = RunLog(), MemoryMappingIndex()
+    log.append(entry([run(0, 1)]))
+    feed = feed_of(index, log)
+    feed.note_end(log.end())
+    named = log.topic_id
+    log.topic_id = lambda: None
+    with pytest.raises(ClusterUnavailableError):
+        feed.turn()
+    assert (feed.complete, index.indexed_up_to(ROUTE, 1, 0)) == (False, 0)
+    log.topic_id = named
+    feed.turn()
+    assert (feed.complete, indexed(index)) == (True, [run(0, 1)])
+
+
+@pytest.mark.parametrize("stamped_ms", [1_000, 15 * 24 * 3_600_000])
+def test_an_index_that_is_behind_says_so_whatever_the_clock_said_at_the_commit(stamped_ms: int) -> None:
+    log, index, clock = RunLog(), AwayIndex(), StandingClock()
+    feed = IndexFeed(index, log, route=ROUTE, layout=1, shard=0, clock=clock)
+    assert feed.lag_ms() == 0
+    one = entry([run(0, 1)], stamped_ms)
+    feed.offer(log.append(one), one)
+    index.away = True
+    with pytest.raises(StoreUnavailableError):
+        feed.turn()
+    clock.sleep_ms(4_000)
+    assert feed.lag_ms() == 4_000
+    index.away = False
+    feed.turn()
+    assert (feed.complete, feed.lag_ms()) == (True, 0)
+
+
+def test_an_index_that_is_away_at_the_start_is_behind() -> None:
+    class Away(MemoryMappingIndex):
+        def indexed_up_to(self, *_: object) -> int:
+            raise StoreUnavailableError("away")
+
+    log, clock = RunLog(), StandingClock()
+    log.append(entry([run(0, 1)]))
+    feed = IndexFeed(Away(), log, route=ROUTE, layout=1, shard=0, clock=clock)
+    feed.note_end(log.end())
+    with pytest.raises(StoreUnavailableError):
+        feed.turn()
+    clock.sleep_ms(4_000)
+    assert feed.lag_ms() == 4_000
 
 
 def test_the_queue_is_bounded_by_bytes_too() -> None:
