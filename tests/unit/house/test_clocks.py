@@ -14,7 +14,8 @@ REASONS_TO_LOOK_AT_IT = {
     "parallax.producer.delivery": "a record bears its producer's time",
     "parallax.runtime.deadline": "tells it",
     "parallax.testing.regions": "a record bears its producer's time",
-    "replicator.kafka.run_log": "how old a watermark is: told with answers, and no offset goes by it",
+    "replicator.kafka.run_log": "when an entry was committed: how old answers are, and in which hour and day the index keeps its "
+    "rows, so that a wrong clock makes answers early; and leases, which are bounded by an epoch",
     "replicator.leases.holding": "leases are bounded by an epoch, whatever clocks say",
     "replicator.leases.query": "leases are bounded by an epoch, whatever clocks say",
     "syncjob.query": "leases are bounded by an epoch, whatever clocks say",
