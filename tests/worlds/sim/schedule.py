@@ -17,7 +17,6 @@ class Actor:
         self.asleep_until = 0.0
         self.over = False
         self.doomed = False
-        self.failure: BaseException | None = None
         self.turn = threading.Semaphore(0)
         self.work = work
 
@@ -34,6 +33,9 @@ class Schedule:
         self.on_step: Callable[[], None] = lambda: None
         self._running: Actor | None = None
         self._main = threading.Semaphore(0)
+        self._until: Callable[[], bool] = lambda: True
+        self._bound = 0
+        self._failure: BaseException | None = None
 
     def spawn(self, name: str, work: Callable[[], None]) -> Actor:
         actor = Actor(name, work)
@@ -42,19 +44,15 @@ class Schedule:
         return actor
 
     def run(self, until: Callable[[], bool], *, at_most_steps: int) -> None:
-        """Let actors run until the condition holds; the baton comes back between two steps."""
-        bound = self.steps + at_most_steps
-        while not until():
-            assert self.steps < bound, f"not done after {at_most_steps} steps"
-            actor = self._choose()
-            if actor is None:
-                return
-            self._running = actor
-            actor.turn.release()
+        """Let actors run until the condition, which is looked at whenever the baton is handed on, holds."""
+        self._until, self._bound = until, self.steps + at_most_steps
+        first = self._next()
+        if first is not None:
+            first.turn.release()
             self._main.acquire()
-            self._running = None
-            if actor.failure is not None:
-                raise actor.failure
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
 
     def step(self) -> None:
         """Called by the running actor wherever it could block: others may run first, or it may die here."""
@@ -65,8 +63,7 @@ class Schedule:
         self.now_ms += self.random.choice((1, 3, 10, 30))
         self.on_step()
         if self.calm or self.random.random() < 0.15 or actor.asleep_until > self.now_ms:
-            self._main.release()
-            actor.turn.acquire()
+            self._hand_on(actor)
         if actor.doomed:
             raise Crash(actor.name)
 
@@ -83,9 +80,29 @@ class Schedule:
         except Crash:
             pass
         except BaseException as error:  # noqa: BLE001 - handed to the thread that runs the test
-            actor.failure = error
+            self._failure = error
         actor.over = True
-        self._main.release()
+        self._hand_on(actor)
+
+    def _hand_on(self, actor: Actor) -> None:
+        """From one thread to the next without one between them: it may as well stay where it is."""
+        following = self._next()
+        if following is not actor:
+            (self._main if following is None else following.turn).release()
+            if not actor.over:
+                actor.turn.acquire()
+
+    def _next(self) -> Actor | None:
+        """Who runs now; None: the thread that runs the test."""
+        self._running = None
+        if self._failure is None:
+            try:
+                if not self._until():
+                    assert self.steps < self._bound, f"not done before step {self._bound}"
+                    self._running = self._choose()
+            except BaseException as error:  # noqa: BLE001 - as above: none of the actor's
+                self._failure = error
+        return self._running
 
     def _choose(self) -> Actor | None:
         alive = [actor for actor in self.actors if not actor.over]
