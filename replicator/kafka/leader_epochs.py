@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -13,14 +15,17 @@ from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections, topic_uuid
-from parallax.domain.ids import UNKNOWN_EPOCH, TargetOffset, TopicName, TopicPartition
+from parallax.config.config import Cluster
+from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, TargetOffset, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from parallax.runtime.deadline import Deadline
 from replicator.copying.ports import TargetEnd, TargetLog
+from replicator.kafka.spans import EpochEnd
 
 log = structlog.get_logger(__name__)
 
 _TURN_MS = 20
+_LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
 _CONSUMER = -1
 """Neither a follower nor a debugger."""
 
@@ -187,6 +192,45 @@ def with_kept(
     }
     kept = leaders.ends_of(asked) if asked else {}
     return {item: replace(end, kept_to=kept[item]) if item in kept else end for item, end in ends.items()}
+
+
+@contextmanager
+def epoch_ends(settings: Cluster, cluster: ClusterName, *, timeout_ms: int) -> Iterator[EpochEnd]:
+    """`asked_once`, with connections of its own."""
+    loop = EventLoop()
+    connections = Connections(
+        loop,
+        cluster,
+        settings,
+        client_id="parallax-leader-epochs",
+        largest_answer_bytes=_LARGEST_ANSWER_BYTES,
+        timeout_ms=timeout_ms,
+    )
+    leaders = LeaderEpochs(loop, connections, timeout_ms=timeout_ms)
+
+    try:
+        connections.connect()
+        yield asked_once(leaders, cluster)
+    finally:
+        leaders.close()
+
+
+def asked_once(leaders: LeaderEpochs, cluster: ClusterName) -> EpochEnd:
+    """Asks where a leader epoch ends when that is wanted for the first time.
+
+    It raises `ClusterUnavailableError` where the leader does not answer in time, or does not know that epoch yet.
+    """
+
+    @cache
+    def end_of(item: TopicPartition, epoch: int) -> int:
+        end = leaders.ends_of({item: (UNKNOWN_EPOCH, epoch)}).get(item)
+        if end is None:
+            raise ClusterUnavailableError(
+                f"{cluster}: {item}: its leader does not tell where leader epoch {epoch} ends"
+            )
+        return end
+
+    return end_of
 
 
 def _request(asked: Iterable[_Asked]) -> Any:

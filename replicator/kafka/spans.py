@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from parallax.domain.ids import TopicPartition
 from parallax.v1.runlog_pb2 import Entry
@@ -11,6 +11,9 @@ from replicator.copying.state import rows_of, topic_partition_of
 
 Span = tuple[int, int]
 """Target offsets ``[start, end)``."""
+
+EpochEnd = Callable[[TopicPartition, int], int]
+"""Where a leader epoch ends in the log that the target has now of a partition."""
 
 
 def spans_of(offsets: Iterable[int]) -> Sequence[Span]:
@@ -32,6 +35,29 @@ def row_spans(entries: Iterable[Entry], *, watermarks: bool = False) -> Mapping[
             rows[topic_partition_of(part)] += [
                 (row.target_start, row.target_end) for row in rows_of(part) if row.count or watermarks
             ]
+    return rows
+
+
+def kept_spans(
+    entries: Iterable[Entry], topic_ids: Mapping[TopicPartition, str], epoch_end: EpochEnd
+) -> Mapping[TopicPartition, list[Span]]:
+    """The same of some partitions, without what the target has lost since.
+
+    Lost is what lies above the end of the leader epoch under which it was written, and what was on another topic.
+
+    Args:
+        entries: of run logs.
+        topic_ids: of the partitions' topics on the target.
+        epoch_end: asks the target.
+    """
+    rows: dict[TopicPartition, list[Span]] = defaultdict(list)
+    for part in (part for entry in entries for part in entry.partitions):
+        item, runs = topic_partition_of(part), [row for row in rows_of(part) if row.count]
+        if not runs or part.target_topic_id != topic_ids.get(item):
+            continue
+        told = part.HasField("target_leader_epoch")
+        end = epoch_end(item, part.target_leader_epoch) if told else max(row.target_end for row in runs)
+        rows[item] += [(row.target_start, min(row.target_end, end)) for row in runs if row.target_start < end]
     return rows
 
 

@@ -4,6 +4,8 @@ An election at the run log may take its newest entries while their records survi
 been written. Where the leader epoch is another than the newest entry's, nobody can tell by the run log itself: the
 epoch before ends where the new leader's log ended, whether that lacked anything or not (OffsetForLeaderEpoch). So the target
 is looked at: above what the entries tell of, every record must be another route's (docs/decisions/0004-run-log.md).
+The target may have lost its own tail, and the entry that said so may be among the lost ones: what entries tell, this
+route's and the others', holds as far as the target has kept the leader epoch that they name.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from parallax.adapters.kafka.librdkafka import client_settings
 from parallax.config.config import Config
-from parallax.domain.ids import TopicPartition, aggregate_cluster
+from parallax.domain.ids import UNKNOWN_EPOCH, TopicPartition, aggregate_cluster
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import States
+from replicator.kafka.leader_epochs import epoch_ends
 from replicator.kafka.run_log import KafkaRunLog, read_partition, run_log_topic
-from replicator.kafka.spans import Span, count_of, row_spans, spans_of, without
+from replicator.kafka.spans import EpochEnd, Span, count_of, kept_spans, spans_of, without
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.topics import TopicAdmin, TopicConfig
 from replicator.lease import Lease
@@ -50,31 +53,37 @@ def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping
         return {}
     topics = admin.topics()
     items = partitions_of_shard((info for name, info in topics.items() if config.topics.chosen(name)), lease)
-    records: dict[TopicPartition, Sequence[Span]] = {}
-    for item, held in admin.log_ranges(items).items():
-        start = max(floor_of(states, item, topics[item.topic].topic_id), held.low_watermark)
-        span = (start, int(held.high_watermark))
-        found = read_partition(settings, cluster, item.topic, item.partition, span, timeout_ms=_TIMEOUT_MS)
-        records[item] = spans_of(offset for offset, _, _ in found)
     others = [
         KafkaRunLog(config, route, shard)
         for route in config.routes_into(lease.route.target)
         if route != lease.route and (info := topics.get(run_log_topic(config, route.source))) is not None
         for shard in range(info.partitions)
     ]
-    reach = _FIRST_REACH_OFFSETS
-    whole = False
-    left = counted(records)
-    while left and not whole:
-        # Only now, when the records' transactions have ended: whatever they are, their entries are there.
-        whole = True
-        entries: list[Entry] = []
-        for reader in others:
-            first, end = reader.start(), reader.end()
-            whole = whole and end - reach <= first
-            entries += [entry for _, entry in reader.read(max(first, end - reach), end) if entry is not None]
-        left = counted(without_rows(records, entries))
-        reach *= 4
+    topic_ids = {item: topics[item.topic].topic_id for item in items}
+    with epoch_ends(config.cluster(cluster), cluster, timeout_ms=_TIMEOUT_MS) as epoch_end:
+        records: dict[TopicPartition, Sequence[Span]] = {}
+        for item, held in admin.log_ranges(items).items():
+            floor = floor_of(states, item, topic_ids[item], epoch_end)
+            span = (max(floor, held.low_watermark), int(held.high_watermark))
+            found = read_partition(
+                settings, cluster, item.topic, item.partition, span, timeout_ms=_TIMEOUT_MS
+            )
+            records[item] = spans_of(offset for offset, _, _ in found)
+        reach = _FIRST_REACH_OFFSETS
+        whole = False
+        left = counted(records)
+        while left and not whole:
+            # Only now, when the records' transactions have ended: whatever they are, their entries are there.
+            whole = True
+            entries: list[Entry] = []
+            for reader in others:
+                first, end = reader.start(), reader.end()
+                whole = whole and end - reach <= first
+                entries += [
+                    entry for _, entry in reader.read(max(first, end - reach), end) if entry is not None
+                ]
+            left = counted(without_rows(records, entries, topic_ids, epoch_end))
+            reach *= 4
     return left
 
 
@@ -83,17 +92,25 @@ def loses_by_election(settings: TopicConfig, replicas: int) -> bool:
     return replicas < 2 or settings.get("unclean.leader.election.enable") != "false"  # noqa: PLR2004 - more than one
 
 
-def floor_of(states: States, item: TopicPartition, target_topic_id: str) -> int:
-    """Above which target offset the shard's entries tell nothing of a partition."""
+def floor_of(states: States, item: TopicPartition, target_topic_id: str, epoch_end: EpochEnd) -> int:
+    """Above which target offset the shard's entries tell nothing of a partition, or of what is there no more."""
     state = states.get(item)
-    return 0 if state is None or state.lineage.target_topic_id != target_topic_id else int(state.target_floor)
+    if state is None or state.lineage.target_topic_id != target_topic_id:
+        return 0
+    if state.target_leader_epoch == UNKNOWN_EPOCH:
+        return int(state.target_floor)
+    return min(int(state.target_floor), epoch_end(item, state.target_leader_epoch))
 
 
 def without_rows(
-    records: Mapping[TopicPartition, Sequence[Span]], entries: Iterable[Entry]
+    records: Mapping[TopicPartition, Sequence[Span]],
+    entries: Iterable[Entry],
+    topic_ids: Mapping[TopicPartition, str],
+    epoch_end: EpochEnd,
 ) -> Mapping[TopicPartition, Sequence[Span]]:
-    """The records that no row of the entries holds."""
-    rows = row_spans(entries)
+    """The records that no row of the entries holds; rows of what the target has lost since hold none."""
+    ids = {item: topic_ids[item] for item, spans in records.items() if spans}
+    rows = kept_spans(entries, ids, epoch_end)
     return {item: list(without(spans, rows.get(item, ()))) for item, spans in records.items()}
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from parallax.domain.ids import TopicId
+from parallax.errors import StoreUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator import shard as shard_module
 from replicator.copying.recovery import RunLogProblem
@@ -17,6 +18,7 @@ from replicator.kafka.layout import LayoutRecord
 from replicator.kafka.transactions import hanging
 from replicator.lease import Lease, LeaseProgress
 from tests.worlds.sim.doors import Faults, SimConnector
+from tests.worlds.sim.kafka import MARKER
 from tests.worlds.sim.sides import TOPIC, SourceRecord
 from tests.worlds.sim.world import World
 
@@ -132,6 +134,34 @@ def test_a_run_log_that_is_lost_under_its_owner_is_seen_at_its_next_entry(world:
     world.schedule.run(lambda: world.schedule.steps > until, at_most_steps=30_000)
     assert reports[-1].waiting_for.startswith(("RUN_LOG_REPLACED: ", "RUN_LOG_TRUNCATED: "))
     assert not twice(world)
+
+
+def test_an_entry_that_told_of_the_targets_lost_tail_is_missed_when_it_is_lost_with_the_run_logs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was copied again lies below what the entries that are left had told of, where the target had other records."""
+    end_owner(world)
+    monkeypatch.setattr(world.index, "_may_be_away", _away)
+    run_log = world.aggregates[0].cluster.topics[world.lives[0].run_log].logs[0]
+    told_up_to = run_log.end
+    logs = world.aggregates[0].cluster.topics[TOPIC].logs
+    for log in logs:
+        log.elect_unclean(next(at for at in range(log.end - 2, 0, -1) if log.slot(at - 1).value is MARKER))
+    kept = copies(world)
+    own(world)
+    everything = len(world.regionals[0].records)
+    world.schedule.run(lambda: len(copies(world)) == everything > len(kept), at_most_steps=30_000)
+    end_owner(world)
+    before = copies(world)
+    world.lives[0].run_log_harmed = True
+    run_log.elect_unclean(told_up_to)
+    reports = go_on(world)
+    assert reports[-1].waiting_for.startswith("RUN_LOG_TRUNCATED: ")
+    assert copies(world) == before
+
+
+def _away() -> None:
+    raise StoreUnavailableError("away")
 
 
 LIVES = range(195, 235)

@@ -34,7 +34,7 @@ class Action:
 BOTH_LOST = "run_log_loss_beside_unclean_target_election"
 SWITCHED_OFF: dict[str, str] = {
     BOTH_LOST: "what a target has kept is told by entries that are lost, too",
-    "run_log_cut": "an entry that told of the target's own loss is lost with it",
+    "run_log_cut": "a route that is refused does not notice what its target has lost until somebody rebuilds it",
 }
 """Actions that take no part, by name, each with the reason."""
 

@@ -419,9 +419,15 @@ def unexplained(
 ) -> Mapping[TopicPartition, int]:
     """What `replicator.kafka.unexplained.unexplained_records` does, on logs in memory."""
     records: dict[TopicPartition, Sequence[tuple[int, int]]] = {}
+    topic_ids: dict[TopicPartition, str] = {}
+
+    def epoch_end(item: TopicPartition, epoch: int) -> int:
+        return cluster.topics[item.topic].logs[item.partition].end_of_epoch(epoch)
+
     for item in partitions_of_shard(_infos(cluster).values(), lease):
         topic = cluster.topics[item.topic]
-        log, floor = topic.logs[item.partition], floor_of(states, item, topic.topic_id)
+        topic_ids[item] = topic.topic_id
+        log, floor = topic.logs[item.partition], floor_of(states, item, topic.topic_id, epoch_end)
         if log.stable_end < log.end:
             raise ClusterUnavailableError(f"{item}: a transaction is still open")
         records[item] = spans_of(
@@ -437,7 +443,7 @@ def unexplained(
         for slot in log.committed()
         if (entry := entry_of(slot.value)) is not None
     ]
-    return counted(without_rows(records, entries))
+    return counted(without_rows(records, entries, topic_ids, epoch_end))
 
 
 def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:

@@ -15,7 +15,7 @@ from parallax.adapters.kafka.wire import topic_uuid
 from parallax.domain.ids import ClusterName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from replicator.copying.ports import TargetEnd, TargetLog
-from replicator.kafka.leader_epochs import LeaderEpochs, with_kept
+from replicator.kafka.leader_epochs import LeaderEpochs, asked_once, with_kept
 
 P0, P1 = (TopicPartition(TopicName("trips"), number) for number in range(2))
 TOPIC = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
@@ -140,3 +140,15 @@ def test_only_of_partitions_with_a_newer_leader_it_is_asked_what_they_kept() -> 
     assert kept == {P0: TargetEnd(TargetOffset(20), 4, TargetOffset(7)), P1: ends[P1]}
     assert leaders.asked == [(0, 4, 2), (1, 4, 3)]
     assert kept[P1].has_kept(TargetOffset(5), 3) is None
+
+
+def test_where_an_epoch_ends_is_asked_once_and_silence_is_no_answer() -> None:
+    leaders = Leaders({0: (0, 7), 1: (FENCED, -1)})
+    with closing(EventLoop()) as loop:
+        epoch_end = asked_once(leader_epochs(loop, leaders), leaders.cluster)
+        assert [epoch_end(P0, 2), epoch_end(P0, 2), epoch_end(P0, 3)] == [7, 7, 7]
+        assert leaders.asked == [(0, -1, 2), (0, -1, 3)]
+        with pytest.raises(
+            ClusterUnavailableError, match=r"trips-1: its leader does not tell where .* 4 ends"
+        ):
+            epoch_end(P1, 4)

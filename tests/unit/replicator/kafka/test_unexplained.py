@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from parallax.domain.ids import TopicName, TopicPartition
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    Lineage,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
+from replicator.copying.state import PartitionState
 from replicator.kafka.spans import spans_of
-from replicator.kafka.unexplained import counted, loses_by_election, without_rows
+from replicator.kafka.unexplained import counted, floor_of, loses_by_election, without_rows
 
 ITEM, OTHER = (TopicPartition(TopicName("trips"), number) for number in range(2))
 
 
-def entry(*rows: tuple[int, int], partition: int = 0) -> Entry:
-    part = PartitionEntry(topic="trips", partition=partition)
+TOPIC_ID = TopicId("trips' id")
+
+
+def entry(
+    *rows: tuple[int, int], partition: int = 0, topic_id: str = TOPIC_ID, epoch: int | None = None
+) -> Entry:
+    part = PartitionEntry(
+        topic="trips", partition=partition, target_topic_id=topic_id, target_leader_epoch=epoch
+    )
     for start, count in rows:
         part.source_start.append(start)
         part.target_start.append(start)
@@ -21,6 +37,14 @@ def entry(*rows: tuple[int, int], partition: int = 0) -> Entry:
         part.previous_source_end.append(start)
         part.run_leader_epoch.append(0)
     return Entry(partitions=[part])
+
+
+TOPIC_IDS = {ITEM: TOPIC_ID, OTHER: TOPIC_ID}
+
+
+def ends(_item: TopicPartition, epoch: int) -> int:
+    """Leader epoch 5 begins at offset 10."""
+    return 10 if epoch < 5 else 100
 
 
 def test_ascending_offsets_are_spans() -> None:
@@ -41,8 +65,37 @@ def test_ascending_offsets_are_spans() -> None:
 )
 def test_what_no_row_holds_is_left(rows: list[tuple[int, int]], left: list[tuple[int, int]]) -> None:
     records = {ITEM: [(3, 6), (7, 8), (9, 12)], OTHER: [(1, 2)]}
-    found = without_rows(records, [entry(*rows), entry((1, 1), partition=1)])
+    found = without_rows(records, [entry(*rows), entry((1, 1), partition=1)], TOPIC_IDS, ends)
     assert found == {ITEM: left, OTHER: []}
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "epoch", "left"),
+    [
+        (TOPIC_ID, 4, [(10, 12)]),
+        (TOPIC_ID, 5, []),
+        ("another topic's id", 99, [(3, 6), (9, 12)]),
+    ],
+)
+def test_rows_of_what_the_target_has_lost_explain_nothing(
+    topic_id: str, epoch: int, left: list[tuple[int, int]]
+) -> None:
+    rows = entry((3, 3), (9, 3), topic_id=topic_id, epoch=epoch)
+    found = without_rows({ITEM: [(3, 6), (9, 12)], OTHER: []}, [rows], TOPIC_IDS, ends)
+    assert found == {ITEM: left, OTHER: []}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "topic_id", "floor"),
+    [(4, TOPIC_ID, 10), (5, TOPIC_ID, 12), (UNKNOWN_EPOCH, TOPIC_ID, 12), (4, "another topic's id", 0)],
+)
+def test_entries_tell_of_no_more_than_the_target_has_kept(epoch: int, topic_id: str, floor: int) -> None:
+    zero = SourceOffset(0)
+    lineage = Lineage(TopicId("source's id"), TopicId(topic_id))
+    state = PartitionState(
+        ITEM, lineage, 0, zero, TargetOffset(0), zero, zero, TargetOffset(12), target_leader_epoch=epoch
+    )
+    assert floor_of({ITEM: state}, ITEM, TOPIC_ID, ends) == floor
 
 
 def test_partitions_without_any_are_not_named() -> None:
