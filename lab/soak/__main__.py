@@ -19,8 +19,9 @@ from lab.soak.readings import (
     rows_per_minute,
     swelling_tables,
     trend,
+    unjudged,
 )
-from lab.soak.scenario import Soak, SoakOptions
+from lab.soak.scenario import NEVER_KILLED, Soak, SoakOptions
 from lab.soak.watch import Watch
 from lab.stack.errors import StackError
 from lab.stack.spec import StackSpec
@@ -92,6 +93,7 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
                 facts = soak.run()
         except (StackError, ParallaxError) as error:  # what happened until then is told all the same
             problem = str(error)
+    watched_until_s = journal.elapsed_s
     report = story(options.storm.schedule, soak.happened) | {"minutes": options.minutes}
     del report["schedule"]
     report["restarted_brokers"] = soak.care.restarted
@@ -108,9 +110,8 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
     report["failures"] += [
         *growing_processes(trends.items(), limits),
         *swelling_tables(watch.tables, limits),
+        *unjudged(NEVER_KILLED, trends, watch.tables, watched_until_s),
     ]
-    if not report["processes"]:
-        report["failures"].append("no process lived long enough to tell whether it grows")
     report["seconds"] = round(journal.elapsed_s, 1)
     drawn = picture(watch.processes, watch.tables, journal.elapsed_s)
     (options.directory / "picture.svg").write_text(drawn, encoding="utf-8")

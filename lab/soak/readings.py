@@ -11,6 +11,7 @@ from typing import NamedTuple
 MIB = 1024 * 1024
 _HOUR_S = 3_600.0
 _LEAST_READINGS = 12
+_LATEST_COUNT_S = 300.0
 
 
 class Reading(NamedTuple):
@@ -129,3 +130,26 @@ def growing_processes(
     for name, found in trends:
         if found is not None:
             yield from (f"{name} {what}" for what in found.wrong(limits))
+
+
+def unjudged(
+    always: Iterable[str],
+    trends: Mapping[str, ProcessTrend | None],
+    tables: Mapping[str, Sequence[RowsReading]],
+    until_s: float,
+) -> Iterator[str]:
+    """What was not looked at for long enough: a soak that does not look finds nothing.
+
+    Args:
+        always: processes that are never killed.
+        trends: by process; of those above the name is followed by the process id alone.
+        tables: their readings.
+        until_s: when the soak ended.
+    """
+    judged = [name.split() for name, found in trends.items() if found is not None]
+    for name in sorted(set(always) - {words[0] for words in judged if words[1:] == words[-1:]}):
+        yield f"{name} was not read for long enough to tell whether it grows"
+    counted = max((readings[-1].at_s for readings in tables.values() if readings), default=None)
+    if counted is None or until_s - counted > _LATEST_COUNT_S:
+        last = "never" if counted is None else f"last after {counted:.0f} s of {until_s:.0f} s"
+        yield f"the rows of the store were {last} counted"

@@ -20,6 +20,8 @@ _AFTER_S = 300.0
 _SOON_S = 3.0
 _OTHER = {"a": "b", "b": "a"}
 _MEMBERS_RESTART = "pair-a"
+NEVER_KILLED = (SPARK, "offsetsvc-a", "cassandra")
+"""Processes of the stack that live all the time: whatever else is killed, these are judged."""
 
 
 @dataclass(frozen=True, slots=True)

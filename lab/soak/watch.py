@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Self
 
 import psutil
-from cassandra.cluster import Cluster, Session
+from cassandra import DriverException
+from cassandra.cluster import Cluster, NoHostAvailable, Session
 from cassandra.policies import WhiteListRoundRobinPolicy
 
 from lab.soak.readings import Reading, RowsReading
@@ -77,8 +78,9 @@ class Watch:
             session = cluster.connect(self._keyspace)
             session.default_timeout = _COUNT_S
             while not self._closing.wait(self._rows_every_s):
-                for table, rows in self._rows(session):
-                    self.tables.setdefault(table, []).append(RowsReading(self._clock(), rows))
+                with suppress(DriverException, NoHostAvailable):  # it is counted again
+                    for table, rows in self._rows(session):
+                        self.tables.setdefault(table, []).append(RowsReading(self._clock(), rows))
         finally:
             cluster.shutdown()
 

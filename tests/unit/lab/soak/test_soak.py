@@ -20,8 +20,9 @@ from lab.soak.readings import (
     rows_per_minute,
     swelling_tables,
     trend,
+    unjudged,
 )
-from lab.soak.scenario import SoakOptions, draw_faults
+from lab.soak.scenario import NEVER_KILLED, SoakOptions, draw_faults
 from lab.soak.watch import read_sessions
 from lab.storm.schedule import ActKind
 
@@ -82,6 +83,34 @@ def test_a_table_that_grows_steadily_is_flat_and_one_that_swells_is_not() -> Non
     (told,) = swelling_tables({"runs": swelling}, LIMITS)
     assert told.startswith("runs grew by ")
     assert list(swelling_tables({"groups": rows([0] * 60)}, LIMITS)) == []
+
+
+def not_looked_at(counted_until_s: float = 3_550, **lived: int) -> list[str]:
+    """What an hour's soak says that has read Spark, a service and a worker for so many minutes."""
+    minutes = {"spark 7": 60, "offsetsvc-a 8": 60, "cassandra 9": 60, "spark worker 10": 60} | {
+        name.replace("_", " "): value for name, value in lived.items()
+    }
+    trends = {name: trend(readings(minutes=value), LIMITS) for name, value in minutes.items()}
+    return list(unjudged(NEVER_KILLED, trends, {"runs": [RowsReading(counted_until_s, 3)]}, 3_600))
+
+
+def test_a_soak_that_does_not_look_at_what_lives_all_the_time_has_failed() -> None:
+    assert not_looked_at() == []
+    assert not_looked_at(spark_7=20) == ["spark was not read for long enough to tell whether it grows"]
+
+
+def test_nor_may_the_counting_of_rows_end_before_the_soak() -> None:
+    assert not_looked_at(counted_until_s=900) == [
+        "the rows of the store were last after 900 s of 3600 s counted"
+    ]
+    trends = {f"{name} 1": trend(readings(), LIMITS) for name in NEVER_KILLED}
+    assert list(unjudged(NEVER_KILLED, trends, {}, 3_600)) == ["the rows of the store were never counted"]
+
+
+def test_what_is_judged_is_never_killed() -> None:
+    for acts in islice(draw_faults(5, HOMES), 100):
+        for act in acts:
+            assert act.kind is ActKind.WORKER_KILLED or act.part not in NEVER_KILLED
 
 
 def test_every_fault_comes_and_what_is_killed_is_started() -> None:
