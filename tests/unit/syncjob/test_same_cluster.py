@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from parallax.config.config import Config
 from parallax.domain.ids import ClusterName
 from parallax.errors import ClusterUnavailableError, ConfigError
+from syncjob import run
 from syncjob.clusters import refuse_same_cluster
 
 
@@ -40,3 +42,24 @@ def test_two_that_are_one_are_refused_by_name(ids: tuple[str | None, ...]) -> No
         ConfigError, match=f"SAME_CLUSTER: aggregate-{first} and aggregate-{second} are one Kafka"
     ):
         refuse_same_cluster(clusters(*ids))
+
+
+def test_a_sync_job_over_such_clusters_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same(_config: Config) -> dict[ClusterName, Named]:
+        return {each.cluster: each for each in clusters("x", "x")}
+
+    def open_stores(*_: object, **__: object) -> None:
+        pytest.fail("it has begun")
+
+    monkeypatch.setattr(run, "aggregate_clusters", same)
+    monkeypatch.setattr(run, "open_client", lambda _config: None)
+    monkeypatch.setattr(run, "CassandraStores", open_stores)
+    aggregate = {"aggregate": {"bootstrap_servers": "127.0.0.1:1"}}
+    config = Config.model_validate(
+        {"regions": {"a": aggregate}, "cassandra": {"contact_points": ["127.0.0.1:1"]}}
+    )
+    with (
+        pytest.raises(ConfigError, match="SAME_CLUSTER: aggregate-0 and aggregate-1"),
+        run.open_syncer(config),
+    ):
+        pass

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from parallax.config.config import Replicator
 from parallax.domain.ids import (
@@ -21,11 +23,12 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.v1.runlog_pb2 import Entry
+from replicator.copying import ledger as ledger_module
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import RecordBlock, TargetEnd, TargetLog
 from replicator.copying.recovery import Shard
 from replicator.copying.session_end import Counts
-from replicator.copying.state import PartitionChange, PartitionState
+from replicator.copying.state import PartitionChange, PartitionState, fold, pieces_of
 from replicator.lease import Lease
 from tests.worlds.clocks import StandingClock
 
@@ -224,3 +227,19 @@ def test_a_commit_names_the_logs_of_what_was_written_and_of_what_begins() -> Non
     anew = replace(state, lineage=replace(state.lineage, target_topic_id=TopicId("n")), target_leader_epoch=0)
     world.ledger.write([PartitionChange(state, closed=True), PartitionChange(anew)])
     assert world.target.confirmed[2:] == [run_log | {begun: TargetLog(TopicId("n"), 0)}]
+
+
+@pytest.mark.parametrize(("partitions", "told"), [(50, []), (1_000, ["snapshot_large"])])
+def test_a_snapshot_is_written_in_records_that_a_broker_takes_and_a_very_large_one_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, partitions: int, told: list[str]
+) -> None:
+    monkeypatch.setattr(ledger_module, "pieces_of", partial(pieces_of, largest_bytes=1_000))
+    world = World(partitions)
+    with capture_logs() as logs:
+        for _ in range(2):
+            world.clock.sleep_ms(world.settings.snapshot_interval_ms)
+            world.commit()
+    assert len(world.target.entries) > 2
+    assert max(entry.ByteSize() for entry in world.target.entries) < 1_100
+    assert fold({}, world.target.entries) == world.ledger.states
+    assert [line["event"] for line in logs] == told

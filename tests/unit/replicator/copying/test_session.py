@@ -34,7 +34,7 @@ from replicator.copying.ports import (
 )
 from replicator.copying.recovery import Shard
 from replicator.copying.session import ShardSession
-from replicator.copying.session_end import Absences, Counts, SessionError
+from replicator.copying.session_end import FORGOTTEN_AFTER_MS, Absences, Counts, SessionError
 from replicator.copying.state import PartitionState
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 from tests.worlds.clocks import StandingClock
@@ -58,7 +58,7 @@ class Doors:
         self.refused: dict[TopicName, str] = {}
         self.same_cluster = ""
         self.events: list[SourceEvent] = []
-        self.topic_there = True
+        self.topic_there = self.target_there = True
         self._asked = False
 
     def request(self) -> int:
@@ -70,7 +70,7 @@ class Doors:
             return None
         self._asked = False
         source = {TRIPS: TopicInfo(TRIPS, TopicId("s"), self.source_partitions)} if self.topic_there else {}
-        target = {TRIPS: TopicInfo(TRIPS, TopicId("t"), self.target_partitions)}
+        target = {TRIPS: TopicInfo(TRIPS, TopicId("t"), self.target_partitions)} if self.target_there else {}
         logs = self.logs if self.topic_there else {}
         return Survey(1, source, logs, target, self.refused, self.same_cluster)
 
@@ -99,8 +99,12 @@ class Doors:
         }
 
 
-def session_of(doors: Doors, states: Mapping[TopicPartition, PartitionState] | None = None) -> ShardSession:
-    clock, settings = StandingClock(), Replicator()
+def session_of(
+    doors: Doors,
+    states: Mapping[TopicPartition, PartitionState] | None = None,
+    clock: StandingClock | None = None,
+) -> ShardSession:
+    clock, settings = clock or StandingClock(), Replicator()
     ledger = Ledger(
         LEASE,
         settings,
@@ -198,6 +202,23 @@ def test_what_the_source_does_not_have_any_more_is_no_lag() -> None:
     doors.request()
     part = told(session)[P0]
     assert (part.status, part.lag_records) == (PartitionStatus.ABSENT, 0)
+
+
+@pytest.mark.parametrize(("target_there", "forgotten"), [(False, True), (True, False)])
+def test_a_topic_that_is_long_gone_is_dropped_from_the_state_if_neither_side_has_it(
+    *, target_there: bool, forgotten: bool
+) -> None:
+    doors, clock = Doors(), StandingClock()
+    doors.source_partitions = 1
+    session = session_of(doors, {P0: copied_to(P0, 600)}, clock)
+    assert told(session)[P0].source_next == 600
+    doors.topic_there, doors.target_there = False, target_there
+    for _ in range(2):
+        doors.request()
+        assert P0 in told(session)
+        clock.sleep_ms(FORGOTTEN_AFTER_MS - 1)
+    doors.request()
+    assert (P0 not in told(session)) is forgotten
 
 
 def test_a_record_of_an_older_epoch_than_the_last_one_copied_is_of_another_log() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from parallax.config.config import Config, Names
-from parallax.domain.ids import Route, TopicId
+from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition
 from parallax.errors import ConfigError, FencedError, RefusedError
+from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import RunLogError, RunLogProblem
+from replicator.copying.state import PartitionState, fold, pieces_of
 from replicator.kafka import layout as layouts
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
 from tests.worlds.layout_kafka import ITEM, RUNS, LayoutKafka, state
@@ -36,6 +39,23 @@ def test_states_move_into_the_new_layout(kafka: LayoutKafka) -> None:
     moved = ensure_layout(kafka.config, ROUTE, 4)
     assert (moved.layout, moved.shards, moved.previous_shards) == (2, 4, 1)
     assert kafka.states(moved) == {ITEM: state(100)}
+
+
+def test_large_snapshots_of_a_new_layout_are_written_in_records_that_a_broker_takes(
+    kafka: LayoutKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layouts, "pieces_of", partial(pieces_of, largest_bytes=1_000))
+    made = ensure_layout(kafka.config, ROUTE, 2)
+    items = [TopicPartition(TopicName("trips"), number) for number in range(200)]
+    states = {item: replace(state(item.partition), topic_partition=item) for item in items}
+    records = list(layouts.snapshots(kafka.config, ROUTE, made, states))
+    found: dict[TopicPartition, PartitionState] = {}
+    for shard in range(2):
+        pieces = [Entry.FromString(value) for _, of, _, value in records if of == shard]
+        assert len(pieces) > 2
+        assert max(piece.ByteSize() for piece in pieces) < 1_100
+        found |= fold({}, pieces)
+    assert found == states
 
 
 @pytest.mark.parametrize("paused_after", ["announced", "fenced", "loaded"])
