@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from lab.oracle.logs import OracleReadError, read_topic
 from lab.workload.events import RecordId, trip_event
-from lab.workload.topics import create_topic
+from lab.workload.topics import create_topic, delete_topic
 from lab.workload.worker import WorkerError
 
 _RECORDS = 300
@@ -57,8 +57,8 @@ class TopicApart:
         servers = self._bootstrap(f"regional-{region}")
         self._fill(region, servers)
         self._await_copies()
+        delete_topic(servers, self._topic)
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
-        admin.delete_topics([self._topic])[self._topic].result(timeout=_ANSWER_S)
         give_up_at = time.monotonic() + _GONE_S
         while self._topic in admin.list_topics(timeout=_ANSWER_S).topics:
             if time.monotonic() > give_up_at:

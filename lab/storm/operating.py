@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lab.stack.services import PARALLAX
+from lab.workload.topics import delete_topic
 from lab.workload.worker import WorkerError
 
 _COMMAND_S = 150.0
@@ -199,11 +200,7 @@ class GroupOffsets:
         Raises:
             WorkerError: the cluster refused, or did not answer.
         """
-        admin = AdminClient({"bootstrap.servers": self._bootstrap(cluster), "log_level": 3})
-        try:
-            admin.delete_topics([topic])[topic].result(timeout=2 * _ANSWER_S)
-        except KafkaException as error:
-            raise WorkerError(f"{cluster}: topic {topic} was not deleted: {error}") from error
+        delete_topic(self._bootstrap(cluster), topic)
 
     def delete(self, cluster: str, group: str) -> None:
         """Delete a group without members, as `kafka-consumer-groups --delete` does; nothing happens if there is none.
@@ -217,6 +214,9 @@ class GroupOffsets:
             future = admin.delete_consumer_groups([group], request_timeout=_ANSWER_S)[group]
             try:
                 future.result(timeout=2 * _ANSWER_S)
+            except TimeoutError as error:
+                if time.monotonic() > give_up_at:
+                    raise WorkerError(f"{cluster}: group {group} could not be deleted: no answer") from error
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                     return

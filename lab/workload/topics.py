@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -13,7 +15,7 @@ from lab.stack.access import kafka_client
 from lab.workload.worker import WorkerError, wait_until
 from parallax.adapters.kafka.librdkafka import list_offsets
 
-_ANSWER_S = 30.0
+_ANSWER_S, _CHANGED_S, _AGAIN_S = 30.0, 90.0, 0.5
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library leaves it untyped
 
 
@@ -23,13 +25,53 @@ def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
     Raises:
         WorkerError: the cluster refused, or did not answer.
     """
-    admin = AdminClient({**kafka_client(bootstrap_servers), "log_level": 3})
-    for future in admin.create_topics([NewTopic(topic, partitions)]).values():
+    _change(
+        bootstrap_servers,
+        lambda admin: admin.create_topics([NewTopic(topic, partitions)])[topic],
+        KafkaError.TOPIC_ALREADY_EXISTS,
+        f"topic {topic} was not created",
+    )
+
+
+def delete_topic(bootstrap_servers: str, topic: str) -> None:
+    """Delete a topic; nothing happens if there is none.
+
+    Raises:
+        WorkerError: the cluster refused, or did not answer.
+    """
+    _change(
+        bootstrap_servers,
+        lambda admin: admin.delete_topics([topic])[topic],
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        f"topic {topic} was not deleted",
+    )
+
+
+def _change(
+    bootstrap_servers: str, ask: Callable[[AdminClient], Future[None]], done_already: int, otherwise: str
+) -> None:
+    """Ask a cluster until it has done something; one that has just stood still may let a request lie.
+
+    Raises:
+        WorkerError: the cluster refused, or did not answer.
+    """
+    give_up_at = time.monotonic() + _CHANGED_S
+    while True:
+        # A client that has seen its cluster die takes long to see it return; a new one does not.
+        future = ask(AdminClient({**kafka_client(bootstrap_servers), "log_level": 3}))
         try:
             future.result(timeout=_ANSWER_S)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise WorkerError(f"{bootstrap_servers}: topic {topic} was not created: {error}") from error
+            if error.args[0].code() == done_already:
+                return
+            if not error.args[0].retriable() or time.monotonic() > give_up_at:
+                raise WorkerError(f"{bootstrap_servers}: {otherwise}: {error}") from error
+            time.sleep(_AGAIN_S)
+        except TimeoutError as error:
+            if time.monotonic() > give_up_at:
+                raise WorkerError(f"{bootstrap_servers}: {otherwise}: no answer") from error
+        else:
+            return
 
 
 def wait_for_topic(bootstrap_servers: str, topic: str, partitions: int, within_s: float) -> float:
