@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -21,8 +22,8 @@ from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger("parallax.failover_consumer")
 
-REST_S = 30.0
-"""Between two new handles. A fatal error that comes sooner is the application's to see, too: it has to wait."""
+REST_S, AT_ONCE = 30.0, 3
+"""So many new handles in so long. A fatal error beyond is the application's to see, too: the next one has to wait."""
 
 _FENCED = "fenced"
 """In the text of the fatal error; its code is the same for all of them."""
@@ -245,7 +246,9 @@ class OwnPlace:
     ``group.instance.id``. Of an id that was made up here there is no other consumer: it was its own answer to an
     outage. It forgets its member id when the session has timed out, commits that waited for the coordinator are sent
     without one, and the coordinator takes them for those of a stranger (librdkafka's issue 3437). Nothing is fetched
-    from then on, however well the cluster is; so the place is taken again with a new handle.
+    from then on, however well the cluster is; so the place is taken again with a new handle. A join of the old handle
+    that is still on its way may come after the new one's and fence that in turn, so more than one is needed at times;
+    what does not end after ``AT_ONCE`` of them within ``REST_S`` is told, and healed later.
 
     Args:
         own: the instance id was made up here; with the application's own, somebody else may well have it.
@@ -266,7 +269,7 @@ class OwnPlace:
         self._leaving = leaving
         self._clock = clock
         self._given_up: InnerConsumer | None = None
-        self._healed_at_s: float | None = None
+        self._healed_at_s: deque[float] = deque(maxlen=AT_ONCE)
 
     def sift(self, inner: InnerConsumer, messages: list[Message]) -> list[Message]:
         """The messages without a fatal error that is healed at once."""
@@ -290,7 +293,7 @@ class OwnPlace:
         self._given_up = None
         if given_up is not site.inner:  # a move has left it behind
             return
-        self._healed_at_s = self._clock()
+        self._healed_at_s.append(self._clock())
         try:
             site.go_on_with(self._handles.make(site.region, site.generation))
         finally:
@@ -298,7 +301,8 @@ class OwnPlace:
             self._leaving.leave(given_up, site.region, (), (), give_up_place=False)
 
     def _rested(self) -> bool:
-        return self._healed_at_s is None or self._clock() - self._healed_at_s >= REST_S
+        healed = self._healed_at_s
+        return len(healed) < AT_ONCE or self._clock() - healed[0] >= REST_S
 
     def _is_to_be_healed(self, error: KafkaError | None) -> bool:
         fatal = error is not None and error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's own code

@@ -152,21 +152,33 @@ def test_a_place_that_the_application_named_is_the_applications_to_lose(world: W
     assert len(world.inner) == 1
 
 
-def test_a_fatal_error_that_comes_soon_again_is_told_and_healed_later(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(own_place, "REST_S", 0.5)
+def test_a_new_handle_that_is_fenced_by_the_old_ones_late_join_is_replaced_too(world: World) -> None:
     world.log("a").extend(A[:3])
     world.start("a")
     world.poll_records(3)
-    world.inner[0].fail_for_good()
-    world.poll_until(lambda: len(world.inner) == 2, "it has joined again")
-    world.inner[1].fail_for_good()
+    for joined in (2, 3):
+        world.inner[-1].fail_for_good()
+        world.poll_until(lambda joined=joined: len(world.inner) == joined, "it has joined again")
+    world.log("a").append(A[3])
+    world.poll_until(lambda: A[3] in world.delivered, "it goes on, and the application was told of no error")
+
+
+def test_a_fatal_error_that_comes_again_and_again_is_told_and_healed_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_place, "REST_S", 2.0)
+    world.log("a").extend(A[:3])
+    world.start("a")
+    world.poll_records(3)
+    for joined in range(2, 2 + own_place.AT_ONCE):
+        world.inner[-1].fail_for_good()
+        world.poll_until(lambda joined=joined: len(world.inner) == joined, "it has joined again")
+    world.inner[-1].fail_for_good()
     assert fatal_error_of(world).code() == KafkaError._FATAL
-    assert len(world.inner) == 2
+    assert len(world.inner) == 1 + own_place.AT_ONCE
     world.log("a").append(A[3])
     world.poll_until(lambda: A[3] in world.delivered, "it goes on")
-    assert len(world.inner) == 3
+    assert len(world.inner) == 2 + own_place.AT_ONCE
 
 
 def test_another_fatal_error_is_the_applications(world: World) -> None:
