@@ -52,7 +52,13 @@ _CHANNEL_OPTIONS: Sequence[tuple[str, Any]] = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
-_TRY_ELSEWHERE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+_TRY_ELSEWHERE = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    # No caller cancels a call here. A server does that took it for half-sent, a proxy that is about to end, and so does a channel
+    # whose certificates have been replaced twice meanwhile.
+    grpc.StatusCode.CANCELLED,
+}
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -135,6 +141,8 @@ class Targets:
             except grpc.RpcError as error:
                 if not _worth_another_try(error):
                     raise to_domain(error) from error
+                if self._closed:
+                    raise ServiceUnavailableError(f"{method}: the offset client is closed") from error
                 failures[target] = error
             except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
                 raise ServiceUnavailableError(f"{method}: the offset client is closed") from error
@@ -178,7 +186,7 @@ class Targets:
             if channel is not None and known is credentials:
                 return channel
             if channel is not None:
-                # Calls under way end on it; those of the time before have.
+                # Calls under way end on it; those of the time before have, or are made again.
                 older, self._replaced[target] = self._replaced.get(target), channel
                 if older is not None:
                     older.close()

@@ -6,10 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 
@@ -17,6 +19,7 @@ from parallax.client.client import OffsetClient
 from parallax.client.credentials import ServiceCredentials
 from parallax.errors import ServiceUnavailableError
 from parallax.identity import tls as tls_module
+from parallax.runtime.retry import RetryPolicy
 from tests.worlds.authority import Authority, Issuer, rsa_key
 from tests.worlds.offset_servers import Served, serving
 from tests.worlds.offset_world import GROUP, World
@@ -124,6 +127,92 @@ def test_certificates_and_authorities_change_under_load(tmp_path: Path) -> None:
             pytest.raises(ServiceUnavailableError),
         ):
             late.get_primary(GROUP)
+
+
+@contextmanager
+def held_up(served: Served) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """The first call that describes regions waits inside of its server; set when it is there, to be set to let it go on."""
+    there, go_on, right = threading.Event(), threading.Event(), served.service.describe_regions
+    first = threading.Lock()
+
+    def describe(*arguments: Any) -> Any:
+        if first.acquire(blocking=False):
+            there.set()
+            go_on.wait(60)
+        return right(*arguments)
+
+    served.service.describe_regions = describe  # type: ignore[method-assign]
+    try:
+        yield there, go_on
+    finally:
+        go_on.set()
+
+
+def test_a_call_that_outlives_two_changes_of_certificates_is_answered(tmp_path: Path) -> None:
+    bank = Bank(tmp_path)
+    with ExitStack() as stack:
+        served = bank.serve(stack)
+        client = stack.enter_context(OffsetClient([served.target], credentials=bank.credentials))
+        there, _ = stack.enter_context(held_up(served))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        under_way = pool.submit(client.describe_regions, timeout_ms=50_000)
+        assert there.wait(30)
+        for _ in range(2):
+            bank.client.take(bank.first.client("spiffe://bank/reader"))
+            client.get_primary(GROUP)
+        assert len(under_way.result(60).regions) == 2
+
+
+def test_a_call_whose_server_stops_is_answered_by_another() -> None:
+    with ExitStack() as stack:
+        stopping, other = stack.enter_context(serving(World())), stack.enter_context(serving(World()))
+        client = stack.enter_context(OffsetClient([stopping.target, other.target]))
+        there, go_on = stack.enter_context(held_up(stopping))
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+        under_way = pool.submit(client.describe_regions, timeout_ms=50_000)
+        assert there.wait(30)
+        stopped = pool.submit(stopping.grpc.stop, 0.0)
+        assert len(under_way.result(60).regions) == 2
+        go_on.set()
+        stopped.result(60)
+
+
+def test_a_call_that_a_server_cancels_is_answered_by_another() -> None:
+    """As one that took it for half-sent does, or a proxy that is about to end."""
+
+    def cancels(_request: bytes, context: grpc.ServicerContext) -> bytes:
+        context.abort(grpc.StatusCode.CANCELLED, "ended")
+
+    class Cancelling(grpc.GenericRpcHandler):
+        def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+            del handler_call_details
+            return grpc.unary_unary_rpc_method_handler(cancels)
+
+    with ThreadPoolExecutor(1) as threads, serving(World()) as other:
+        server = grpc.server(threads, handlers=[Cancelling()])
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with OffsetClient([f"127.0.0.1:{port}", other.target]) as client:
+            assert len(client.describe_regions().regions) == 2
+        with (
+            OffsetClient([f"127.0.0.1:{port}"], timeout_ms=500) as client,
+            pytest.raises(ServiceUnavailableError, match="no offset service answered"),
+        ):
+            client.describe_regions()
+        server.stop(0).wait()
+
+
+def test_a_client_that_is_closed_keeps_no_call_waiting() -> None:
+    with ExitStack() as stack:
+        served = stack.enter_context(serving(World()))
+        client = OffsetClient([served.target], retry=RetryPolicy(60_000, 60_000))
+        there, _ = stack.enter_context(held_up(served))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        under_way = pool.submit(client.describe_regions, timeout_ms=600_000)
+        assert there.wait(30)
+        client.close()
+        with pytest.raises(ServiceUnavailableError, match="the offset client is closed"):
+            under_way.result(30)
 
 
 class Once:
