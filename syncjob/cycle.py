@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -39,6 +40,8 @@ _log = structlog.get_logger(__name__)
 
 _GROUPS_AT_ONCE = 8
 _DAY_MS = 86_400_000
+_DECIDED_EVERY_S = 3_600.0
+"""How often it is asked which groups were ever decided about: those without anything else matter for being forgotten alone."""
 WRITE_WITHIN_MS = 3_000
 """So old at most is what is known of a group's primary, and of its commits at the target, when offsets are written there. Reads take
 milliseconds."""
@@ -129,6 +132,8 @@ class Syncer:
         self._dormant = DormantGroups(
             store, primaries, forget_after_ms=self._forget_after_ms, auditor=auditor
         )
+        self._decided: frozenset[GroupName] = frozenset()
+        self._decided_until_s = -math.inf
         self._standing = Standing()
         # Nothing is forgotten by one that only looks: it tells what it sees.
         self._patience = Patience(0 if dry_run else config.sync.rewind_confirm_ms, clock)
@@ -145,7 +150,7 @@ class Syncer:
         Raises:
             StoreUnavailableError: the store did not answer, so that no group is known.
         """
-        known = frozenset(group for group in self._store.groups() if self._config.groups.chosen(group))
+        known = self._known()
         for watch in self._watches.values():
             watch.begin(self._config.groups.chosen, known - self._dormant.names)
         snapshots = {name: watch.result() for name, watch in self._watches.items()}
@@ -179,8 +184,15 @@ class Syncer:
             self._dormant.forget_all_but(known)
             self._dormant.note(report.empty, alive, self._now_ms())
             if not report.away:
-                self._dormant.forget_old(self._now_ms())
+                self._decided = self._decided.difference(self._dormant.forget_old(self._now_ms()))
         return report
+
+    def _known(self) -> frozenset[GroupName]:
+        """Groups of which anything is stored, be it a decision alone: whoever made that up need not give the group a commit."""
+        if self._clock() >= self._decided_until_s:
+            self._decided = frozenset(self._primaries.assigned_groups())
+            self._decided_until_s = self._clock() + _DECIDED_EVERY_S
+        return frozenset(filter(self._config.groups.chosen, self._decided.union(self._store.groups())))
 
     def _forget_all_but(self, groups: Collection[GroupName]) -> None:
         """Keep in memory what is of these groups alone."""

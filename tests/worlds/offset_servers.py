@@ -23,6 +23,9 @@ from parallax.identity.tls import server_credentials
 from tests.worlds.authority import Pair
 from tests.worlds.offset_world import World
 
+_PATIENCE_S = 60.0
+"""A busy machine is no error; what has to be quick, a test measures itself."""
+
 
 @dataclass
 class Served:
@@ -54,7 +57,7 @@ class Served:
     @contextmanager
     def http(self) -> Iterator[httpx.Client]:
         """An HTTP client of the REST server."""
-        with httpx.Client(base_url=f"http://127.0.0.1:{self.rest.port}") as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.rest.port}", timeout=_PATIENCE_S) as client:
             yield client
 
     @contextmanager
@@ -62,7 +65,8 @@ class Served:
         """The same over TLS, with a certificate."""
         context = ssl.create_default_context(cafile=str(authority))
         context.load_cert_chain(pair.certificate, pair.key)
-        with httpx.Client(base_url=f"https://127.0.0.1:{self.rest.port}", verify=context) as client:
+        base_url = f"https://127.0.0.1:{self.rest.port}"
+        with httpx.Client(base_url=base_url, verify=context, timeout=_PATIENCE_S) as client:
             yield client
 
 

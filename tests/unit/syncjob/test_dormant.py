@@ -108,6 +108,24 @@ def test_a_group_is_forgotten_after_so_many_days_and_not_before(bench: Callable[
     assert it.world.groups.progress(GROUP, TOPIC) == {}
 
 
+def test_so_is_one_that_was_only_decided_about(bench: Callable[..., Bench]) -> None:
+    it = with_a_group(bench)
+    made_up = [GroupName(f"made-up-{number}") for number in range(2 * dormant_module._FORGOTTEN_AT_ONCE)]
+    for group in made_up:
+        it.service.primaries.set(Change(group, RegionName("b")), Deadline.after_ms(5_000))
+    later(it, 1)
+    later(it, 6.9)
+    assert it.world.primaries.assigned_groups() == sorted(made_up)
+    later(it, 0.2)
+    it.cycle()
+    assert it.world.primaries.assigned_groups() == []
+    for _ in range(3):
+        later(it, 1)
+    assert it.world.groups.empty_since() == {}
+    forgotten = [entry.group for entry in it.world.audit.entries() if entry.call == "forget"]
+    assert set(forgotten) == set(made_up)
+
+
 def test_another_sync_job_counts_on(bench: Callable[..., Bench]) -> None:
     """Each lease has one of its own."""
     it = with_a_group(bench)
