@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import cassandra
 from cassandra import ConsistencyLevel, ProtocolVersion, cluster, connection, pool, protocol, query
-from cassandra.auth import PlainTextAuthProvider
+from cassandra.auth import AuthProvider, PlainTextAuthenticator
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.concurrent import execute_concurrent
 from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
@@ -156,8 +156,20 @@ def tls_context(settings: Cassandra) -> ssl.SSLContext | None:
     )
 
 
+class _Password(AuthProvider):  # type: ignore[misc] # the driver has no types
+    """Proves who we are at each new connection, by the password as it is in its file then."""
+
+    def __init__(self, username: str, settings: Cassandra) -> None:
+        self._username, self._settings = username, settings
+
+    def new_authenticator(self, host: object) -> PlainTextAuthenticator:
+        """For a connection to a node."""
+        del host
+        return PlainTextAuthenticator(self._username, self._settings.secret() or "")
+
+
 def open_cluster(settings: Cassandra) -> Cluster:
-    """A driver object by the settings; nothing is asked yet. Files with secrets and certificates are read now.
+    """A driver object by the settings; nothing is asked yet. Certificates are read now, the password for each connection.
 
     Raises:
         ConfigError: one of them can't be used.
@@ -171,7 +183,8 @@ def open_cluster(settings: Cassandra) -> Cluster:
     )
     auth = None
     if settings.username is not None:
-        auth = PlainTextAuthProvider(settings.username, settings.secret() or "")
+        settings.secret()  # says now what is wrong with its file
+        auth = _Password(settings.username, settings)
     return Cluster(
         contact_points=contact_points(settings),
         auth_provider=auth,

@@ -107,6 +107,29 @@ def test_a_file_that_can_t_be_used_is_named(
         connect("127.0.0.1:1", tls | changed)
 
 
+def test_each_new_connection_proves_itself_by_the_password_of_now(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("the old one\n", encoding="utf-8")
+    settings = Cassandra.model_validate(
+        {"contact_points": ["127.0.0.1"], "username": "parallax", "password_file": str(file)}
+    )
+    auth = open_cluster(settings).auth_provider
+    assert auth.new_authenticator("node").initial_response() == b"\x00parallax\x00the old one"
+
+    newer = tmp_path / "newer"
+    newer.write_text("the new one\n", encoding="utf-8")
+    newer.replace(file)
+    assert auth.new_authenticator("node").initial_response() == b"\x00parallax\x00the new one"
+
+
+def test_a_password_that_is_not_there_is_named_before_anything_is_asked(tmp_path: Path) -> None:
+    settings = Cassandra.model_validate(
+        {"contact_points": ["127.0.0.1:1"], "username": "parallax", "password_file": str(tmp_path / "none")}
+    )
+    with pytest.raises(ConfigError, match=r"cassandra\.password_file: .*cannot be read"):
+        open_cluster(settings)
+
+
 def test_a_key_needs_its_certificate() -> None:
     with pytest.raises(ValueError, match="set certificate too"):
         Cassandra.model_validate({"contact_points": ["x"], "tls": {"key": "x"}})
