@@ -146,7 +146,7 @@ class StackLayout:
     def infrastructure_names(self) -> tuple[str, ...]:
         """Process names of brokers and Cassandra nodes."""
         brokers = [broker for cluster in self.spec.clusters for broker in cluster.broker_names]
-        return (*brokers, *self.spec.cassandra_nodes)
+        return (*brokers, *(self.spec.cassandra_nodes if self.spec.store else ()))
 
     def resolve(self, name: str) -> tuple[str, ...]:
         """Process names meant by a process, a cluster (`aggregate-a`) or a region (`region-a`).

@@ -44,6 +44,7 @@ class StackSpec:
         regions: Region names, each with a regional and an aggregate cluster.
         brokers: Brokers of clusters that have more than one, by cluster name (`{"aggregate-a": 3}`).
         services: Run replicators, offset services and syncjob as well.
+        store: Run Cassandra, which the services need; brokers alone start much sooner.
         cassandra_per_region: One Cassandra node and datacenter per region instead of one node for all.
         jvm: `quick` starts fast and stays small; `throughput` is for benches.
         broker_heap_mib: Heap of each broker.
@@ -60,6 +61,7 @@ class StackSpec:
     regions: tuple[str, ...] = ("a", "b")
     brokers: Mapping[str, int] = field(default_factory=dict)
     services: bool = True
+    store: bool = True
     cassandra_per_region: bool = False
     jvm: Literal["quick", "throughput"] = "quick"
     broker_heap_mib: int = BROKER_HEAP_MIB
@@ -89,6 +91,8 @@ class StackSpec:
                 raise SpecError(f"brokers: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")
             if not 1 <= count <= _MOST_BROKERS:
                 raise SpecError(f"brokers: {cluster} can have 1 to {_MOST_BROKERS} brokers, not {count}.")
+        if self.services and not self.store:
+            raise SpecError("store: the services need it; without it set services to false as well.")
         for cluster in self.far:
             if cluster not in clusters:
                 raise SpecError(f"far: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")

@@ -253,7 +253,7 @@ class LocalStack:
         environment = dict(os.environ) | {"JAVA_HOME": str(self._java.home)}
         specs = [
             *self._broker_specs(layout, kafka_jars, environment),
-            *self._cassandra_specs(layout, cassandra_jars, environment),
+            *(self._cassandra_specs(layout, cassandra_jars, environment) if self._spec.store else ()),
             *service_specs(layout, self._java),
         ]
         self._processes = {spec.name: ManagedProcess(spec, launcher) for spec in specs}

@@ -28,6 +28,7 @@ def layout_of(spec: StackSpec, directory: Path) -> StackLayout:
         ({"regions": ("a", "B-1")}, "'B-1' must be a lower-case letter"),
         ({"brokers": {"aggregate-c": 3}}, "no cluster 'aggregate-c'; there are regional-a"),
         ({"brokers": {"aggregate-a": 0}}, "can have 1 to 5 brokers, not 0"),
+        ({"store": False}, "the services need it"),
     ],
 )
 def test_a_contradictory_spec_is_refused(arguments: dict[str, object], complaint: str) -> None:
@@ -68,6 +69,12 @@ def test_a_region_with_its_own_cassandra_loses_it_too(tmp_path: Path) -> None:
     layout = layout_of(StackSpec(cassandra_per_region=True, services=False), tmp_path)
     assert layout.resolve("region-b") == ("regional-b", "aggregate-b", "cassandra-b")
     assert layout.cassandra_address("a") != layout.cassandra_address("b")
+
+
+def test_brokers_can_be_had_without_a_store(tmp_path: Path) -> None:
+    layout = layout_of(StackSpec(regions=("a",), services=False, store=False), tmp_path)
+    assert layout.infrastructure_names == ("regional-a", "aggregate-a")
+    assert layout.resolve("region-a") == ("regional-a", "aggregate-a")
 
 
 def test_the_status_has_each_region_with_all_addresses(tmp_path: Path) -> None:
