@@ -1,167 +1,88 @@
 """A partition loses its tail on real brokers: an unclean election, and somebody else writes first.
 
-One election strikes topics that were copied to the cluster, and one that is copied from it.
+One election strikes topics that were copied to the cluster, and ones that are copied from it. Causes that need a loss at the
+source and one at the target, of which only one can be in the cluster of three, have the election at the source, and then a
+disk of the target loses what an election would have taken.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ElectionType, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, PartitionMetadata
-from confluent_kafka.cimpl import NewTopic
 
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
-from offsetsvc.resume.request import FailoverRequest
-from offsetsvc.service import UseCases
-from parallax.adapters.kafka.cluster import KafkaCluster
-from parallax.config.config import Config
-from parallax.domain.ids import (
-    GroupName,
-    Route,
-    TargetOffset,
-    TopicName,
-    TopicPartition,
-    aggregate_cluster,
-)
-from parallax.runtime.deadline import Deadline, wall_clock_ms
-from tests.memory.audit import MemoryAuditLog
-from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
+from offsetsvc.answers import FailoverAnswer
+from parallax.domain.outcome import Outcome
 from tests.memory.index import MemoryMappingIndex
 from tests.support import poll_until, unique_name
-from tests.worlds.shard_harness import PATIENCE_S, Harness, Owner, ends, numbered, seen
+from tests.worlds.lost_tails import (
+    WITHIN_S,
+    Brokers,
+    Disk,
+    TwoCopies,
+    end,
+    generation,
+    owned,
+    passed,
+    placed,
+)
+from tests.worlds.shard_harness import Harness, numbered, seen
 
 _OWN_STACK_TIMEOUT_S = 600
-_WITHIN_S = 120.0
-_LEASE_S = 400
-_CUT = "aggregate-m"
-_LEADS, _FOLLOWS = 1, 2
-"""Brokers that have the partitions; the third keeps the quorum of controllers."""
+_STRUCK, _DISK, _SOUND, _SOURCE = "aggregate-m", "aggregate-n", "regional-n", "regional-m"
 _OTHERS = 900
 
 
-class Brokers:
-    """A cluster of three, whose leaders need not have been in sync."""
-
-    def __init__(self, stack: LocalStack) -> None:
-        self._stack = stack
-        self._bootstrap = stack.bootstrap(_CUT)
-        self._admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        self._topics: list[str] = []
-
-    def create(self, topic: str) -> None:
-        """A topic of one partition on two brokers."""
-        settings = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-        new = NewTopic(topic, 1, replica_assignment=[[_LEADS, _FOLLOWS]], config=settings)
-        self._admin.create_topics([new])[topic].result()
-        self._topics.append(topic)
-        poll_until(lambda: self._leader(topic) == _LEADS, _WITHIN_S, f"broker {_LEADS} leads {topic}")
-
-    def _known(self, topic: str) -> PartitionMetadata | None:
-        """What the cluster says of the partition; None while it does not answer."""
-        try:
-            return self._admin.list_topics(topic, timeout=10).topics[topic].partitions.get(0)
-        except KafkaException:
-            return None
-
-    def _leader(self, topic: str) -> int:
-        known = self._known(topic)
-        return -1 if known is None else known.leader
-
-    def _is_behind(self, topic: str) -> bool:
-        known = self._known(topic)
-        return known is not None and _FOLLOWS not in known.isrs
-
-    def fall_behind(self) -> None:
-        """The follower dies: what is written from now on only the leader has."""
-        self._stack.kill(f"{_CUT}-{_FOLLOWS}")
-        poll_until(
-            lambda: all(self._is_behind(topic) for topic in self._topics),
-            _WITHIN_S,
-            f"{_FOLLOWS} is not in sync",
-        )
-
-    def lose(self) -> None:
-        """The leader dies, and the follower that has fallen behind leads."""
-        self._stack.kill(f"{_CUT}-{_LEADS}")
-        self._stack.start(f"{_CUT}-{_FOLLOWS}")
-
-        def elected() -> bool:
-            items = [KafkaPartition(topic, 0) for topic in self._topics]
-            try:
-                self._admin.elect_leaders(ElectionType.UNCLEAN, items).result(timeout=10)
-            except (KafkaException, TimeoutError):
-                return False
-            return all(self._leader(topic) == _FOLLOWS for topic in self._topics)
-
-        poll_until(elected, _WITHIN_S, f"broker {_FOLLOWS} leads")
-
-    def come_back(self) -> None:
-        """The old leader follows, and cuts off what the new one does not have."""
-        self._stack.start(f"{_CUT}-{_LEADS}")
-
-    def write(self, topic: str, values: Sequence[str]) -> None:
-        """Records of nobody's route."""
-        producer = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True})
-        for value in values:
-            producer.produce(topic, value=value, partition=0)
-        assert producer.flush(PATIENCE_S) == 0
-
-    def abort(self, topic: str) -> None:
-        """Entries that no consumer sees: a record and the marker that aborts it."""
-        settings = {"bootstrap.servers": self._bootstrap, "transactional.id": unique_name("aborts")}
-        producer = Producer(settings)
-        producer.init_transactions(_WITHIN_S)
-        producer.begin_transaction()
-        producer.produce(topic, value="aborted", partition=0)
-        assert producer.flush(PATIENCE_S) == 0
-        producer.abort_transaction(_WITHIN_S)
+def values(prefix: str, count: int) -> list[str]:
+    return [f"{prefix} {number}" for number in range(count)]
 
 
-def owned(harness: Harness, index: MemoryMappingIndex | None = None) -> Owner:
-    """A lease that outlasts the test."""
-    config = harness.config()
-    deadline_ms = int((time.time() + _LEASE_S) * 1_000)
-    return harness.own(config, index, replace(harness.lease(config), deadline_unix_ms=deadline_ms))
+class Case:
+    """A topic, and what happens to it. Between the steps something is lost."""
+
+    def begin(self) -> None:
+        """All brokers are there."""
+
+    def go_ahead(self) -> None:
+        """What is written now only the leader has."""
+
+    def go_on(self) -> None:
+        """It is lost; the broker that had it is still away."""
+
+    def end(self) -> None:
+        """It is back, and the disk has lost its part."""
 
 
-def placed(harness: Harness) -> list[tuple[int, str]]:
-    """What lies in the target: each record's offset and value."""
-    return [
-        (offset, (record[1] or b"").decode()) for _, offset, record in numbered(harness.target, harness.topic)
-    ]
-
-
-class CutTarget:
+class CutTarget(Case):
     """A topic whose copy is struck; others fill the log up before it is copied on."""
 
     def __init__(self, stack: LocalStack, brokers: Brokers, copy_path: str) -> None:
         self._brokers, self._produced = brokers, list[str]()
         self._harness = Harness(
-            stack, unique_name(f"target-{copy_path}"), copy_path, clusters=("regional-m", _CUT)
+            stack, unique_name(f"target-{copy_path}"), copy_path, clusters=(_SOURCE, _STRUCK)
         )
         self._harness.create(1)
         brokers.create(self._harness.topic)
-        self._owner = owned(self._harness)
+        self._index = MemoryMappingIndex()
+        self._owner = owned(self._harness, self._index)
 
     def _produce(self, count: int) -> None:
-        values = [f"value {len(self._produced) + number}" for number in range(count)]
-        self._produced.extend(values)
-        self._harness.produce(values)
+        further = [f"value {len(self._produced) + number}" for number in range(count)]
+        self._produced.extend(further)
+        self._harness.produce(further)
 
     def _all_there(self, what: str) -> None:
         def once() -> bool:
             found = Counter(value for _, value in placed(self._harness) if not value.startswith("other"))
             return found == Counter(self._produced)
 
-        poll_until(once, _WITHIN_S, f"each record of {self._harness.topic} once {what}")
+        poll_until(once, WITHIN_S, f"each record of {self._harness.topic} once {what}")
 
     def begin(self) -> None:
         self._produce(300)
@@ -173,8 +94,8 @@ class CutTarget:
         self._owner.finish()  # whatever it has noticed is gone with it
 
     def go_on(self) -> None:
-        self._brokers.write(self._harness.topic, [f"other {number}" for number in range(_OTHERS)])
-        self._owner = owned(self._harness)
+        self._brokers.write(self._harness.topic, values("other", _OTHERS))
+        self._owner = owned(self._harness, self._index)
 
     def end(self) -> None:
         self._all_there("after the loss")
@@ -196,137 +117,242 @@ class CutTarget:
             assert seen(here[target]) == seen(there[source])
 
 
-class CutSource:
-    """A topic that is struck where it is copied from: of its tail one target has a copy, and the other has none."""
+class LeftByGroup(CutTarget):
+    """The same, and a group had committed beyond all rows: what lies below its commit now it has not read."""
 
-    def __init__(self, stack: LocalStack, brokers: Brokers) -> None:
-        self._brokers = brokers
-        topic = unique_name("source")
-        brokers.create(topic)
-        self._behind, self._ahead = (
-            Harness(stack, topic, clusters=(_CUT, target)) for target in ("aggregate-n", "regional-n")
-        )
-        self._ahead.route = Route(self._behind.route.source, self._ahead.route.target)
-        self._index = MemoryMappingIndex()
-        self._owners = {"behind": self._own(self._behind), "ahead": self._own(self._ahead)}
-        self._kept = [f"kept {number}" for number in range(200)]
-        self._tail = [f"tail {number}" for number in range(100)]
-        self._new = [f"new {number}" for number in range(100)]
-
-    def _own(self, harness: Harness) -> Owner:
-        return owned(harness, self._index)
+    def __init__(self, stack: LocalStack, brokers: Brokers, copy_path: str) -> None:
+        super().__init__(stack, brokers, copy_path)
+        self._group = unique_name("left")
+        sound = Harness(stack, self._harness.topic, copy_path, clusters=(_SOURCE, _SOUND))
+        self._copies = TwoCopies(self._harness, sound, self._index)
+        self._consumed = set[str]()
 
     def begin(self) -> None:
+        super().begin()
+        self._brokers.read(self._harness.topic, self._group)  # while there are brokers for a topic of commits
+
+    def go_ahead(self) -> None:
+        super().go_ahead()
+        self._brokers.write(self._harness.topic, values("other before", _OTHERS + 200))
+        self._consumed.update(self._brokers.read(self._harness.topic, self._group))
+
+    def end(self) -> None:
+        super().end()
+        sound = self._copies.ahead
+        sound.copy_now(index=self._index)
+        (answer,) = self._copies.moves(self._harness, sound, None, self._group)
+        committed = answer.origin.next_offset
+        assert committed is not None
+        below = {value for offset, value in placed(self._harness) if offset < committed}
+        assert below & set(self._produced) - self._consumed, (
+            "nothing that it has not read took the place of what it has"
+        )
+        assert passed(answer, placed(sound)) <= self._consumed
+        assert Outcome.LINEAGE_CHANGED in answer.notes
+
+
+class CutSource(Case):
+    """A topic that is struck where it is copied from: of its tail one target has a copy, and the other has none.
+
+    The new leader begins with what no consumer sees, and the target that has none says that it has all of that. Then that
+    target loses what came after.
+    """
+
+    def __init__(self, stack: LocalStack, brokers: Brokers, disk: Disk) -> None:
+        self._brokers, self._disk = brokers, disk
+        topic = unique_name("source")
+        brokers.create(topic)
+        self._copies = two_copies(stack, topic)
+        self._behind, self._ahead = self._copies.behind, self._copies.ahead
+        self._kept, self._tail = values("kept", 200), values("tail", 100)
+        self._new, self._more = values("new", 100), values("more", 50)
+
+    def begin(self) -> None:
+        self._copies.own(self._behind, self._ahead)
         self._behind.produce(self._kept)
         self._behind.wait_for({0: self._kept})
         self._ahead.wait_for({0: self._kept})
-        self._owners.pop("behind").finish()
+        self._copies.finish(self._behind)
 
     def go_ahead(self) -> None:
         self._behind.produce(self._tail)
         self._ahead.wait_for({0: self._kept + self._tail})
-        self._owners.pop("ahead").finish()
+        self._copies.finish(self._ahead)
 
     def go_on(self) -> None:
-        """The new leader begins with what no consumer sees; one target says that it has all of that."""
         self._brokers.abort(self._behind.topic)
-        self._owners["behind"] = self._own(self._behind)
+        self._copies.own(self._behind)
 
         def said() -> bool:
             rows = [row for runs, _ in self._behind.rows().values() for row in runs]
             return max(row.source_end for row in rows) > len(self._kept)
 
-        poll_until(said, _WITHIN_S, "a watermark beyond what the new leader began with")
-        lost_at = next(offset for offset, value in placed(self._ahead) if value == self._tail[0])
-        end = self._end(self._behind)
-        assert self._moves(self._behind, self._ahead, [end]) == {end: (lost_at, set())}
-
-    def end(self) -> None:
-        self._owners["ahead"] = self._own(self._ahead)
+        poll_until(said, WITHIN_S, "a watermark beyond what the new leader began with")
+        self._check_end()
         self._behind.produce(self._new)
         self._behind.wait_for({0: self._kept + self._new})
-        self._ahead.wait_for({0: self._kept + self._tail + self._new})
-        for owner in self._owners.values():
-            assert owner.finish().stopped == {}
-        self._check_moves(self._behind, self._ahead)
-        self._check_moves(self._ahead, self._behind)
+        self._copies.finish(self._behind)
+        self._disk.is_to_lose(self._behind.topic, place_of(self._new[0], self._behind))
 
-    def _end(self, harness: Harness) -> int:
-        (end,) = ends(harness.target, harness.topic)
-        return end
+    def _check_end(self) -> None:
+        """At the end of the one target a group has read nothing of the tail, whatever is said there."""
+        lost_at = place_of(self._tail[0], self._ahead)
+        (answer,) = self._copies.moves(self._behind, self._ahead, [end(self._behind)])
+        assert (answer.resume_offset, answer.skip_ranges) == (lost_at, ())
 
-    def _moves(
-        self, origin: Harness, destination: Harness, positions: Iterable[int]
-    ) -> dict[int, tuple[int, set[int]]]:
-        """By position: where the offset service has a group resume, and what it has it skip."""
-        config = self._config()
-        origin_name, name = (aggregate_cluster(side.route.target) for side in (origin, destination))
-        clusters = {
-            item: KafkaCluster(item, config.cluster(item), timeout_ms=10_000) for item in (origin_name, name)
+    def end(self) -> None:
+        self._behind.produce(self._more)
+        self._copies.own(self._behind, self._ahead)
+        self._behind.wait_for({0: self._kept + self._new + self._more})
+        self._ahead.wait_for({0: self._kept + self._tail + self._new + self._more})
+        self._copies.finish(self._behind, self._ahead)
+        assert generation(self._behind) > 0
+        self._copies.check_moves(self._behind, self._ahead, len(self._kept))
+        self._copies.check_moves(self._ahead, self._behind, len(self._kept))
+
+
+class CutBelowGeneration(Case):
+    """A topic that is struck where it is copied from; one target has noticed, and loses its tail to below that place."""
+
+    def __init__(self, stack: LocalStack, brokers: Brokers, disk: Disk) -> None:
+        self._disk = disk
+        topic = unique_name("below")
+        brokers.create(topic)
+        self._copies = two_copies(stack, topic)
+        self._behind, self._ahead = self._copies.behind, self._copies.ahead
+        self._kept, self._again = values("kept", 100), values("again", 100)
+        self._tail, self._new = values("tail", 100), values("new", 150)
+
+    def begin(self) -> None:
+        self._copies.own(self._behind, self._ahead)
+        for helping in (self._kept, self._kept + self._again):
+            self._behind.produce(helping[-100:])
+            self._behind.wait_for({0: helping})
+
+    def go_ahead(self) -> None:
+        self._behind.produce(self._tail)
+        for harness in (self._behind, self._ahead):
+            harness.wait_for({0: self._kept + self._again + self._tail})
+        self._copies.finish(self._behind, self._ahead)
+
+    def go_on(self) -> None:
+        self._copies.own(self._behind)
+        poll_until(lambda: generation(self._behind), WITHIN_S, "the target that notices begins a generation")
+        self._copies.finish(self._behind)
+        self._disk.is_to_lose(self._behind.topic, place_of(self._again[0], self._behind))
+
+    def end(self) -> None:
+        self._behind.produce(self._new)
+        self._copies.own(self._behind, self._ahead)
+        self._behind.wait_for({0: self._kept + self._again + self._new})
+        self._ahead.wait_for({0: self._kept + self._again + self._tail + self._new})
+        self._copies.finish(self._behind, self._ahead)
+        self._copies.check_moves(self._behind, self._ahead, len(self._kept))
+        self._copies.check_moves(self._ahead, self._behind, len(self._kept))
+
+
+class TrimmedSource(Case):
+    """A topic that is struck where it is copied from; what takes the tail's place is gone before one target has a copy."""
+
+    def __init__(self, stack: LocalStack, brokers: Brokers) -> None:
+        self._brokers = brokers
+        topic = unique_name("trimmed")
+        brokers.create(topic)
+        self._copies = two_copies(stack, topic)
+        self._behind, self._ahead = self._copies.behind, self._copies.ahead
+        self._kept, self._tail = values("kept", 200), values("tail", 100)
+        self._taken, self._rest = values("taken", 50), values("rest", 100)
+
+    def begin(self) -> None:
+        self._copies.own(self._behind, self._ahead)
+        self._behind.produce(self._kept)
+
+    def go_ahead(self) -> None:
+        self._behind.produce(self._tail)
+        for harness in (self._behind, self._ahead):
+            harness.wait_for({0: self._kept + self._tail})
+        self._copies.finish(self._behind, self._ahead)
+
+    def go_on(self) -> None:
+        self._copies.own(self._behind)
+        poll_until(lambda: generation(self._behind), WITHIN_S, "the target that notices begins a generation")
+        self._copies.finish(self._behind)
+        self._behind.produce(self._taken)
+        self._copies.own(self._ahead)
+        self._ahead.wait_for({0: self._kept + self._tail + self._taken})
+        place = KafkaPartition(self._behind.topic, 0, len(self._kept + self._taken))
+        self._behind.source_admin.delete_records([place])[place].result()
+        # A record that followed at once would stand for the watermark behind what is lost.
+        self._brokers.abort(self._behind.topic)
+
+    def end(self) -> None:
+        self._behind.produce(self._rest)
+        self._copies.own(self._behind)
+        self._behind.wait_for({0: self._kept + self._tail + self._rest})
+        self._ahead.wait_for({0: self._kept + self._tail + self._taken + self._rest})
+        self._copies.finish(self._behind, self._ahead)
+        self._copies.check_moves(self._ahead, self._behind, len(self._kept))
+        self._check_drill()
+
+    def _check_drill(self) -> None:
+        """A group goes to the other target, comes back without having read there, reads all, and goes there again."""
+        here, there = self._behind, self._ahead
+        consumed, after = {value for _, value in placed(here)}, placed(there)
+
+        def move(origin: Harness, destination: Harness, position: int) -> FailoverAnswer:
+            (answer,) = self._copies.moves(origin, destination, [position], "drilled", remembered=True)
+            return answer
+
+        out = move(here, there, place_of(self._tail[-1], here) + 1)
+        move(there, here, out.resume_offset)
+        again = move(here, there, end(here))
+        told = {
+            value
+            for source in again.sources
+            for gap in source.answer.lost
+            for value in self._taken[gap.source_start - len(self._kept) : gap.source_end - len(self._kept)]
         }
-        stores = MemoryGroupStore(), clusters, MemoryPrimaryStore()
-        item = TopicPartition(TopicName(origin.topic), 0)
-        found: dict[int, tuple[int, set[int]]] = {}
-        with UseCases(
-            config,
-            origin.route.target,
-            self._index,
-            *stores,
-            now_ms=wall_clock_ms,
-            audit=MemoryAuditLog(),
-            cache=False,
-        ) as service:
-            for position in positions:
-                moved = {item: TargetOffset(position)}
-                request = FailoverRequest(GroupName("moved"), origin_name, name, moved, only=item)
-                (answer,) = service.failover.answers(request, Deadline.after_ms(30_000))
-                assert answer.skip_ranges_continue_at is None
-                skipped = {offset for skip in answer.skip_ranges for offset in range(skip.start, skip.end)}
-                found[position] = answer.resume_offset, skipped
-        return found
+        assert (told, Outcome.NEVER_DELIVERED in again.notes) == (set(self._taken), True)
+        assert passed(again, after) - consumed <= told
+        assert out.resume_offset == place_of(self._taken[0], there)
 
-    def _config(self) -> Config:
-        regions = {
-            self._behind.route.source: {"regional": {"bootstrap_servers": self._behind.source}},
-            self._behind.route.target: {"aggregate": {"bootstrap_servers": self._behind.target}},
-            self._ahead.route.target: {"aggregate": {"bootstrap_servers": self._ahead.target}},
-        }
-        return Config.model_validate({"regions": regions, "cassandra": {"contact_points": ["127.0.0.1"]}})
 
-    def _check_moves(self, origin: Harness, destination: Harness) -> None:
-        """Wherever a group leaves: it passes nothing that it has not consumed."""
-        before, after = placed(origin), placed(destination)
-        places = [0, *(offset + 1 for offset, _ in before)]
-        again: dict[int, int] = {}
-        positions = {*places[::10], *places[-3:], self._end(origin)}
-        for position, (resume, skipped) in self._moves(origin, destination, positions).items():
-            consumed = {value for offset, value in before if offset < position}
-            passed = {value for offset, value in after if offset < resume or offset in skipped}
-            assert passed <= consumed, (origin.route, position, sorted(passed - consumed)[:3])
-            again[position] = len(consumed & {value for _, value in after} - passed)
-        # What lies below the loss is passed: an answer that is always the start would prove nothing.
-        assert again[places[len(self._kept) // 2]] == 0
+def two_copies(stack: LocalStack, topic: str) -> TwoCopies:
+    behind, ahead = (Harness(stack, topic, clusters=(_STRUCK, target)) for target in (_DISK, _SOUND))
+    return TwoCopies(behind, ahead, MemoryMappingIndex())
+
+
+def place_of(value: str, harness: Harness) -> int:
+    """Where the target has it."""
+    return next(offset for offset, found in placed(harness) if found == value)
 
 
 @pytest.mark.stack
 @pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
 def test_what_an_unclean_election_takes_is_lost_to_nobody(tmp_path: Path) -> None:
-    spec = StackSpec(("m", "n"), brokers={_CUT: 3}, services=False)
+    spec = StackSpec(("m", "n"), brokers={_STRUCK: 3}, services=False, store=False)
     with LocalStack(spec, tmp_path) as stack:
-        brokers = Brokers(stack)
-        cases = [
+        brokers, disk = Brokers(stack, _STRUCK), Disk(stack, _DISK)
+        cases: list[Case] = [
             CutTarget(stack, brokers, "batch"),
-            CutTarget(stack, brokers, "record"),
-            CutSource(stack, brokers),
+            LeftByGroup(stack, brokers, "record"),
+            CutSource(stack, brokers, disk),
+            CutBelowGeneration(stack, brokers, disk),
+            TrimmedSource(stack, brokers),
         ]
-        for case in cases:
-            case.begin()
+        together(*(case.begin for case in cases))
         brokers.fall_behind()
-        for case in cases:
-            case.go_ahead()
+        together(*(case.go_ahead for case in cases))
         brokers.lose()
-        for case in cases:
-            case.go_on()
-        brokers.come_back()
-        for case in cases:
-            case.end()
+        together(*(case.go_on for case in cases))
+        together(brokers.come_back, disk.lose)
+        together(*(case.end for case in cases))
+
+
+def together(*steps: Callable[[], None]) -> None:
+    """Take steps that have nothing to do with each other: most of their time they wait."""
+    with ThreadPoolExecutor(len(steps)) as pool:
+        taken = [pool.submit(step) for step in steps]
+    failed = [error for step in taken if (error := step.exception()) is not None]
+    if failed:
+        raise BaseExceptionGroup(f"{len(failed)} of {len(steps)} failed", failed)
