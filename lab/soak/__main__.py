@@ -81,7 +81,12 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
     with ExitStack() as stack_up:
         with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
             stack = stack_up.enter_context(
-                running_stack(StackSpec(), options.directory / "stack", journal.remark, keep=options.keep)
+                running_stack(
+                    StackSpec(heap_touched=True),
+                    options.directory / "stack",
+                    journal.remark,
+                    keep=options.keep,
+                )
             )
         soak = Soak(options, stack, journal)
         keyspace = load(stack.config_path).cassandra.keyspace

@@ -16,6 +16,7 @@ from lab.stack.secure.store import cassandra_security, open_node
 from lab.stack.settings import (
     CASSANDRA_SETTINGS,
     CASSANDRA_SYSTEM_PROPERTIES,
+    HEAP_TOUCHED,
     QUICK_JVM_OPTIONS,
     cassandra_module_options,
 )
@@ -114,6 +115,7 @@ def cassandra_spec(
             f"-Xms{spec.cassandra_heap_mib}m",
             f"-Xmx{spec.cassandra_heap_mib}m",
             *QUICK_JVM_OPTIONS,
+            *([HEAP_TOUCHED] if spec.heap_touched else []),
             *cassandra_module_options(),
             *(f"-D{key}={value}" for key, value in properties.items()),
             "-cp",

@@ -17,7 +17,7 @@ from lab.stack.process import ProcessSpec
 from lab.stack.secure.authority import write_secret
 from lab.stack.secure.brokers import LISTENER, broker_security, format_arguments
 from lab.stack.secure.material import ADMIN, Material
-from lab.stack.settings import QUICK_JVM_OPTIONS, THROUGHPUT_JVM_OPTIONS, broker_settings
+from lab.stack.settings import HEAP_TOUCHED, QUICK_JVM_OPTIONS, THROUGHPUT_JVM_OPTIONS, broker_settings
 from lab.stack.spec import ClusterSpec, StackSpec
 
 _FORMAT_TIMEOUT_S = 120
@@ -161,6 +161,7 @@ def _broker_spec(
             str(java.executable),
             *heap,
             *profile,
+            *([HEAP_TOUCHED] if spec.heap_touched else []),
             logging,
             *class_path,
             "kafka.Kafka",

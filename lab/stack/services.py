@@ -20,6 +20,7 @@ from lab.stack.process import ProcessSpec
 from lab.stack.secure.authority import write_secret
 from lab.stack.secure.material import SCHEMA
 from lab.stack.secure.services import identity, secure_config, tls_of
+from lab.stack.settings import HEAP_TOUCHED
 from lab.stack.steering import Steering
 from parallax.config.config import load
 
@@ -85,6 +86,8 @@ def service_environment(layout: StackLayout, java: Java, region: str | None = No
     }
     if region is not None and layout.spec.cassandra_per_region:
         environment["PARALLAX__CASSANDRA__LOCAL_DATACENTER"] = region
+    if layout.spec.heap_touched:
+        environment["JDK_JAVA_OPTIONS"] = HEAP_TOUCHED  # Spark's JVM is started by others
     return environment
 
 

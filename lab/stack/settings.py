@@ -17,6 +17,7 @@ CASSANDRA_HEAP_MIB = 768
 COMMON_JVM_OPTIONS = ("-XX:+ExitOnOutOfMemoryError", "-Xshare:auto")
 # Short start and little memory matter more here than peak speed: compile fast, collect on one thread.
 QUICK_JVM_OPTIONS = (*COMMON_JVM_OPTIONS, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+HEAP_TOUCHED = "-XX:+AlwaysPreTouch"
 # For benches: the JVM's full compiler.
 THROUGHPUT_JVM_OPTIONS = (*COMMON_JVM_OPTIONS, "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 

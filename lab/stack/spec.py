@@ -49,6 +49,7 @@ class StackSpec:
         jvm: `quick` starts fast and stays small; `throughput` is for benches.
         broker_heap_mib: Heap of each broker.
         cassandra_heap_mib: Heap of each Cassandra node.
+        heap_touched: The JVMs take all of their heap from the machine as they start, so that what grows later is not heap.
         far: Clusters that listen at a second address as well, advertised at another port than they listen on: whoever
             starts from that port reaches them only through what listens there (a delaying proxy of a bench).
         steerable: The services reach Kafka and Cassandra over links that can be cut or made slow, and their clocks and
@@ -66,6 +67,7 @@ class StackSpec:
     jvm: Literal["quick", "throughput"] = "quick"
     broker_heap_mib: int = BROKER_HEAP_MIB
     cassandra_heap_mib: int = CASSANDRA_HEAP_MIB
+    heap_touched: bool = False
     far: tuple[str, ...] = ()
     steerable: bool = False
     secure: bool = False

@@ -43,6 +43,7 @@ def test_a_spec_survives_json() -> None:
         services=False,
         cassandra_per_region=True,
         jvm="throughput",
+        heap_touched=True,
         config={"index": {"interval_ms": 100}},
     )
     assert StackSpec.from_json(spec.to_json()) == spec
