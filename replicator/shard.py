@@ -22,12 +22,13 @@ from replicator.copying.session_end import (
     Counts,
     PartitionRefusedError,
     SessionError,
-    Stop,
+    Stops,
+    TopicsRefusedError,
 )
 from replicator.copying.state import PartitionChange
 from replicator.kafka.connector import Connector, connector_for
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, other_run_log, shard_in
-from replicator.kafka.run_log import changes_of_lineages, load_states
+from replicator.kafka.run_log import changes_of_lineages, load_states, run_log_topic
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress, PartitionStatus
 from replicator.mapping.feed import IndexFeed, IndexThread
 
@@ -137,9 +138,7 @@ class _Holder:
         self._foreign_records = connector.foreign_records(lease)
         self._reported_at = -float("inf")
         self._counts = Counts()
-        self._stops: dict[TopicPartition, Stop] = {}
-        self._stops_until_ms = float("inf")
-        """When (monotonic) they are forgotten and the partitions tried again: their cause may have been repaired."""
+        self._stops = Stops(connector.clock, config.replicator.lease_epoch_s * 1_000)
         self._absences = Absences(config.topics.chosen)
         self._goal: Mapping[TopicPartition, SourceOffset] | None = None
         self._known_to: int | None = None
@@ -166,16 +165,8 @@ class _Holder:
             try:
                 if self._one_session():
                     return
-            except PartitionRefusedError as error:
-                self._note_stop(error.stop)
-                log.warning("partition_refused", lease=str(self._lease), reason=error.stop.reason)
-            except RunLogError as error:
-                if self._waiting_for != str(error):  # told once: it waits for a person
-                    log.error("run_log_refused", lease=str(self._lease), problem=str(error))  # noqa: TRY400 - it names its place
-                self._waiting_for = str(error)
             except (SessionError, ClusterUnavailableError) as error:
-                self._waiting_for = str(error)
-                log.warning("session_ended", lease=str(self._lease), problem=str(error))
+                self._note_end(error)
             else:
                 continue
             self._counts.aborts += 1
@@ -183,6 +174,23 @@ class _Holder:
             if self._counts.transactions > begun:
                 waits = self._retries.waits_ms()
             self._clock.sleep_ms(min(next(waits), max(0.0, self._left_ms())))
+
+    def _note_end(self, error: SessionError | ClusterUnavailableError) -> None:
+        """What ended a session: a stop for the next ones, or what the lease waits for."""
+        lease = str(self._lease)
+        own = run_log_topic(self._config, self._lease.route.source)
+        if isinstance(error, PartitionRefusedError):
+            self._stops.note(error.stop)
+            log.warning("partition_refused", lease=lease, reason=error.stop.reason)
+        elif isinstance(error, TopicsRefusedError) and own not in error.reasons:
+            if self._stops.refuse(error.reasons):
+                log.warning("topics_refused", lease=lease, problem=str(error))
+        else:
+            if not isinstance(error, RunLogError):
+                log.warning("session_ended", lease=lease, problem=str(error))
+            elif self._waiting_for != str(error):  # told once: it waits for a person
+                log.error("run_log_refused", lease=lease, problem=str(error))
+            self._waiting_for = str(error)
 
     def close(self) -> None:
         """Let go of what outlives sessions."""
@@ -199,7 +207,7 @@ class _Holder:
             transactions=counts.transactions,
             aborts=counts.aborts,
             watermarks=counts.watermarks,
-            stopped={str(item): stop.reason for item, stop in self._stops.items()},
+            stopped={str(item): reason for item, reason in self._stops.reasons().items()},
         )
 
     def tell(self, session: ShardSession | None = None) -> None:
@@ -296,10 +304,9 @@ class _Holder:
                 clock=self._clock,
                 ledger=ledger,
                 history=lambda item, lineage: _changes_of_lineages(lease, connector, item, lineage),
-                stops=self._stops.values(),
+                stops=self._stops,
                 absences=self._absences,
                 goal=self._goal,
-                stopped=self._note_stop,
             )
             self._waiting_for = ""
             return self._run(session, ledger, shard)
@@ -317,10 +324,9 @@ class _Holder:
                     self.tell(session)
                 if session.finished():
                     break
-                if self._clock.monotonic_ms() >= self._stops_until_ms:
+                if self._stops.due:
                     session.commit()
-                    self._stops.clear()
-                    self._stops_until_ms = float("inf")
+                    self._stops.try_again()
                     return False
             session.commit()
         except FencedError:
@@ -350,11 +356,6 @@ class _Holder:
             self._feed.offer(offset, entry)
         if self._foreign_records is not None:
             self._foreign_records.note(entry)
-
-    def _note_stop(self, stop: Stop) -> None:
-        self._stops[stop.topic_partition] = stop
-        again_at_ms = self._clock.monotonic_ms() + self._config.replicator.lease_epoch_s * 1_000
-        self._stops_until_ms = min(self._stops_until_ms, again_at_ms)
 
     def _others_wrote(self, run_log: RunLogReader) -> bool:
         """Whether the run log has entries that this lease neither read nor wrote; one of unknown outcome is its own."""

@@ -87,6 +87,18 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True)
+class NotAllowed:
+    """The source refuses the partition to the replicator; everything before was handed out. Taken anew, it is tried again.
+
+    Attributes:
+        reason: which right is missing, and what to do.
+    """
+
+    topic_partition: TopicPartition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicChanged:
     """The topic that is being read is no longer the one that was asked for; nothing of it was handed out."""
 
@@ -100,7 +112,7 @@ class Trouble:
     text: str
 
 
-SourceEvent = RecordBlock | EndReached | OutOfRange | Damaged | TopicChanged | Trouble
+SourceEvent = RecordBlock | EndReached | OutOfRange | Damaged | NotAllowed | TopicChanged | Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +168,7 @@ class Survey:
         target: topics of the same choice of names; None while the target does not answer.
         refused: topics that can't be replicated, with what is wrong and what to do.
         same_cluster: why nothing may be copied, if both sides are one Kafka cluster; else empty.
+        hidden: topics that one of the two does not show to the replicator, with the right that is missing there.
     """
 
     ticket: int
@@ -164,13 +177,18 @@ class Survey:
     target: Mapping[TopicName, TopicInfo] | None
     refused: Mapping[TopicName, str] = field(default_factory=dict)
     same_cluster: str = ""
+    hidden: Mapping[TopicName, str] = field(default_factory=dict)
 
 
 class Surveyor(Protocol):
     """Looks at both clusters beside the copy loop, which never waits for it."""
 
-    def request(self) -> int:
-        """Ask for a survey that begins after this call; its ticket grows by 1 with each request."""
+    def request(self, known: Collection[TopicName]) -> int:
+        """Ask for a survey that begins after this call; its ticket grows by 1 with each request.
+
+        Args:
+            known: topics that were copied: where one is gone, it may just be hidden.
+        """
 
     def result(self) -> Survey | None:
         """The newest survey that has come in since the last call, if any."""
@@ -234,7 +252,9 @@ class TargetWriter(Protocol):
     """The target: one transactional producer, fenced by its id.
 
     Every method but ``close`` raises ``FencedError`` once another owner has initialised the same id, and
-    ``ClusterUnavailableError`` when the outcome is unknown or bad: then the whole writer is thrown away.
+    ``ClusterUnavailableError`` when the outcome is unknown or bad: then the whole writer is thrown away. So it is after
+    `replicator.copying.session_end.TopicsRefusedError`, which ``settle`` and ``commit`` raise where a right to a topic is
+    missing.
     """
 
     @property

@@ -92,8 +92,9 @@ def decide(
     """
     if survey.target is None:
         return
+    yield from _of_hidden(survey, states, shard, shard_count)
     source = survey.source
-    for topic in sorted({*survey.target, *(source or {})}):
+    for topic in sorted({*survey.target, *(source or {})} - survey.hidden.keys()):
         here, there = survey.target.get(topic), (source or {}).get(topic)
         if here is None:
             continue
@@ -116,6 +117,23 @@ def decide(
                 yield _nothing_copied(item, here, state, PartitionStatus.STOPPED, problem)
             else:
                 yield _copied(item, there, here, survey, state, positions.get(item), out_of_range.get(item))
+
+
+def _of_hidden(
+    survey: Survey, states: Mapping[TopicPartition, PartitionState], shard: int, shard_count: int
+) -> Iterator[PartitionDecision]:
+    """Partitions of topics that one side does not show: stopped where they are."""
+    for topic, reason in sorted(survey.hidden.items()):
+        here, there = (survey.target or {}).get(topic), (survey.source or {}).get(topic)
+        shown = max((info.partitions for info in (here, there) if info is not None), default=0)
+        known = {item for item in states if item.topic == topic}
+        for item in sorted(known.union(TopicPartition(topic, number) for number in range(shown))):
+            if shard_of(item, shard_count) != shard:
+                continue
+            if here is None:
+                yield PartitionDecision(item, PartitionStatus.STOPPED, reason)
+            else:
+                yield _nothing_copied(item, here, states.get(item), PartitionStatus.STOPPED, reason)
 
 
 def _misfit(

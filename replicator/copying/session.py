@@ -7,7 +7,7 @@ whatever goes wrong ends the session, and the next one begins from the run log (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
 
@@ -19,6 +19,7 @@ from replicator.copying.ports import (
     Damaged,
     EndReached,
     LogEnd,
+    NotAllowed,
     OutOfRange,
     ReadFrom,
     RecordBlock,
@@ -30,7 +31,7 @@ from replicator.copying.ports import (
     TopicChanged,
 )
 from replicator.copying.reconcile import PartitionDecision, RunHistory, changes_for, decide, read_from
-from replicator.copying.session_end import Absences, SessionError, Stop
+from replicator.copying.session_end import Absences, SessionError, Stop, Stops
 from replicator.copying.state import PartitionChange
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 
@@ -76,7 +77,7 @@ class SurveyRequests:
     ) -> None:
         """Request a survey, knowing these positions, and these partitions to be out of range."""
         self._requested_at_ms, self._soon = self._clock.monotonic_ms(), False
-        ticket = self._surveyor.request()
+        ticket = self._surveyor.request({item.topic for item in positions})
         self._known = {
             number: known for number, known in self._known.items() if number > ticket - _KNOWN_REQUESTS
         }
@@ -99,10 +100,9 @@ class ShardSession:
         clock: time.
         ledger: what is committed at the target, and what is about to be.
         history: rows for finding the source of a cut, should the target have lost its tail.
-        stops: partitions that a record refused by the target holds up.
+        stops: what can't go on, as earlier sessions of this lease have found and this one will.
         absences: since when topics are gone.
         goal: what an earlier session of this lease found to be the source's end (``available_now``).
-        stopped: called with each partition that can go no further because its source is damaged.
     """
 
     def __init__(
@@ -116,10 +116,9 @@ class ShardSession:
         clock: Clock,
         ledger: Ledger,
         history: RunHistory,
-        stops: Collection[Stop],
+        stops: Stops,
         absences: Absences,
         goal: Mapping[TopicPartition, SourceOffset] | None,
-        stopped: Callable[[Stop], None],
     ) -> None:
         self._lease = lease
         self._settings = settings
@@ -128,9 +127,7 @@ class ShardSession:
         self._surveyor, self._requests = surveyor, SurveyRequests(surveyor, clock)
         self._ledger = ledger
         self._history = history
-        self._stopped = stopped
-        self._stops = {stop.topic_partition: stop for stop in stops}
-        self._absences, self._clock = absences, clock
+        self._stops, self._absences, self._clock = stops, absences, clock
         self._behind: set[TopicPartition] = set()
         """Partitions whose target ends below what was committed, or has got another leader."""
         self._kept: set[TopicPartition] = set()
@@ -221,14 +218,7 @@ class ShardSession:
         if isinstance(event, RecordBlock):
             self._copy(event)
         elif isinstance(event, EndReached):
-            item = event.topic_partition
-            if event.source_next >= self._reading.get(item, event.source_next + 1):
-                self._reading[item] = event.source_next
-                opened = self._ledger.open
-                if opened is not None and item in opened:
-                    opened.reached_end(item, event.source_next)
-                else:
-                    self._skipped_to[item] = event.source_next
+            self._reach_end(event)
         elif isinstance(event, OutOfRange):
             if event.topic_partition in self._reading:
                 self._stop_reading(event.topic_partition)
@@ -236,12 +226,25 @@ class ShardSession:
                 self._request_survey()
         elif isinstance(event, Damaged):
             self._stop(event)
+        elif isinstance(event, NotAllowed):
+            self._leave(event)
         elif isinstance(event, TopicChanged):
             for item in [item for item in self._reading if item.topic == event.topic]:
                 self._stop_reading(item)
             self._request_survey()
         else:
             log.info("source_trouble", lease=str(self._lease), problem=event.text)
+
+    def _reach_end(self, event: EndReached) -> None:
+        item = event.topic_partition
+        if event.source_next >= self._reading.get(item, event.source_next + 1):
+            self._reading[item] = event.source_next
+            opened = self._ledger.open
+            if opened is not None and item in opened:
+                opened.reached_end(item, event.source_next)
+            else:
+                self._skipped_to[item] = event.source_next
+                self._goes_on(item)
 
     def _copy(self, block: RecordBlock) -> None:
         item = block.topic_partition
@@ -252,7 +255,7 @@ class ShardSession:
         if stop is not None and block.offsets[-1] >= stop.source_next:
             block = block.before(stop.source_next)
             self._stop_reading(item)
-            self._status[item] = (PartitionStatus.STOPPED, stop.reason)
+            self._tell_stopped(item, stop.reason)
             if not block.offsets:
                 return
         if block.offsets[0] < next_offset:
@@ -280,13 +283,30 @@ class ShardSession:
         item = event.topic_partition
         if item in self._reading:
             stop = Stop(item, self._ledger.states[item].lineage, self._reading[item], str(event.problem))
-            self._stops[item] = stop
-            self._status[item] = (PartitionStatus.STOPPED, stop.reason)
+            self._stops.note(stop)
+            self._tell_stopped(item, stop.reason)
             self._stop_reading(item)
-            self._stopped(stop)
             log.warning(
                 "source_damaged", lease=str(self._lease), problem=event.problem.code, reason=stop.reason
             )
+
+    def _leave(self, event: NotAllowed) -> None:
+        """Leave the partition alone until the next survey, which takes it anew from what is committed."""
+        item = event.topic_partition
+        if item in self._reading:
+            self._stop_reading(item)
+            if self._tell_stopped(item, event.reason):
+                log.warning("source_not_allowed", lease=str(self._lease), reason=event.reason)
+
+    def _tell_stopped(self, item: TopicPartition, reason: str) -> bool:
+        """The partition is stopped until it has gone on. Whether that is news."""
+        self._status[item] = (PartitionStatus.STOPPED, reason)
+        return self._stops.tell(item, reason)
+
+    def _goes_on(self, item: TopicPartition) -> None:
+        """Something of the partition was committed, or it is at its end: what stopped it before does so no longer."""
+        if item in self._reading and self._stops.gone_on(item):
+            self._status[item] = (PartitionStatus.COPYING, "")
 
     def _stop_reading(self, item: TopicPartition) -> None:
         self._source.drop([item])
@@ -300,7 +320,10 @@ class ShardSession:
 
     def commit(self) -> None:
         """Commit what is open together with the watermarks that are due."""
+        copied = [] if self._ledger.open is None else self._ledger.open.partitions
         behind = self._ledger.commit(self._position)
+        for item in copied:
+            self._goes_on(item)
         if behind:
             self._behind.update(behind)
             self._request_survey()  # the answer tells whether a topic was created anew
@@ -322,31 +345,32 @@ class ShardSession:
             kept = {item: end for item, end in self._source_logs.items() if item.topic in survey.source}
             self._source_logs = kept | dict(survey.source_logs)
         positions, out_of_range = self._requests.known_at(survey.ticket)
-        decisions = list(
-            decide(
-                survey,
-                self._ledger.states,
-                positions=positions,
-                out_of_range=out_of_range,
-                shard=self._lease.shard,
-                shard_count=self._lease.shard_count,
-            )
+        found = decide(
+            survey,
+            self._ledger.states,
+            positions=positions,
+            out_of_range=out_of_range,
+            shard=self._lease.shard,
+            shard_count=self._lease.shard_count,
         )
+        decisions = list(map(self._unless_refused, found))
         if self.goal is None and self._lease.available_now and survey.source is not None:
             self.goal = {item: source_log.stable_end for item, source_log in survey.source_logs.items()}
         for decision in decisions:
             item, status, reason = decision.topic_partition, decision.status, decision.reason
-            stop = self._stop_of(item)
-            if stop is not None and self._position(item) >= stop.source_next:
+            if (stop := self._held_by(item)) is not None:
                 status, reason = PartitionStatus.STOPPED, stop.reason
+                self._stops.tell(item, reason)
             known = self._status.get(item, (PartitionStatus.WAITING, ""))[0]
             if status is PartitionStatus.WAITING and (
                 item in self._reading or known is not PartitionStatus.WAITING
             ):
                 continue
-            self._status[item] = (status, reason)
             if item in self._reading and status is not PartitionStatus.COPYING:
                 self._stop_reading(item)
+            if status is PartitionStatus.COPYING and (told := self._stops.told(item)):
+                status, reason = PartitionStatus.STOPPED, told  # until it has gone on
+            self._status[item] = (status, reason)
         readable = [
             item
             for item in decisions
@@ -356,7 +380,9 @@ class ShardSession:
         changing = {
             item.topic_partition: item
             for item in decisions
-            if item.begins or item.lost_up_to is not None or item.topic_partition in self._behind
+            if item.begins
+            or item.lost_up_to is not None
+            or (item.topic_partition in self._behind and not self._stops.of_topic(item.topic_partition.topic))
         }
         changing |= {
             item.topic_partition: item for item in readable if item.topic_partition not in self._reading
@@ -368,22 +394,37 @@ class ShardSession:
     def _forget(self, survey: Survey) -> None:
         """Drop what is long gone: snapshots would name it for ever."""
         states, now_ms = self._ledger.states, self._clock.monotonic_ms()
-        gone = self._absences.gone({item.topic for item in states}, survey.source, survey.target, now_ms)
+        seen = None if survey.source is None else {*survey.source, *survey.hidden}
+        gone = self._absences.gone({item.topic for item in states}, seen, survey.target, now_ms)
         changes = [
             PartitionChange(state, closed=True) for item, state in states.items() if item.topic in gone
         ]
         for change in changes:
             item = change.state.topic_partition
             self._status.pop(item, None)
+            self._stops.gone_on(item)
             if item in self._reading:
                 self._stop_reading(item)
         if changes:
             log.info("topics_forgotten", lease=str(self._lease), topics=sorted(gone))
             self._ledger.write(changes)
 
+    def _unless_refused(self, decision: PartitionDecision) -> PartitionDecision:
+        """The decision; of a topic that the target refuses, that nothing of it may be begun, lost or copied."""
+        item, reason = decision.topic_partition, self._stops.of_topic(decision.topic_partition.topic)
+        if not reason:
+            return decision
+        self._stops.tell(item, reason)
+        return PartitionDecision(item, PartitionStatus.STOPPED, reason)
+
     def _stop_of(self, item: TopicPartition) -> Stop | None:
-        stop, state = self._stops.get(item), self._ledger.states.get(item)
+        stop, state = self._stops.of(item), self._ledger.states.get(item)
         return stop if stop is not None and state is not None and stop.lineage == state.lineage else None
+
+    def _held_by(self, item: TopicPartition) -> Stop | None:
+        """The stop that the partition has come to."""
+        stop = self._stop_of(item)
+        return stop if stop is not None and self._position(item) >= stop.source_next else None
 
     def _change(self, decisions: Mapping[TopicPartition, PartitionDecision]) -> None:
         """Commit the beginnings and losses that were decided, each with the target's end."""
@@ -424,9 +465,7 @@ class ShardSession:
         for decision in decisions:
             item = decision.topic_partition
             state = self._ledger.states.get(item)
-            if item in self._reading or state is None or self._status[item][0] is not PartitionStatus.COPYING:
-                continue
-            if item not in self._kept:
+            if item in self._reading or state is None or self._held_by(item) or item not in self._kept:
                 continue
             if decision.begins is not None and state.lineage != decision.begins.lineage:
                 continue  # not committed: the target's end was not to be had

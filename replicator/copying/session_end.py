@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import Lineage, SourceOffset, TopicName, TopicPartition
 from parallax.errors import ParallaxError
+from replicator.copying.ports import Clock
 
 
 class SessionError(ParallaxError):
@@ -27,6 +29,18 @@ class PartitionRefusedError(SessionError):
         self.stop = stop
 
 
+class TopicsRefusedError(SessionError):
+    """The target refuses whole topics to the replicator. The next session leaves them alone, and copies all others.
+
+    Attributes:
+        reasons: by topic, which right is missing and what to do.
+    """
+
+    def __init__(self, reasons: Mapping[TopicName, str]) -> None:
+        super().__init__("; ".join(reasons.values()))
+        self.reasons = reasons
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """A partition that can't go beyond ``source_next``, for as long as its lineage lasts."""
@@ -35,6 +49,77 @@ class Stop:
     lineage: Lineage
     source_next: SourceOffset
     reason: str
+
+
+class Stops:
+    """What a lease has found that can't go on. Outlives its sessions.
+
+    All of it is tried again after a while: its cause may have been repaired. Until then and while it is being tried, it
+    counts as stopped, so that nobody hears of an end that is none.
+
+    Args:
+        clock: time.
+        again_after_ms: when all is tried again, counted from the first stop.
+    """
+
+    def __init__(self, clock: Clock, again_after_ms: float) -> None:
+        self._clock = clock
+        self._again_after_ms = again_after_ms
+        self._again_at_ms = math.inf
+        self._stops: dict[TopicPartition, Stop] = {}
+        self._topics: dict[TopicName, str] = {}
+        self._told: dict[TopicPartition, str] = {}
+
+    def note(self, stop: Stop) -> None:
+        """A partition can't go beyond a place."""
+        self._stops[stop.topic_partition] = stop
+        self._try_later()
+
+    def refuse(self, reasons: Mapping[TopicName, str]) -> bool:
+        """The target refuses these topics altogether. Whether that is news: not if one was only tried again."""
+        self._topics.update(reasons)
+        self._try_later()
+        known = {*self._told.values()}
+        return not known.issuperset(reasons.values())
+
+    def of(self, item: TopicPartition) -> Stop | None:
+        """Where the partition can't go further, whatever its lineage is by now."""
+        return self._stops.get(item)
+
+    def of_topic(self, topic: TopicName) -> str:
+        """Why the target refuses the topic; empty: it does not."""
+        return self._topics.get(topic, "")
+
+    def tell(self, item: TopicPartition, reason: str) -> bool:
+        """The partition is told to be stopped for this reason, until it has gone on. Whether that is news."""
+        before, self._told[item] = self._told.get(item), reason
+        return before != reason
+
+    def told(self, item: TopicPartition) -> str:
+        """Why the partition was stopped when it was last seen; empty: it was not, or has gone on."""
+        return self._told.get(item, "")
+
+    def gone_on(self, item: TopicPartition) -> bool:
+        """Something of the partition was committed, or it has nothing left to copy. Whether it was told to be stopped."""
+        return self._told.pop(item, None) is not None
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to try all again."""
+        return self._clock.monotonic_ms() >= self._again_at_ms
+
+    def try_again(self) -> None:
+        """Hold nothing up any longer."""
+        self._stops.clear()
+        self._topics.clear()
+        self._again_at_ms = math.inf
+
+    def reasons(self) -> dict[TopicPartition, str]:
+        """The partitions that are stopped, each with why."""
+        return self._told | {item: stop.reason for item, stop in self._stops.items()}
+
+    def _try_later(self) -> None:
+        self._again_at_ms = min(self._again_at_ms, self._clock.monotonic_ms() + self._again_after_ms)
 
 
 @dataclass(slots=True)

@@ -20,6 +20,8 @@ from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, TargetOffset, TopicN
 from parallax.errors import ClusterUnavailableError
 from parallax.runtime.deadline import Deadline
 from replicator.copying.ports import TargetEnd, TargetLog
+from replicator.copying.session_end import TopicsRefusedError
+from replicator.kafka.refusals import NOT_ALLOWED, not_confirmable
 from replicator.kafka.spans import EpochEnd
 
 log = structlog.get_logger(__name__)
@@ -33,8 +35,6 @@ _BY_TOPIC_ID = 13
 """The version from which on Fetch names topics by their ids (Kafka 3.1)."""
 _BEYOND_EVERY_END = 2**63 - 1
 _OFFSET_OUT_OF_RANGE = 1
-_TOPIC_AUTHORIZATION_FAILED = 29
-_MAY_NOT_READ = "allow the replicator to read the target's topic: before each commit its leader is asked whether it still has the same log"
 _ANOTHER_LOG = (
     "its log is not the one that it was: another topic has its name, or another leader leads it, and what that has kept "
     "is to be asked before anything is committed"
@@ -116,6 +116,7 @@ class Confirmation:
         self._timeout_ms = timeout_ms
         self._waiting = set(logs)
         self._problem = ""
+        self._refused: set[TopicName] = set()
         for leader, items in connections.by_leader(logs).items():
             self._ask(leader, items)
 
@@ -123,11 +124,15 @@ class Confirmation:
         """Wait until all have answered.
 
         Raises:
+            TopicsRefusedError: topics may not be read.
             ClusterUnavailableError: a partition's leader has another log, or did not answer in time.
         """
         deadline = Deadline.after_ms(self._timeout_ms)
         while self._waiting and not self._problem and not deadline.passed:
             self._loop.turn(_TURN_MS)
+        if self._refused:
+            cluster = self._connections.cluster
+            raise TopicsRefusedError({topic: not_confirmable(cluster, topic) for topic in self._refused})
         if self._waiting and not self._problem:
             self._problem = f"{min(self._waiting)}: its leader did not say that it has the same log"
         if self._problem:
@@ -166,9 +171,10 @@ class Confirmation:
         self._connections.send(leader, request, answered, self._failed)
 
     def _take_in(self, item: TopicPartition, code: int) -> None:
-        if code not in {0, _OFFSET_OUT_OF_RANGE}:
-            why = _MAY_NOT_READ if code == _TOPIC_AUTHORIZATION_FAILED else _ANOTHER_LOG
-            self._problem = f"{item}: {for_code(code).__name__}: {why}"
+        if code == NOT_ALLOWED:
+            self._refused.add(item.topic)
+        elif code not in {0, _OFFSET_OUT_OF_RANGE}:
+            self._problem = f"{item}: {for_code(code).__name__}: {_ANOTHER_LOG}"
         self._waiting.discard(item)
 
     def _failed(self, error: Exception) -> None:

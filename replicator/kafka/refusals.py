@@ -1,4 +1,4 @@
-"""What a target answers when it does not take records: for good, for now, or because another owner has taken over."""
+"""What a cluster answers when it does not give or take records: for good, for now, or because another owner has taken over."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from kafka.errors import for_code
 
-from parallax.domain.ids import TopicPartition
+from parallax.domain.acls import Operation
+from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError, ParallaxError
 
 TOO_LARGE = 10
+NOT_ALLOWED = 29
+"""A right to a topic is missing, which is true of all its partitions (`missing_right`)."""
 _ADVICE = {
     TOO_LARGE: "raise max.message.bytes of the target's topic",
     18: "raise segment.bytes of the target's topic",
-    29: "allow the replicator to write to the target's topic",
     32: (
         "widen message.timestamp.before.max.ms and message.timestamp.after.max.ms of the target's topic "
         "(the record meant may be a later one of the same batch)"
@@ -28,7 +30,7 @@ _ADVICE = {
 """What the target says for good: saying it again would not help."""
 FENCED = frozenset({47, 90})
 """Invalid producer epoch, producer fenced."""
-_NOT_ALLOWED = 53
+_ID_NOT_ALLOWED = 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,40 @@ def translated(code: int, text: str, transactional_id: str) -> ParallaxError:
     text = f"{text} {for_code(code).__name__} ({code})"
     if code in FENCED:
         return FencedError(f"{text}: another owner has taken over {transactional_id}")
-    if code == _NOT_ALLOWED:
+    if code == _ID_NOT_ALLOWED:
         return ConfigError(text)
     return ClusterUnavailableError(text)
+
+
+def missing_right(
+    cluster: ClusterName, topic: TopicName, operations: tuple[Operation, ...], why: str = ""
+) -> str:
+    """Why a topic's partitions are stopped for which the replicator lacks a right, and what to do.
+
+    Args:
+        cluster: where it is missing.
+        topic: the topic.
+        operations: what is not allowed.
+        why: what it is needed for, where that is not plain.
+    """
+    what = f"{' and '.join(operations)} on topic {topic} at {cluster}"
+    return (
+        f"RIGHT_MISSING: {what} ({for_code(NOT_ALLOWED).__name__}){f': {why}' if why else ''}: allow it to the replicator's "
+        "user, or, if the topic is not to be replicated, exclude it; copying goes on by itself from where it stopped"
+    )
+
+
+def not_readable(cluster: ClusterName, topic: TopicName) -> str:
+    """`missing_right` of a source that may not be read, or seen at all."""
+    return missing_right(cluster, topic, (Operation.READ,))
+
+
+def not_writable(cluster: ClusterName, topic: TopicName) -> str:
+    """`missing_right` of a target that may not be written to."""
+    return missing_right(cluster, topic, (Operation.WRITE,))
+
+
+def not_confirmable(cluster: ClusterName, topic: TopicName) -> str:
+    """`missing_right` of a target that may not be read."""
+    why = "before each commit its leader is asked whether it still has the same log"
+    return missing_right(cluster, topic, (Operation.READ,), why)

@@ -14,6 +14,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.librdkafka import EARLIEST, LATEST, client_settings, list_offsets, translated
 from parallax.config.config import Config
+from parallax.domain.acls import Operation
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     SourceOffset,
@@ -25,6 +26,7 @@ from parallax.domain.ids import (
 from parallax.errors import NotFoundError, ParallaxError, PartitionStoppedError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.ports import LogEnd, Survey
+from replicator.kafka.refusals import missing_right, not_readable
 from replicator.kafka.topics import TargetTopics
 from replicator.lease import Lease, shard_of
 
@@ -59,7 +61,7 @@ class KafkaSurveyor:
         self._target_topics = TargetTopics(config, lease.route)
         self._timeout_s = timeout_ms / 1_000
         source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
-        self._source_cluster = source
+        self._source_cluster, self._target_cluster = source, target
         self._source = KafkaCluster(source, config.cluster(source), timeout_ms=timeout_ms)
         self._target = KafkaCluster(target, config.cluster(target), timeout_ms=timeout_ms)
         settings = client_settings(config.cluster(source), client_id="parallax-survey")
@@ -70,14 +72,16 @@ class KafkaSurveyor:
         self._unfit: dict[TopicName, str] = {}
         """Topics whose target can't be made to fit, and why."""
         self._requested = 0
+        self._known: frozenset[TopicName] = frozenset()
         self._newest: Survey | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"survey {lease}", daemon=True)
         self._thread.start()
 
-    def request(self) -> int:
+    def request(self, known: Collection[TopicName]) -> int:
         """Ask for a survey that begins after this call."""
         with self._wake:
+            self._known = frozenset(known)
             self._requested += 1
             self._wake.notify()
             return self._requested
@@ -101,14 +105,16 @@ class KafkaSurveyor:
                 self._wake.wait_for(lambda seen=answered: self._closed or self._requested > seen)  # type: ignore[misc] # mypy can't type the default
                 if self._closed:
                     return
-                answered = self._requested
-            survey = self._look(answered)
+                answered, known = self._requested, self._known
+            survey = self._look(answered, known)
             with self._wake:
                 self._newest = survey
 
-    def _look(self, ticket: int) -> Survey:
+    def _look(self, ticket: int, known: Collection[TopicName]) -> Survey:
         source = self._topics(self._source)
         target = self._topics(self._target)
+        source, unreadable = self._with_hidden(self._source, source, {*known, *(target or ())})
+        target, unwritable = self._with_hidden(self._target, target, {*known, *(source or ())})
         refused: dict[TopicName, str] = {}
         if source is not None and target is not None:
             same_cluster = self._same_cluster()
@@ -116,7 +122,11 @@ class KafkaSurveyor:
                 return Survey(ticket, None, {}, None)
             if same_cluster:
                 return Survey(ticket, source, {}, target, same_cluster=same_cluster)
-            made = [self._fit(info, target.get(name), refused) for name, info in source.items()]
+            made = [
+                self._fit(info, target.get(name), refused)
+                for name, info in source.items()
+                if name not in unwritable
+            ]
             if any(made):
                 target = self._topics(self._target)
         logs: Mapping[TopicPartition, LogEnd] = {}
@@ -125,7 +135,28 @@ class KafkaSurveyor:
                 logs = self._logs(source)
             except ParallaxError as error:
                 log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
-        return Survey(ticket, source, logs, target, refused)
+        hidden = {topic: not_readable(self._source_cluster, topic) for topic in unreadable}
+        for topic in unwritable:
+            reason = missing_right(self._target_cluster, topic, (Operation.READ, Operation.WRITE))
+            hidden[topic] = f"{hidden[topic]}; {reason}" if topic in hidden else reason
+        return Survey(ticket, source, logs, target, refused, hidden=hidden)
+
+    def _with_hidden(
+        self,
+        cluster: KafkaCluster,
+        topics: dict[TopicName, TopicInfo] | None,
+        wanted: Collection[TopicName],
+    ) -> tuple[dict[TopicName, TopicInfo] | None, frozenset[TopicName]]:
+        """The topics that a cluster shows, and the wanted ones that it hides; None: it does not answer."""
+        if topics is None:
+            return None, frozenset()
+        try:
+            return topics, cluster.hidden(
+                {topic for topic in wanted if self._names.chosen(topic)} - topics.keys()
+            )
+        except ParallaxError as error:
+            log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
+            return None, frozenset()
 
     def _same_cluster(self) -> str | None:
         """Why nothing may be copied between the two; empty if they are two, None if one of them does not say.
@@ -140,7 +171,7 @@ class KafkaSurveyor:
             log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
             return None
         return (
-            f"SAME_CLUSTER: {self._source_cluster} and {aggregate_cluster(self._lease.route.target)} are one Kafka "
+            f"SAME_CLUSTER: {self._source_cluster} and {self._target_cluster} are one Kafka "
             f"cluster, of the id {cluster_id}: the route would copy its own copies for ever. Nothing is copied until "
             "each has an address of its own"
         )

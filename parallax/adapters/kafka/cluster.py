@@ -20,6 +20,7 @@ from parallax.adapters.kafka.groups import (
 from parallax.adapters.kafka.links import Link, Links
 from parallax.adapters.kafka.logs import (
     read_cluster_id,
+    read_hidden,
     read_log_ranges,
     read_offset_at,
     read_time_at,
@@ -122,6 +123,14 @@ class KafkaCluster:
                 raise
             self._topics = (asked_at, topics)
             return topics
+
+    def hidden(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
+        """Those of the topics that this client may not see, asked now; nobody tells it whether they exist.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        return self._links.do(lambda link: read_hidden(link, topics)) if topics else frozenset()
 
     def _known_topics(self, max_age_s: float) -> Mapping[TopicName, TopicInfo] | None:
         known = self._topics

@@ -21,6 +21,8 @@ from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import PositionTime, TopicInfo
 
 LATEST, EARLIEST = -1, -2
+NOT_ALLOWED = 29
+"""Kafka's TOPIC_AUTHORIZATION_FAILED, where it is an answer and no error."""
 _READ_UNCOMMITTED = 0
 _OUT_OF_RANGE = 1
 _FETCH_BYTES = 64 * 1024
@@ -51,6 +53,16 @@ def read_topics(link: Link) -> dict[TopicName, TopicInfo]:
         identity = urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
         found[name] = TopicInfo(name, TopicId(identity), len(topic.partitions))
     return found
+
+
+def read_hidden(link: Link, topics: Collection[TopicName]) -> frozenset[TopicName]:
+    """Those of the topics that this client may not see: the cluster does not say whether they exist.
+
+    Raises:
+        ClusterUnavailableError: no answer in time.
+    """
+    answer = link.metadata(topics, "looking for topics")
+    return frozenset(TopicName(topic.name) for topic in answer.topics if topic.error_code == NOT_ALLOWED)
 
 
 def read_cluster_id(link: Link) -> str:

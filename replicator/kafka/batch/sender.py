@@ -14,10 +14,11 @@ from parallax.domain.ids import TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError
 from parallax.runtime.deadline import Deadline
 from replicator.copying.offset_ranges import OffsetRanges
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.format.batch import rewrite_batch
 from replicator.format.block import BatchBlock
 from replicator.kafka.batch.exchange import Produce
-from replicator.kafka.refusals import Refusal, is_for_good, translated
+from replicator.kafka.refusals import NOT_ALLOWED, Refusal, is_for_good, not_writable, translated
 from replicator.kafka.transactions.coordinator import CONCURRENT_TRANSACTIONS, Coordinator, ProducerState
 
 MOST_REQUESTS = 5
@@ -122,6 +123,7 @@ class Sender:
 
         Raises:
             ClusterUnavailableError: not in time, or the target failed.
+            TopicsRefusedError: topics may not be written to.
             FencedError: another owner has taken over.
         """
         self._flushing = True
@@ -231,6 +233,7 @@ class Sender:
         return self._coordinator.newest and lane.on_their_way > 0 and not lane.acknowledged
 
     def _take_in(self, answer: Any, batches: Mapping[TopicPartition, _Sent]) -> None:
+        not_allowed: set[TopicName] = set()
         for topic in answer.responses:
             for part in topic.partition_responses:
                 item = TopicPartition(TopicName(topic.name), part.index)
@@ -245,6 +248,8 @@ class Sender:
                 if code == 0:
                     lane.acknowledged.extend(range(part.base_offset, part.base_offset + len(block.offsets)))
                     self._unfinished -= 1
+                elif code == NOT_ALLOWED:
+                    not_allowed.add(item.topic)
                 elif is_for_good(code):
                     errors = part.record_errors or ()
                     index = len(lane.acknowledged) + (errors[0].batch_index if errors else 0)
@@ -254,6 +259,9 @@ class Sender:
                     text = f"{self._connections.cluster}: writing to {item}: {part.error_message or ''}"
                     self._connections.refresh()
                     self._fail(translated(code, text, self._coordinator.transactional_id))
+        if not_allowed:
+            cluster = self._connections.cluster
+            self._fail(TopicsRefusedError({topic: not_writable(cluster, topic) for topic in not_allowed}))
 
     def _again(self) -> None:
         """Send first batches of partitions once more: the transaction before was not quite over."""

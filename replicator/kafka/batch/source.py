@@ -18,6 +18,7 @@ from parallax.domain.ids import SourceOffset, TopicPartition
 from replicator.copying.ports import (
     Damaged,
     EndReached,
+    NotAllowed,
     OutOfRange,
     ReadFrom,
     RecordBlock,
@@ -30,6 +31,7 @@ from replicator.format.block import detach_from_answer
 from replicator.format.repack import AbortedRanges, blocks_of
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition
 from replicator.kafka.batch.fetches import Ahead, Fetches
+from replicator.kafka.refusals import NOT_ALLOWED, not_readable
 
 FETCH_WAIT_MS = 100
 REST_MS, REST_PER_PARTITION_MS = 4.0, 0.04
@@ -262,6 +264,8 @@ class BatchSource:
             self._stop(reading, OutOfRange(item, SourceOffset(diverged_at), epoch))
         elif part.error_code == _OUT_OF_RANGE:
             self._stop(reading, OutOfRange(item, None))
+        elif part.error_code == NOT_ALLOWED:
+            self._stop(reading, NotAllowed(item, not_readable(reading.place.cluster, item.topic)))
         elif part.error_code in _OTHER_TOPIC:
             self._look_at_topic(reading)
         elif part.error_code in _MOVED:
@@ -288,7 +292,7 @@ class BatchSource:
 
     # --- what goes wrong ---------------------------------------------------------------------------------------
 
-    def _stop(self, reading: _Reading, event: OutOfRange | Damaged) -> None:
+    def _stop(self, reading: _Reading, event: OutOfRange | Damaged | NotAllowed) -> None:
         reading.retry_at_s = float("inf")
         self._arrived.append((reading, event))
 

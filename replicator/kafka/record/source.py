@@ -18,6 +18,7 @@ from parallax.errors import PartitionStoppedError
 from replicator.copying.ports import (
     Damaged,
     EndReached,
+    NotAllowed,
     OutOfRange,
     ReadFrom,
     RecordBlock,
@@ -25,6 +26,7 @@ from replicator.copying.ports import (
     TopicChanged,
     Trouble,
 )
+from replicator.kafka.refusals import not_readable
 
 _DIVERGED = re.compile(r"broker end offset is (\d+) \(offset leader epoch (-?\d+)\)")
 _DAMAGED = frozenset(
@@ -184,7 +186,9 @@ class KafkaSource:
     def _add_event(self, message: Message, error: KafkaError, events: list[SourceEvent]) -> None:
         item = self._taken.get((message.topic(), message.partition()))  # type: ignore[arg-type] # may be None
         code = error.code()
-        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local codes are named so
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            events += self._not_allowed(message)
+        elif code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local codes are named so
             if item is not None:
                 events.append(EndReached(item, SourceOffset(message.offset())))  # type: ignore[arg-type] # it has
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001 - as above
@@ -196,13 +200,18 @@ class KafkaSource:
                 self._taken.pop((item.topic, item.partition), None)
                 events.append(Damaged(item, self._damage(item, message, error)))
         elif code == KafkaError._LOG_TRUNCATION:  # noqa: SLF001 - as above
-            found = _DIVERGED.search(error.str())
-            if item is not None and found is not None:
-                events.append(OutOfRange(item, SourceOffset(int(found[1])), int(found[2])))
-            elif item is not None:
-                events.append(OutOfRange(item, None))
+            if item is not None:
+                events.append(_parted(item, error))
         else:
             events.append(Trouble(f"{self._cluster}: {error.str()} ({error.name()})"))
+
+    def _not_allowed(self, message: Message) -> list[NotAllowed]:
+        """Of the partition, or of all of the topic: librdkafka says it once of what it has noticed it for."""
+        return [
+            NotAllowed(item, not_readable(self._cluster, item.topic))
+            for (topic, partition), item in self._taken.items()
+            if topic == message.topic() and message.partition() in {partition, -1, None}
+        ]
 
     def _damage(self, item: TopicPartition, message: Message, error: KafkaError) -> PartitionStoppedError:
         return PartitionStoppedError(
@@ -210,3 +219,11 @@ class KafkaSource:
             f"({error.name()}); nothing of it was copied (read it with another client: if that fails too, the "
             "source's log is damaged)"
         )
+
+
+def _parted(item: TopicPartition, error: KafkaError) -> OutOfRange:
+    """Where the source's log parts from what was read, as far as librdkafka says so."""
+    found = _DIVERGED.search(error.str())
+    if found is None:
+        return OutOfRange(item, None)
+    return OutOfRange(item, SourceOffset(int(found[1])), int(found[2]))

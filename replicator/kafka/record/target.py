@@ -13,9 +13,11 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
 )
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
@@ -24,8 +26,9 @@ from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, TargetOffset, TopicN
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd, TargetLog
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.leader_epochs import LeaderEpochs, with_kept
-from replicator.kafka.refusals import advice, is_for_good
+from replicator.kafka.refusals import NOT_ALLOWED, advice, is_for_good, not_writable
 from replicator.kafka.survey import FORGETFUL
 
 log = structlog.get_logger(__name__)
@@ -34,6 +37,10 @@ _LARGEST_MESSAGE_BYTES = 100_000_000
 LARGEST_BATCH_BYTES = 1_000_000
 _SMALLEST_BATCH_BYTES = 1_000
 _BATCH_OVERHEAD_BYTES = 200
+_PURGED = frozenset(
+    {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE}  # noqa: SLF001 - librdkafka's local codes are named so
+)
+"""What librdkafka says of the records of a transaction that has failed, and of those that come after."""
 _EARLIEST_MS = 1
 """librdkafka takes timestamp 0 for "now"; a record that bears it gets the nearest that can be said."""
 
@@ -311,6 +318,31 @@ class KafkaTarget:
         )
         if isinstance(problem, FencedError):
             return problem
+        if (refused := self._refused(inner)) is not None:
+            return refused
         if isinstance(inner, KafkaError) and inner.fatal() and inner.code() == KafkaError._STATE:  # noqa: SLF001 - as above
             return FencedError(str(problem))
         return ClusterUnavailableError(str(problem))
+
+    def _refused(self, error: object) -> TopicsRefusedError | None:
+        """Which topics may not be written to, if that is the matter; None: it is not, or no longer.
+
+        Where partitions may not join a transaction, librdkafka purges all records of it, and names no topic.
+        """
+        if isinstance(error, KafkaError) and not error.fatal() and error.code() in _PURGED:
+            error = self._lost_error().args[0]
+        if not isinstance(error, KafkaError) or error.code() != NOT_ALLOWED or not self._callbacks:
+            return None
+        names = sorted({str(item.topic) for item in self._callbacks})
+        found = self._admin.describe_topics(
+            TopicCollection(names), include_authorized_operations=True, request_timeout=self._timeout_s
+        )
+        reasons = {}
+        for name, future in found.items():
+            try:
+                allowed = future.result(timeout=self._timeout_s + 1).authorized_operations or ()
+            except (KafkaException, TimeoutError):
+                continue  # the next survey tells of a topic that is not shown any more
+            if AclOperation.WRITE not in allowed:
+                reasons[TopicName(name)] = not_writable(self._cluster, TopicName(name))
+        return TopicsRefusedError(reasons) if reasons else None

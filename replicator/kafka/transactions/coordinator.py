@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,16 +12,17 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, In
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
-from parallax.domain.ids import TopicPartition
+from parallax.domain.ids import TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.runtime.deadline import Deadline
-from replicator.kafka.refusals import FENCED
+from replicator.copying.session_end import TopicsRefusedError
+from replicator.kafka.refusals import FENCED, NOT_ALLOWED, not_writable
 
 _NONE = 0
 _MOVED = frozenset({14, 15, 16})
 """Loading, not available, not the coordinator."""
 CONCURRENT_TRANSACTIONS = 51
-_NOT_ALLOWED = frozenset({29, 31, 53})
+_ID_NOT_ALLOWED = frozenset({31, 53})
 _NOT_ATTEMPTED = 55
 """A partition was not added because another one could not be: what that one met is the cause."""
 _UNEXPECTED = -1
@@ -112,6 +113,7 @@ class Coordinator:
 
         Raises:
             FencedError: another owner has initialised the id.
+            TopicsRefusedError: topics may not be written to.
             ClusterUnavailableError: no definite answer in time.
         """
         self._until_definite(
@@ -167,8 +169,13 @@ class Coordinator:
             problem = f"{self._connections.cluster}: {doing}{where}: {for_code(code).__name__} ({code})"
             if code in FENCED:
                 raise FencedError(f"{problem}: another owner has taken over {self.transactional_id}")
-            if code in _NOT_ALLOWED:
+            if code in _ID_NOT_ALLOWED:
                 raise ConfigError(problem)
+            if code == NOT_ALLOWED:
+                cluster = self._connections.cluster
+                raise TopicsRefusedError(
+                    {topic: not_writable(cluster, topic) for topic in _refused_by(answer)}
+                )
             if code in _MOVED:
                 self._node = None
                 self._pause(_LONG_WAIT_MS)
@@ -187,7 +194,7 @@ class Coordinator:
                 FindCoordinatorRequest(key=self.transactional_id, key_type=_TRANSACTION_KEY, max_version=3),
                 "finding the transaction coordinator",
             )
-            if answer.error_code in _NOT_ALLOWED:
+            if answer.error_code in _ID_NOT_ALLOWED:
                 raise ConfigError(
                     f"{self._connections.cluster}: {self.transactional_id}: {for_code(answer.error_code).__name__}"
                 )
@@ -223,11 +230,17 @@ def _code_of(answer: Any) -> tuple[int, str]:
     code = int(getattr(answer, "error_code", 0) or 0)
     if code:
         return code, ""
-    codes = [
-        (int(part.partition_error_code), f" ({topic.name}-{part.partition_index})")
-        for topic in getattr(answer, "results_by_topic_v3_and_below", None) or ()
-        for part in topic.results_by_partition
-    ]
+    codes = [(code, f" ({item})") for item, code in _codes_by_partition(answer)]
     fatal = [found for found in codes if found[0] not in {_NONE, CONCURRENT_TRANSACTIONS, *_MOVED}]
     fatal.sort(key=lambda found: found[0] == _NOT_ATTEMPTED)
     return next(iter(fatal), max(codes, default=(_NONE, "")))
+
+
+def _codes_by_partition(answer: Any) -> Iterator[tuple[TopicPartition, int]]:
+    for topic in getattr(answer, "results_by_topic_v3_and_below", None) or ():
+        for part in topic.results_by_partition:
+            yield TopicPartition(TopicName(topic.name), part.partition_index), int(part.partition_error_code)
+
+
+def _refused_by(answer: Any) -> set[TopicName]:
+    return {item.topic for item, code in _codes_by_partition(answer) if code == NOT_ALLOWED}

@@ -39,6 +39,7 @@ from parallax.domain.ids import (
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import Shard
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.copying.state import PartitionState, rows_of, state_of, topic_partition_of, whole_entry
 from replicator.kafka.leader_epochs import LeaderEpochs
 from replicator.kafka.run_log import KafkaRunLog, own_entries, read_partition, run_log_topic
@@ -161,7 +162,12 @@ def _settle(
     )
     for items, committed in ((fates.commit, True), (fates.abort, False)):
         if items:
-            coordinator.add(items, producer)
+            try:
+                coordinator.add(items, producer)
+            except (
+                TopicsRefusedError
+            ) as error:  # what hangs has to be ended before anything else: all of it waits
+                raise ClusterUnavailableError(str(error)) from error
             coordinator.end(producer, committed=committed)
     return producer_id
 

@@ -21,6 +21,7 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import (
     EndReached,
     LogEnd,
+    NotAllowed,
     OutOfRange,
     ReadFrom,
     RecordBlock,
@@ -31,6 +32,7 @@ from replicator.copying.ports import (
     TopicChanged,
 )
 from replicator.copying.recovery import Shard, States
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.layout import LayoutRecord, read_layout
 from replicator.kafka.run_log import own_entries, run_log_topic
 from replicator.kafka.spans import spans_of
@@ -49,17 +51,24 @@ class Faults:
     Attributes:
         fail: probability that a call on the target fails, with an outcome that the caller can't know.
         empty_run_log: probability that the run log seems empty to a lease that has found entries in it before.
+        forbid: probability that a source refuses to be read, or a target a topic, each time that it is asked.
     """
 
     def __init__(self, fail: float = 0.0) -> None:
         self.fail = fail
         self.empty_run_log = 0.0
+        self.forbid = 0.0
+
+    def forbids(self, schedule: Schedule) -> bool:
+        """Whether a right is missing this time."""
+        return bool(self.forbid) and not schedule.calm and schedule.random.random() < self.forbid
 
 
 class SimSource:
-    def __init__(self, schedule: Schedule, cluster: Cluster) -> None:
+    def __init__(self, schedule: Schedule, cluster: Cluster, faults: Faults) -> None:
         self._schedule = schedule
         self._cluster = cluster
+        self._faults = faults
         self._places: dict[TopicPartition, tuple[int, ReadFrom, int]] = {}
         self._told_end: dict[TopicPartition, int] = {}
 
@@ -98,6 +107,9 @@ class SimSource:
         return None if topic is None else topic.logs[item.partition]
 
     def _fetch(self, item: TopicPartition, limit: int) -> list[SourceEvent]:
+        if self._faults.forbids(self._schedule):
+            del self._places[item]
+            return [NotAllowed(item, "Read is missing at the source")]
         position, place, epoch = self._places[item]
         log = self._cluster.topics[item.topic].logs[item.partition]
         diverged = log.end_of_epoch(epoch) if epoch >= 0 else log.end
@@ -155,6 +167,7 @@ class SimTarget:
     def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
         self._schedule.step()
         self._may_fail()
+        self._may_refuse([block.topic_partition for block in self._waiting])
         self._send()
         return self._acknowledged
 
@@ -168,6 +181,7 @@ class SimTarget:
             if known.leader_epoch not in {UNKNOWN_EPOCH, topic.logs[item.partition].epoch}:
                 raise ClusterUnavailableError(f"{item} has another leader than it had")
         self._may_fail()
+        self._may_refuse(logs)
         transaction = self._mine()
         offsets = [log.append(entry, transaction) for entry in entries]
         self._schedule.step()
@@ -218,6 +232,11 @@ class SimTarget:
         elif self._transaction.outcome != OPEN:
             raise FencedError("this transaction has been decided by another owner")
         return self._transaction
+
+    def _may_refuse(self, items: Iterable[TopicPartition]) -> None:
+        topics = sorted({item.topic for item in items} - {self._run_log})
+        if topics and self._faults.forbids(self._schedule):
+            raise TopicsRefusedError({topics[0]: "Write is missing at the target"})
 
     def _may_fail(self) -> None:
         if not self._schedule.calm and self._schedule.random.random() < self._faults.fail:
@@ -303,7 +322,7 @@ class SimSurveyor:
         self._ticket = 0
         self._waiting = False
 
-    def request(self) -> int:
+    def request(self, _known: Collection[TopicName]) -> int:
         self._ticket += 1
         self._waiting = True
         return self._ticket
@@ -387,7 +406,7 @@ class SimConnector:
 
     def source(self, lease: Lease) -> SimSource:
         del lease
-        return SimSource(self._schedule, self._source)
+        return SimSource(self._schedule, self._source, self._faults)
 
     def surveyor(self, lease: Lease) -> SimSurveyor:
         return SimSurveyor(self._schedule, self._source, self._target, lease)

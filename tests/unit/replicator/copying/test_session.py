@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from parallax.config.config import Replicator
 from parallax.domain.ids import (
@@ -24,7 +25,9 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import (
     Damaged,
+    EndReached,
     LogEnd,
+    NotAllowed,
     ReadFrom,
     RecordBlock,
     SourceEvent,
@@ -34,7 +37,7 @@ from replicator.copying.ports import (
 )
 from replicator.copying.recovery import Shard
 from replicator.copying.session import ShardSession
-from replicator.copying.session_end import FORGOTTEN_AFTER_MS, Absences, Counts, SessionError
+from replicator.copying.session_end import FORGOTTEN_AFTER_MS, Absences, Counts, SessionError, Stops
 from replicator.copying.state import PartitionState
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 from tests.worlds.clocks import StandingClock
@@ -44,6 +47,7 @@ P0, P1 = TopicPartition(TRIPS, 0), TopicPartition(TRIPS, 1)
 SHARD = Shard(
     ClusterName("aggregate-b"), TopicPartition(TopicName("parallax.runs.a"), 0), TopicId("log"), layout=1
 )
+STOPPED = PartitionStatus.STOPPED
 LEASE = Lease(Route.parse("a->b"), 0, 1, 1, 1, 10**9)
 
 
@@ -58,10 +62,13 @@ class Doors:
         self.refused: dict[TopicName, str] = {}
         self.same_cluster = ""
         self.events: list[SourceEvent] = []
+        self.hidden: dict[TopicName, str] = {}
+        self.taken: list[ReadFrom] = []
+        self.written: list[Entry] = []
         self.topic_there = self.target_there = True
         self._asked = False
 
-    def request(self) -> int:
+    def request(self, _known: Collection[TopicName] = ()) -> int:
         self._asked = True
         return 1
 
@@ -72,9 +79,10 @@ class Doors:
         source = {TRIPS: TopicInfo(TRIPS, TopicId("s"), self.source_partitions)} if self.topic_there else {}
         target = {TRIPS: TopicInfo(TRIPS, TopicId("t"), self.target_partitions)} if self.target_there else {}
         logs = self.logs if self.topic_there else {}
-        return Survey(1, source, logs, target, self.refused, self.same_cluster)
+        return Survey(1, source, logs, target, self.refused, self.same_cluster, self.hidden)
 
-    def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None: ...
+    def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None:
+        self.taken += positions.values()
 
     def drop(self, partitions: Collection[TopicPartition]) -> None: ...
 
@@ -87,7 +95,15 @@ class Doors:
 
     def begin(self) -> None: ...
 
+    def produce(self, _block: RecordBlock) -> None: ...
+
+    def serve(self) -> None: ...
+
+    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+        return {P0: range(3)}
+
     def commit(self, entries: Sequence[Entry], _logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
+        self.written += entries
         return range(len(entries))
 
     def ends(
@@ -103,6 +119,7 @@ def session_of(
     doors: Doors,
     states: Mapping[TopicPartition, PartitionState] | None = None,
     clock: StandingClock | None = None,
+    stops: Stops | None = None,
 ) -> ShardSession:
     clock, settings = clock or StandingClock(), Replicator()
     ledger = Ledger(
@@ -125,10 +142,9 @@ def session_of(
         clock=clock,
         ledger=ledger,
         history=lambda _item, _lineage: [],
-        stops=(),
+        stops=stops or Stops(clock, 600_000),
         absences=Absences(lambda _topic: True),
         goal=None,
-        stopped=lambda _stop: None,
     )
 
 
@@ -191,6 +207,82 @@ def test_a_partition_whose_source_is_damaged_lags_from_the_damage_on() -> None:
     part = told(session)[P0]
     assert (part.status, part.lag_records) == (PartitionStatus.STOPPED, 100)
     assert "offset 600" in part.reason
+
+
+def test_a_source_that_may_not_be_read_stops_its_partition_until_it_may() -> None:
+    doors, stops = Doors(), Stops(StandingClock(), 600_000)
+    doors.source_partitions = 1
+    session = session_of(doors, {P0: copied_to(P0, 600)}, stops=stops)
+    assert told(session)[P0].status is PartitionStatus.COPYING
+    for _ in range(2):
+        doors.events = [NotAllowed(P0, "Read is missing")]
+        with capture_logs() as logs:
+            part = told(session)[P0]
+        assert (part.status, part.reason, part.source_next) == (STOPPED, "Read is missing", 600)
+        assert part.lag_records == 100
+        doors.request()
+        assert told(session)[P0].status is STOPPED, "it is tried again, and has not gone on yet"
+    assert logs == [], "the first time is enough"
+    assert [place.source_next for place in doors.taken] == [600] * 3
+    doors.events = [RecordBlock(P0, 0, [600, 601, 602], ["", "", ""], 3)]
+    assert told(session)[P0].status is STOPPED
+    session.commit()
+    part = told(session)[P0]
+    assert (part.status, part.reason, part.source_next) == (PartitionStatus.COPYING, "", 603)
+    assert stops.reasons() == {}
+
+
+def test_an_idle_partition_that_may_be_read_again_is_no_longer_stopped() -> None:
+    doors = Doors()
+    doors.source_partitions = 1
+    session = session_of(doors, {P0: copied_to(P0, 700)})
+    told(session)
+    doors.events = [NotAllowed(P0, "Read is missing")]
+    assert told(session)[P0].status is STOPPED
+    doors.request()
+    told(session)
+    doors.events = [EndReached(P0, SourceOffset(700))]
+    assert told(session)[P0].status is PartitionStatus.COPYING
+
+
+@pytest.mark.parametrize("known", [{}, {P0: copied_to(P0, 600)}], ids=["begun", "known"])
+def test_of_a_topic_that_the_target_refuses_nothing_is_begun_read_or_committed(
+    known: dict[TopicPartition, PartitionState],
+) -> None:
+    doors, stops = Doors(), Stops(StandingClock(), 600_000)
+    doors.logs[P1] = doors.logs[P0]
+    stops.refuse({TRIPS: "Write is missing"})
+    session = session_of(doors, known, stops=stops)
+    parts = told(session)
+    assert {(part.status, part.reason) for part in parts.values()} == {(STOPPED, "Write is missing")}
+    assert doors.taken == []
+    told_of = [part for entry in doors.written for part in entry.partitions]
+    assert {(part.partition, part.source_next) for part in told_of} <= {(0, 600)}
+    assert known or not told_of
+    stops.try_again()
+    doors.request()
+    assert told(session)[P0].status is STOPPED, "it is tried again, and has not gone on yet"
+    assert len(doors.taken) == 2
+
+
+def test_a_topic_that_one_side_does_not_show_is_stopped_and_never_forgotten() -> None:
+    doors = Doors()
+    doors.topic_there = False
+    doors.hidden = {TRIPS: "Read is missing"}
+    session = session_of(doors, {P0: copied_to(P0, 600)})
+    parts = told(session)
+    assert (parts[P0].status, parts[P0].reason, parts[P0].source_next) == (STOPPED, "Read is missing", 600)
+    assert parts[P1].status is STOPPED
+    doors.target_there = False
+    for _ in range(2):
+        doors.request()
+        assert told(session)[P0].status is STOPPED
+        session._clock.sleep_ms(2 * FORGOTTEN_AFTER_MS)
+    assert not [part for entry in doors.written for part in entry.partitions if part.closed]
+    doors.topic_there, doors.target_there, doors.hidden = True, True, {}
+    doors.request()
+    assert told(session)[P0].status is PartitionStatus.COPYING
+    assert doors.taken[0].source_next == 600
 
 
 def test_what_the_source_does_not_have_any_more_is_no_lag() -> None:

@@ -15,6 +15,7 @@ from parallax.adapters.kafka.wire import topic_uuid
 from parallax.domain.ids import ClusterName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from replicator.copying.ports import TargetEnd, TargetLog
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.leader_epochs import LeaderEpochs, asked_once, with_kept
 
 P0, P1 = (TopicPartition(TopicName("trips"), number) for number in range(2))
@@ -114,7 +115,6 @@ def test_leaders_with_the_same_logs_confirm_it(throttled_for_ms: int) -> None:
     [
         ({0: (BEYOND, -1), 1: (FENCED, -1)}, "trips-1: FencedLeaderEpoch"),
         ({0: (ANOTHER_TOPIC, -1), 1: (BEYOND, -1)}, "trips-0: InconsistentTopicId"),
-        ({0: (BEYOND, -1), 1: (29, -1)}, "trips-1: TopicAuthorization.*: allow the replicator to read"),
         ({0: (BEYOND, -1)}, "trips-1: its leader did not say that it has the same log"),
     ],
 )
@@ -127,6 +127,19 @@ def test_a_leader_with_another_log_or_none_stops_the_commit(
         with pytest.raises(ClusterUnavailableError, match=problem):
             confirmation.wait()
     assert leaders.refreshed
+
+
+@pytest.mark.parametrize("other", [BEYOND, FENCED])
+def test_a_topic_that_may_not_be_read_is_refused_by_name_and_says_nothing_of_its_log(other: int) -> None:
+    with closing(EventLoop()) as loop:
+        confirmation = leader_epochs(loop, Leaders({0: (other, -1), 1: (29, -1)})).confirm(LOGS)
+        with pytest.raises(TopicsRefusedError) as caught:
+            confirmation.wait()
+    [(topic, reason)] = caught.value.reasons.items()
+    assert topic == "trips"
+    assert reason.startswith(
+        "RIGHT_MISSING: Read on topic trips at aggregate-b (TopicAuthorizationFailedError)"
+    )
 
 
 def test_only_of_partitions_with_a_newer_leader_it_is_asked_what_they_kept() -> None:

@@ -52,7 +52,11 @@ def surveyor(
             return answers
 
         def cluster(name: str, *_: object, **__: object) -> object:
-            return SimpleNamespace(topics=lambda: TOPICS, cluster_id=lambda: ids.get(name, name))
+            return SimpleNamespace(
+                topics=lambda: TOPICS,
+                cluster_id=lambda: ids.get(name, name),
+                hidden=lambda _topics: frozenset(),
+            )
 
         monkeypatch.setattr(discovery, "list_offsets", list_offsets)
         monkeypatch.setattr(discovery, "KafkaCluster", cluster)
@@ -70,8 +74,8 @@ def surveyor(
     return made
 
 
-def surveyed(surveyor: KafkaSurveyor) -> Survey:
-    surveyor.request()
+def surveyed(surveyor: KafkaSurveyor, *known: TopicName) -> Survey:
+    surveyor.request(known)
     return poll_until(surveyor.result, 10, "a survey")
 
 
@@ -124,6 +128,43 @@ def test_nothing_is_known_of_clusters_while_one_does_not_say_who_it_is(
     found = surveyed(made)
     made.close()
     assert (found.source, found.target, found.same_cluster) == (None, None, "")
+
+
+def test_a_topic_that_is_hidden_is_told_of_by_the_right_that_is_missing_and_not_created(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = surveyor(lambda _item: False)
+    trips, orders, both = (TopicName(name) for name in ("trips", "orders", "both"))
+    fitted: list[str] = []
+    monkeypatch.setattr(made._source, "topics", lambda: {trips: TOPICS[trips]})
+    monkeypatch.setattr(made._target, "topics", lambda: {orders: TOPICS[orders]})
+    monkeypatch.setattr(made._source, "hidden", lambda topics: frozenset(topics) & {orders, both})
+    monkeypatch.setattr(made._target, "hidden", lambda topics: frozenset(topics) & {trips, both})
+    monkeypatch.setattr(made._target_topics, "fit", lambda info: fitted.append(info.topic))
+    found = surveyed(made, both, TopicName("gone"))
+    made.close()
+    assert found.hidden.keys() == {trips, orders, both}
+    assert "Read on topic orders at regional-a" in found.hidden[orders]
+    assert "Read and Write on topic trips at aggregate-b" in found.hidden[trips]
+    assert all(cluster in found.hidden[both] for cluster in ("regional-a", "aggregate-b"))
+    assert fitted == []
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_side_that_does_not_say_what_it_hides_does_not_count_as_one_that_lacks_it(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor],
+    monkeypatch: pytest.MonkeyPatch,
+    side: str,
+) -> None:
+    def silent(_topics: object) -> frozenset[TopicName]:
+        raise ClusterUnavailableError("no answer")
+
+    made = surveyor(lambda _item: False)
+    monkeypatch.setattr(getattr(made, f"_{side}"), "topics", dict)
+    monkeypatch.setattr(getattr(made, f"_{side}"), "hidden", silent)
+    found = surveyed(made)
+    made.close()
+    assert getattr(found, side) is None
 
 
 def test_why_a_target_does_not_fit_is_told_once_for_each_change(

@@ -13,7 +13,8 @@ import pytest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
-from replicator.copying.ports import ReadFrom
+from replicator.copying.ports import NotAllowed, ReadFrom, RecordBlock
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.format.batch import BatchPlace, Record, make_batch, record_body, split
 from replicator.format.block import BatchBlock, whole_block
 from replicator.format.compression import Compression
@@ -200,6 +201,46 @@ def produced(request: Produce, code: int) -> Any:
             for place in request._batches
         ]
     )
+
+
+def test_topics_that_may_not_be_written_to_are_all_named(loop: EventLoop) -> None:
+    broker = Broker()
+    sending = sender(loop, broker)
+    sending.add(block(0))
+    sending.step()
+    [(request, answered, _)] = broker.requests
+    answered(produced(request, 29))
+    with pytest.raises(TopicsRefusedError) as caught:
+        sending.flush("waiting")
+    [(topic, reason)] = caught.value.reasons.items()
+    assert topic == "orders"
+    assert reason.startswith("RIGHT_MISSING: Write on topic orders at aggregate-b")
+
+
+def test_a_partition_that_may_not_be_read_is_told_of_and_left_until_it_is_taken_anew(loop: EventLoop) -> None:
+    broker = Broker()
+    source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
+    source.take({item(number): start for number in range(2)})
+    source.poll(100, 1)
+    refused = FetchedPartition(TOPIC_ID, 0, 29, -1, -1, None, (), memoryview(b""))
+    given = FetchedPartition(TOPIC_ID, 1, 0, 1, 1, None, (), memoryview(batch(SMALL_BYTES)))
+    broker.requests[0][1](Fetched(0, 0, [refused, given]))
+    events = [event for _ in range(5) for event in source.poll(100, 10)]
+    [told] = [event for event in events if isinstance(event, NotAllowed)]
+    assert told.topic_partition == item(0)
+    assert told.reason.startswith("RIGHT_MISSING: Read on topic orders at aggregate-b")
+    assert any(isinstance(event, RecordBlock) and event.topic_partition == item(1) for event in events)
+    asked = [place.partition for place in broker.requests[-1][0]._request.topics[0].partitions]
+    assert asked == [1]
+    source.drop([item(0)])
+    source.take({item(0): start})
+    broker.requests[-1][1](Fetched(0, 0, []))
+    source.poll(100, 50)
+    source.poll(100, 50)
+    asked = [place.partition for place in broker.requests[-1][0]._request.topics[0].partitions]
+    assert sorted(asked) == [0, 1]
 
 
 def test_after_a_commit_nothing_is_sent_for_as_long_as_it_took(loop: EventLoop) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin._acl import AclOperation
 
-from parallax.domain.ids import ClusterName
+from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, FencedError
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.record.target import KafkaTarget
 
 
@@ -43,3 +48,59 @@ def test_one_that_is_not_told_again_ends_the_session_all_the_same() -> None:
     producer = LosingProducer(None)
     with pytest.raises(ClusterUnavailableError, match="without saying why"):
         target_of(producer)._call("waiting for acknowledgements", producer.flush, 1.0)
+
+
+class Rights:
+    """An admin client of a cluster that allows these operations on topics."""
+
+    def __init__(self, allowed: Mapping[str, Collection[AclOperation]]) -> None:
+        self._allowed = allowed
+
+    def describe_topics(self, topics: Any, **_: object) -> dict[str, Future[Any]]:
+        found: dict[str, Future[Any]] = {}
+        for name in topics.topic_names:
+            found[name] = Future()
+            found[name].set_result(SimpleNamespace(authorized_operations=self._allowed[name]))
+        return found
+
+
+def settled(
+    purged_by: int, allowed: Mapping[str, Collection[AclOperation]], names: Iterable[str]
+) -> Exception:
+    """What settling raises where librdkafka has purged all records of a transaction with these topics."""
+    producer = LosingProducer(KafkaError(purged_by, "Failed to add partition(s) to transaction"))
+    producer.flush = lambda _timeout_s: 0  # type: ignore[method-assign, assignment, return-value]
+    target = target_of(producer)
+    items = [TopicPartition(TopicName(name), 0) for name in names]
+    target._admin = Rights(allowed)  # type: ignore[assignment] # only what is called
+    target._callbacks = dict.fromkeys(items)  # type: ignore[arg-type] # only the topics count
+    target._timeout_s = target._commit_timeout_s = 1.0
+    target._acknowledged = {}
+    target._failed = (items[0], KafkaError(KafkaError._PURGE_QUEUE))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is what is asked
+        target.settle()
+    return caught.value
+
+
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
+
+
+def test_topics_that_may_not_be_written_to_are_found_though_the_library_names_none() -> None:
+    allowed = {"held": [READ], "free": [READ, WRITE]}
+    error = settled(KafkaError.TOPIC_AUTHORIZATION_FAILED, allowed, ["free", "held"])
+    assert isinstance(error, TopicsRefusedError)
+    [(topic, reason)] = error.reasons.items()
+    assert topic == "held"
+    assert reason.startswith("RIGHT_MISSING: Write on topic held at aggregate-b")
+
+
+@pytest.mark.parametrize(
+    ("purged_by", "allowed"),
+    [(KafkaError.TOPIC_AUTHORIZATION_FAILED, [READ, WRITE]), (KafkaError.REQUEST_TIMED_OUT, [READ])],
+    ids=["given meanwhile", "for another reason"],
+)
+def test_a_transaction_that_has_failed_for_no_missing_right_is_tried_again(
+    purged_by: int, allowed: Collection[AclOperation]
+) -> None:
+    error = settled(purged_by, {"trips": allowed}, ["trips"])
+    assert isinstance(error, ClusterUnavailableError)

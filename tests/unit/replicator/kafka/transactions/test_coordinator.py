@@ -11,7 +11,8 @@ import pytest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
+from parallax.errors import ClusterUnavailableError, FencedError
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.transactions import coordinator
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 
@@ -94,5 +95,8 @@ def test_one_topic_that_is_not_allowed_is_named(loop: EventLoop, codes: tuple[in
             ]
             return SimpleNamespace(API_VERSION=3, results_by_topic_v3_and_below=topics)
 
-    with pytest.raises(ConfigError, match=r"topic-of-29-3.*\(29\)"):
+    with pytest.raises(TopicsRefusedError) as caught:
         owner(loop, Adding()).add([TopicPartition(TopicName("topic-of-29"), 3)], ProducerState(7, 3))
+    [(topic, reason)] = caught.value.reasons.items()
+    assert topic == "topic-of-29"
+    assert reason.startswith("RIGHT_MISSING: Write on topic topic-of-29 at aggregate-b")
