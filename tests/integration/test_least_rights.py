@@ -5,8 +5,10 @@ On brokers that ask who is there. What is refused names the resource.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
@@ -55,7 +58,7 @@ from parallax.runtime.deadline import Deadline
 from replicator.kafka.layout import ensure_layout
 from replicator.kafka.run_log import KafkaRunLog
 from replicator.kafka.topics import TargetTopics, TopicAdmin, TopicPlan
-from replicator.lease import Lease
+from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.shard import hold_lease
 from tests.support import poll_until, unique_name
 
@@ -63,7 +66,8 @@ pytestmark = pytest.mark.stack
 
 PATIENCE_S = 30.0
 CALL_MS = 8_000
-COPY_S = 4.0
+COPY_S = 30.0
+"""So long a copy may take; it ends by itself once all is copied or stopped."""
 SPREAD_S = 0.3
 """So long a broker may take to hear of a change of the rules."""
 
@@ -393,6 +397,176 @@ def rights(place: Place, need: AclNeed, *, with_it: bool) -> dict[str, list[Acl]
             ]
         found[need.cluster] = keep + [acl for acl in lesser if implied and acl not in keep]
     return found
+
+
+# --- a topic for which one right is missing, beside one that has all ----------------------------------------------
+
+
+class Pair:
+    """Two topics on one route, one of which has all rights, under one lease that is held all the time.
+
+    Args:
+        secure: the brokers.
+        copy_path: of the lease.
+    """
+
+    def __init__(self, secure: Secure, copy_path: str) -> None:
+        self.secure = secure
+        self.held, self.free = (Place(secure, unique_name(f"{name}-")) for name in ("held", "free"))
+        values = self.held.config().model_dump(mode="json")
+        values["topics"]["include"] = [self.held.topic, self.free.topic]
+        values["replicator"] |= {
+            "copy_path": copy_path,
+            "lease_epoch_s": 5,
+            "discovery_interval_ms": 500,
+            "watermark_interval_ms": 300,
+        }
+        self.config = Config.model_validate(values)
+        self.reports: list[LeaseProgress] = []
+        self.failure: BaseException | None = None
+        self._end = threading.Event()
+
+    def allow_all(self) -> None:
+        """Every right of the list, for both topics."""
+        names = {**self.held.names, AclNames.REPLICATED: [Pattern(self.held.topic), Pattern(self.free.topic)]}
+        for kind in ("regional", "aggregate"):
+            self.secure.grant(kind, acls_of({Process.REPLICATOR}, kind, names))  # type: ignore[arg-type] # a literal
+
+    def take(self, kind: str, operation: Operation, *, shown: bool) -> None:
+        """One right of the first topic away, and no other for a moment; ``shown``: the topic can be seen all the same."""
+        admin = self.secure.admins[kind]
+        if shown:
+            self.give(kind, Operation.DESCRIBE)
+        taken = binding(SPARK, Acl(Resource.TOPIC, Pattern(self.held.topic), operation))
+        exactly = AclBindingFilter(
+            taken.restype,
+            taken.name,
+            taken.resource_pattern_type,
+            taken.principal,
+            taken.host,
+            taken.operation,
+            taken.permission_type,
+        )
+        for gone in admin.delete_acls([exactly]).values():
+            assert gone.result(PATIENCE_S)
+        time.sleep(SPREAD_S)
+
+    def give(self, kind: str, operation: Operation) -> None:
+        """A right of the first topic."""
+        rule = binding(SPARK, Acl(Resource.TOPIC, Pattern(self.held.topic), operation))
+        for made in self.secure.admins[kind].create_acls([rule]).values():
+            made.result(PATIENCE_S)
+        time.sleep(SPREAD_S)
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """While a lease is held."""
+        route = self.held.route
+        layout = ensure_layout(self.config, route, 1).layout
+        lease = Lease(route, 0, 1, layout, 1, int((time.time() + 10 * PATIENCE_S) * 1_000))
+
+        def hold() -> None:
+            try:
+                hold_lease(
+                    lease, self.config, index=None, report=self.reports.append, end_asked=self._end.is_set
+                )
+            except BaseException as error:  # noqa: BLE001 - the test looks at it
+                self.failure = error
+
+        thread = threading.Thread(target=hold, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+        assert self.failure is None
+
+    def part(self, place: Place) -> PartitionProgress | None:
+        """What was last said of the place's partition."""
+        parts = self.reports[-1].partitions if self.reports else ()
+        return next((part for part in parts if part.topic == place.topic), None)
+
+    def produce(self, place: Place, *values: str) -> None:
+        producer = Producer(self.secure.client("regional", ADMIN))
+        for value in values:
+            producer.produce(place.topic, value=value)
+        assert producer.flush(PATIENCE_S) == 0
+
+    def copied(self, place: Place) -> list[str]:
+        """The values of the place's topic at the target."""
+        settings = {
+            "group.id": "look",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+        consumer = Consumer({**self.secure.client("aggregate", ADMIN), **settings})
+        consumer.assign([KafkaPartition(place.topic, 0, 0)])
+        found: list[str] = []
+        deadline = time.monotonic() + PATIENCE_S
+        try:
+            while time.monotonic() < deadline:
+                message = consumer.poll(0.2)
+                if message is not None and message.error() is None:
+                    found.append((message.value() or b"").decode())
+                elif message is not None:
+                    break
+        finally:
+            consumer.close()
+        return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "shown"),
+    [
+        ("regional", Operation.READ, True),
+        ("regional", Operation.READ, False),
+        ("aggregate", Operation.READ, True),
+        ("aggregate", Operation.WRITE, True),
+    ],
+    ids=["source-read", "source-hidden", "target-read", "target-write"],
+)
+@pytest.mark.parametrize("copy_path", ["batch", "record"])
+def test_a_topic_without_a_right_is_stopped_alone_and_goes_on_by_itself_once_it_is_given(
+    secure: Secure, copy_path: str, kind: str, operation: Operation, *, shown: bool
+) -> None:
+    pair = Pair(secure, copy_path)
+    pair.allow_all()
+    for place in (pair.held, pair.free):
+        place.make("regional")
+    with pair.copying():
+        for place in (pair.held, pair.free):
+            pair.produce(place, "1")
+            poll_until(lambda it=place: pair.copied(it) == ["1"], 2 * PATIENCE_S, "the first record")  # type: ignore[misc]
+        pair.take(kind, operation, shown=shown)
+        for place in (pair.held, pair.free):
+            pair.produce(place, "2", "3")
+        poll_until(
+            lambda: (part := pair.part(pair.held)) is not None and part.status is PartitionStatus.STOPPED,
+            2 * PATIENCE_S,
+            "the stop",
+        )
+        told = pair.part(pair.held)
+        assert told is not None
+        assert f"{operation} on topic {pair.held.topic} at {kind}-{pair.held.topic}" in told.reason
+        assert told.source_next == 1
+        poll_until(lambda: pair.copied(pair.free) == ["1", "2", "3"], 2 * PATIENCE_S, "the other topic")
+        pair.produce(pair.free, "4")
+        poll_until(lambda: pair.copied(pair.free) == ["1", "2", "3", "4"], 2 * PATIENCE_S, "once more")
+        assert pair.copied(pair.held) == ["1"]
+        pair.give(kind, operation)
+        poll_until(lambda: pair.copied(pair.held) == ["1", "2", "3"], 2 * PATIENCE_S, "what had stopped")
+        poll_until(
+            lambda: (part := pair.part(pair.held)) is not None and part.status is PartitionStatus.COPYING,
+            PATIENCE_S,
+            "that it goes on",
+        )
+    assert pair.copied(pair.held) == ["1", "2", "3"]
+    assert pair.copied(pair.free) == ["1", "2", "3", "4"]
+    told_stops = {part.reason for report in pair.reports for part in report.partitions if part.reason}
+    assert len(told_stops) <= 1 + (not shown), told_stops
 
 
 def test_there_is_a_deed_for_every_right() -> None:
