@@ -60,15 +60,14 @@ def play(
     with ExitStack() as opened:
         # The most regions first: rows that need fewer go on with the same brokers.
         places = dict.fromkeys(row.place for row in rows)
-        for place in sorted(places, key=lambda place: (place.round_trip_ms is not None, -len(place.regions))):
-            if stage is None or not stage.narrow(place.regions, round_trip_ms=place.round_trip_ms):
+        for place in sorted(
+            places, key=lambda place: (place.round_trip_ms is not None, place.tls, -len(place.regions))
+        ):
+            kind: dict[str, Any] = {"round_trip_ms": place.round_trip_ms, "tls": place.tls}
+            if stage is None or not stage.narrow(place.regions, **kind):
                 opened.close()
                 with budget.step(_BROKERS):
-                    stage = opened.enter_context(
-                        BenchStage(
-                            directory / "stage", place.regions, tell, round_trip_ms=place.round_trip_ms
-                        )
-                    )
+                    stage = opened.enter_context(BenchStage(directory / "stage", place.regions, tell, **kind))
             for row in rows:
                 if row.place == place:
                     row.play(Play(stage, settings, stores[row.name], tell, budget))
@@ -79,7 +78,8 @@ def play(
     for line in budget.lines():
         tell(line)
     rounds = [item for store in stores.values() for item in store.rounds]
-    rates = first_data_rates([*rounds, *(check.rounds if check else [])])
+    telling = [item for row in rows if row.tells_machine for item in stores[row.name].rounds]
+    rates = first_data_rates([*telling, *(check.rounds if check else [])])
     void = bool(rates) and is_void(rates)
     return {
         "rows": rows_of(rounds, void=void),

@@ -40,6 +40,7 @@ class BenchStage:
         regions: each with a regional and an aggregate cluster of one broker.
         report: gets a line for each part's progress.
         round_trip_ms: how far away the regional clusters are for who starts from `far_bootstrap`; None: no such way.
+        tls: brokers speak TLS too, with who starts from `tls_bootstrap`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class BenchStage:
         report: Callable[[str], None] = lambda _: None,
         *,
         round_trip_ms: float | None = None,
+        tls: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self._resources = ExitStack()
@@ -59,11 +61,12 @@ class BenchStage:
                 jvm="throughput",
                 broker_heap_mib=_BROKER_HEAP_MIB,
                 far=() if round_trip_ms is None else tuple(f"regional-{region}" for region in regions),
+                tls=tls,
             ),
             self.directory / "stack",
             report,
         )
-        self._regions, self._round_trip_ms = regions, round_trip_ms
+        self._regions, self._round_trip_ms, self._tls = regions, round_trip_ms, tls
         self._launcher: Launcher | None = None
         self._admins: dict[str, AdminClient] = {}
         self._lives = itertools.count(1)
@@ -115,13 +118,13 @@ class BenchStage:
         """The names of the clusters that run."""
         return [f"{kind}-{region}" for region in self._regions for kind in ("regional", "aggregate")]
 
-    def narrow(self, regions: tuple[str, ...], *, round_trip_ms: float | None) -> bool:
+    def narrow(self, regions: tuple[str, ...], *, round_trip_ms: float | None, tls: bool) -> bool:
         """Go on with some of the regions and stop the brokers of the others.
 
         Returns:
             False if this stage does not have what is asked for; nothing has been stopped then.
         """
-        if round_trip_ms != self._round_trip_ms or not set(regions) <= set(self._regions):
+        if (round_trip_ms, tls) != (self._round_trip_ms, self._tls) or not set(regions) <= set(self._regions):
             return False
         kept, had = set(regions), self.clusters
         self._regions = tuple(region for region in self._regions if region in kept)
@@ -137,6 +140,16 @@ class BenchStage:
         """The address of each cluster behind a proxy."""
         layout = self.stack.layout
         return {cluster: layout.far_bootstrap(cluster) for cluster in layout.spec.far}
+
+    def tls_bootstrap(self) -> dict[str, str]:
+        """The address where each cluster speaks TLS."""
+        return {cluster: self.stack.layout.tls_bootstrap(cluster) for cluster in self.clusters}
+
+    @property
+    def authority(self) -> Path | None:
+        """The certificate of who signs those that brokers show there; None: they speak plain text alone."""
+        material = self.stack.layout.tls_material
+        return None if material is None else material.ca
 
     def storage(self, cluster: str) -> Path:
         """The log directory of a cluster's only broker."""

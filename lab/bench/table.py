@@ -10,6 +10,7 @@ from rich.table import Table
 _HEADINGS = {
     "parallax": "Parallax",
     "parallax_record_path": "Parallax, record path",
+    "parallax_plain_text": "Parallax, plain text",
     "mirrormaker2": "MirrorMaker 2",
     "mirrormaker2_exactly_once": "MirrorMaker 2, exactly once",
     "limit": "limit",

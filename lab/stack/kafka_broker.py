@@ -15,7 +15,7 @@ from lab.stack.ports import HOST
 from lab.stack.probes import kafka_probe
 from lab.stack.process import ProcessSpec
 from lab.stack.secure.authority import write_secret
-from lab.stack.secure.brokers import LISTENER, broker_security, format_arguments
+from lab.stack.secure.brokers import LISTENER, broker_certificate, broker_security, format_arguments
 from lab.stack.secure.material import ADMIN, Material
 from lab.stack.settings import HEAP_TOUCHED, QUICK_JVM_OPTIONS, THROUGHPUT_JVM_OPTIONS, broker_settings
 from lab.stack.spec import ClusterSpec, StackSpec
@@ -40,7 +40,8 @@ Configuration:
 class BrokerAddress:
     """Where one broker listens; ids count from 1 in each cluster.
 
-    ``far_port`` is the port of a second listener, advertised as ``far_advertised_port``; None: there is none.
+    ``far_port`` is the port of a second listener, advertised as ``far_advertised_port``, ``tls_port`` that of one that speaks
+    TLS; None: there is none.
     """
 
     name: str
@@ -49,6 +50,7 @@ class BrokerAddress:
     controller_port: int
     far_port: int | None = None
     far_advertised_port: int | None = None
+    tls_port: int | None = None
 
 
 def broker_specs(
@@ -61,6 +63,7 @@ def broker_specs(
     directory: Path,
     environment: Mapping[str, str],
     material: Material | None = None,
+    tls_material: Material | None = None,
 ) -> list[ProcessSpec]:
     """Process specs of a cluster's brokers.
 
@@ -73,6 +76,7 @@ def broker_specs(
         directory: The stack's folder; a broker keeps `data/NAME` and `logs/NAME.log` in it.
         environment: Environment of the processes.
         material: Of a secure stack.
+        tls_material: Of one whose brokers speak TLS at another address.
     """
     cluster_id = _cluster_id(directory / "data" / f"{cluster.name}.cluster-id")
     quorum = ",".join(f"{address.broker_id}@{HOST}:{address.controller_port}" for address in addresses)
@@ -88,6 +92,7 @@ def broker_specs(
             directory=directory,
             environment=environment,
             material=material,
+            tls_material=tls_material,
         )
         for address in addresses
     ]
@@ -105,6 +110,7 @@ def _broker_spec(
     directory: Path,
     environment: Mapping[str, str],
     material: Material | None,
+    tls_material: Material | None,
 ) -> ProcessSpec:
     home = directory / "data" / address.name
     properties = home / "server.properties"
@@ -115,7 +121,7 @@ def _broker_spec(
         "controller.quorum.voters": quorum,
         "listeners": f"{LISTENER}://{HOST}:{address.port},CONTROLLER://{HOST}:{address.controller_port}",
         "advertised.listeners": f"{LISTENER}://{HOST}:{address.port}",
-        "listener.security.protocol.map": f"{LISTENER}:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"{LISTENER}:PLAINTEXT,FAR:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": LISTENER,
         "log.dirs": str(storage),
@@ -123,6 +129,10 @@ def _broker_spec(
     if address.far_port is not None:
         settings["listeners"] += f",FAR://{HOST}:{address.far_port}"
         settings["advertised.listeners"] += f",FAR://{HOST}:{address.far_advertised_port}"
+    if address.tls_port is not None and tls_material is not None:
+        settings["listeners"] += f",TLS://{HOST}:{address.tls_port}"
+        settings["advertised.listeners"] += f",TLS://{HOST}:{address.tls_port}"
+        settings |= broker_certificate(tls_material, address.name)
     if material is not None:
         settings |= broker_security(material, address.name)
     log4j2 = home / "log4j2.yaml"

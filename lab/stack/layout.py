@@ -30,6 +30,8 @@ def port_names(spec: StackSpec) -> list[str]:
             names += [broker, f"{broker}/controller"]
             if spec.steerable or cluster.name in spec.far:
                 names += [f"{broker}/far", f"{broker}/far-listener"]
+            if spec.tls:
+                names.append(f"{broker}/tls")
     for node in spec.cassandra_nodes:
         names += [node, f"{node}/storage"]
         if spec.steerable:
@@ -89,6 +91,14 @@ class StackLayout:
         """
         return ",".join(f"{HOST}:{self.ports[f'{name}/far']}" for name in self.cluster(cluster).broker_names)
 
+    def tls_bootstrap(self, cluster: str) -> str:
+        """The address where a cluster speaks TLS, of a stack that has both.
+
+        Raises:
+            UnknownProcessError: There is no cluster of that name.
+        """
+        return ",".join(f"{HOST}:{self.ports[f'{name}/tls']}" for name in self.cluster(cluster).broker_names)
+
     @property
     def link_ports(self) -> dict[str, dict[int, int]]:
         """The links of a steerable stack: by cluster or Cassandra node, the port behind each port where a link listens."""
@@ -131,8 +141,15 @@ class StackLayout:
     @property
     def material(self) -> Material | None:
         """Certificates and passwords of a secure stack; None: it asks for none."""
-        if not self.spec.secure:
-            return None
+        return self._material if self.spec.secure else None
+
+    @property
+    def tls_material(self) -> Material | None:
+        """Certificates of brokers that speak TLS at another address; None: they don't."""
+        return self._material if self.spec.tls else None
+
+    @property
+    def _material(self) -> Material:
         return Material(self.directory / "security", self.spec.certificate_life_s)
 
     @property

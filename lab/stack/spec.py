@@ -55,6 +55,8 @@ class StackSpec:
         steerable: The services reach Kafka and Cassandra over links that can be cut or made slow, and their clocks and
             resolvers can be made wrong (`LocalStack.link`, `LocalStack.steer`).
         secure: Everybody shows who they are and may do what they need to, and nothing else; all connections are encrypted.
+        tls: Brokers listen at another address as well, where they speak TLS with whoever trusts their authority (a bench
+            compares the two).
         certificate_life_s: Of a secure stack's certificates, in seconds.
         config: Settings merged over the generated configuration of the services (nested mappings).
     """
@@ -71,6 +73,7 @@ class StackSpec:
     far: tuple[str, ...] = ()
     steerable: bool = False
     secure: bool = False
+    tls: bool = False
     certificate_life_s: float = DEFAULT_LIFE_S
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -87,14 +90,19 @@ class StackSpec:
                 raise SpecError(
                     f"regions: {region!r} must be a lower-case letter and up to 15 letters or digits."
                 )
+        if self.services and not self.store:
+            raise SpecError("store: the services need it; without it set services to false as well.")
+        if self.tls and self.secure:
+            raise SpecError("tls: the brokers of a secure stack speak nothing else anyway.")
+        self._check_clusters()
+
+    def _check_clusters(self) -> None:
         clusters = [f"{kind}-{region}" for region in self.regions for kind in ("regional", "aggregate")]
         for cluster, count in self.brokers.items():
             if cluster not in clusters:
                 raise SpecError(f"brokers: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")
             if not 1 <= count <= _MOST_BROKERS:
                 raise SpecError(f"brokers: {cluster} can have 1 to {_MOST_BROKERS} brokers, not {count}.")
-        if self.services and not self.store:
-            raise SpecError("store: the services need it; without it set services to false as well.")
         for cluster in self.far:
             if cluster not in clusters:
                 raise SpecError(f"far: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")

@@ -281,6 +281,7 @@ class LocalStack:
                     layout.ports[f"{name}/controller"],
                     layout.ports.get(f"{name}/far-listener"),
                     layout.ports.get(f"{name}/far"),
+                    layout.ports.get(f"{name}/tls"),
                 )
                 for broker_id, name in enumerate(cluster.broker_names, start=1)
             ]
@@ -293,6 +294,7 @@ class LocalStack:
                 directory=self._directory,
                 environment=environment,
                 material=layout.material,
+                tls_material=layout.tls_material,
             )
         return specs
 

@@ -33,10 +33,12 @@ class BenchPlace:
     Attributes:
         regions: each with a regional and an aggregate cluster.
         round_trip_ms: how far away the regional clusters are, behind a proxy; None: no proxy.
+        tls: brokers speak TLS too.
     """
 
     regions: tuple[str, ...] = ("a",)
     round_trip_ms: float | None = None
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from lab.bench.rows.backlog import Backlog, first_guess
 from lab.bench.rows.copied_figures import CopyFigures, figures
 from lab.bench.rows.watch import CopyWatch, WarmRules, Window
 from lab.bench.sides import WITH_EXACTLY_ONCE, Copier, CopierOptions, Side, is_parallax
+from lab.bench.stage import BenchStage
 from replicator.format.compression import Compression
 
 JSON_128K = "170 B JSON, lz4, 128 KiB batches"
@@ -66,6 +67,7 @@ class CatchUpRow(Row):
         partitions: of the topic.
         routes: (source region, target region).
         round_trip_ms: how far away the sources are (`BenchPlace`).
+        tls: all sides but `parallax_plain_text` reach sources and targets over TLS.
         limit: measure the target broker's limit too.
         window_s: what is counted of each data set in each round, at most.
         shared_records_per_s: all sides copy the same backlog, filled for this speed at first; 0: each has one of its
@@ -77,6 +79,7 @@ class CatchUpRow(Row):
     partitions: int = 4
     routes: tuple[tuple[str, str], ...] = (("a", "a"),)
     round_trip_ms: float | None = None
+    tls: bool = False
     limit: bool = False
     window_s: float = 20.0
     shared_records_per_s: float = 0.0
@@ -85,12 +88,13 @@ class CatchUpRow(Row):
     def place(self) -> BenchPlace:
         """The regions of its routes."""
         regions = tuple(sorted({region for route in self.routes for region in route}))
-        return BenchPlace(regions, self.round_trip_ms)
+        return BenchPlace(regions, self.round_trip_ms, self.tls)
 
     @property
     def tells_machine(self) -> bool:
-        """Near, over one route, with the first data set."""
-        return JSON_128K in self.data and self.routes == (("a", "a"),) and self.round_trip_ms is None
+        """Near, over one route, in plain text, with the first data set."""
+        near = self.round_trip_ms is None and not self.tls
+        return JSON_128K in self.data and self.routes == (("a", "a"),) and near
 
     def rules(self, rounds: int) -> WarmRules:
         """How long each round is watched so that all together are watched for `LEAST_WARM_S` at least."""
@@ -112,6 +116,18 @@ class CatchUpRow(Row):
             self.step("watching"): lives * watched_s,
             self.step("stopping, checking"): lives * _STOP_S,
         }
+
+    def options(self, side: Side, stage: BenchStage) -> CopierOptions:
+        """How a side is run."""
+        encrypted = self.tls and side != "parallax_plain_text"
+        return CopierOptions(
+            routes=self.routes,
+            compression=SHAPES[self.data[0]].compression.name.lower(),
+            # Leases as MirrorMaker 2 has tasks: one a core.
+            replicator={"shards_per_route": max(1, (os.cpu_count() or 1) // len(self.routes))},
+            bootstrap=stage.tls_bootstrap() if encrypted else stage.far_bootstrap(),
+            authority=stage.authority if encrypted else None,
+        )
 
     def step(self, what: str) -> str:
         """A step's name among those of other rows."""
@@ -201,7 +217,8 @@ class _CatchUp:
             if written:
                 self._tell(f"{backlog.topic}: {written:,} records")
             self._tell(f"{self._row.name}: round {number}, {side}")
-            copier = self._copier(side, backlog.topic)
+            options = self._row.options(side, self._stage)
+            copier = Copier(self._stage, side, [backlog.topic], options)
             windows = self._life(copier, backlog)
             enough = self._learn(windows, backlog) or self._settings.smoke or backlog.fits
             last = enough or attempt == _ATTEMPTS
@@ -214,17 +231,6 @@ class _CatchUp:
                 return
             self._tell(f"{side}: the backlog did not fit its speed; once more with another one")
             self._settle()
-
-    def _copier(self, side: Side, topic: str) -> Copier:
-        row = self._row
-        options = CopierOptions(
-            routes=row.routes,
-            compression=SHAPES[row.data[0]].compression.name.lower(),
-            # Leases as MirrorMaker 2 has tasks: one a core.
-            replicator={"shards_per_route": max(1, (os.cpu_count() or 1) // len(row.routes))},
-            source_bootstrap=self._stage.far_bootstrap(),
-        )
-        return Copier(self._stage, side, [topic], options)
 
     def _life(self, copier: Copier, backlog: Backlog) -> dict[str, Window | None]:
         """Start a copier and watch it; it still runs afterwards."""

@@ -105,7 +105,7 @@ def _round(row: SteadyRow, play: Play, side: Side, number: int) -> None:
     options = CopierOptions(
         tuning="latency",
         replicator={"lease_epoch_s": row.lease_epoch_s} if is_parallax(side) else {},
-        source_bootstrap=stage.far_bootstrap(),
+        bootstrap=stage.far_bootstrap(),
     )
     copier = Copier(stage, side, [topic], options)
     try:

@@ -14,7 +14,9 @@ from lab.bench.sides.parallax import lease_epochs, replicate_spec, write_config
 from lab.bench.stage import BenchStage, await_true
 from lab.stack.process import ManagedProcess, ProcessState
 
-Side = Literal["parallax", "parallax_record_path", "mirrormaker2", "mirrormaker2_exactly_once"]
+Side = Literal[
+    "parallax", "parallax_record_path", "parallax_plain_text", "mirrormaker2", "mirrormaker2_exactly_once"
+]
 
 NO_GROUPS = "none"
 """Matches no group's name: MirrorMaker 2 translates nothing."""
@@ -22,11 +24,12 @@ NO_GROUPS = "none"
 BOTH: tuple[Side, ...] = ("parallax", "mirrormaker2")
 WITH_EXACTLY_ONCE: tuple[Side, ...] = (*BOTH, "mirrormaker2_exactly_once")
 WITH_RECORD_PATH: tuple[Side, ...] = (*BOTH, "parallax_record_path")
+WITH_PLAIN_TEXT: tuple[Side, ...] = (*BOTH, "parallax_plain_text")
 
 
 def is_parallax(side: Side) -> bool:
-    """Whether it is Parallax, on either copy path."""
-    return side in {"parallax", "parallax_record_path"}
+    """Whether it is Parallax, however it copies."""
+    return side not in {"mirrormaker2", "mirrormaker2_exactly_once"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class CopierOptions:
         compression: of MirrorMaker 2's producer: the data set's.
         groups: whose offsets MirrorMaker 2 translates, and Parallax publishes (`NO_GROUPS`: it leaves none out).
         replicator: Parallax's settings of the section `replicator`, over its defaults.
-        source_bootstrap: another address of source clusters, by cluster name (a far one's).
+        bootstrap: another address of clusters, by cluster name (a far one's, or where it speaks TLS).
+        authority: who signs the certificates of all clusters; None: plain text.
         with_sync: Parallax publishes groups' offsets too.
     """
 
@@ -48,7 +52,8 @@ class CopierOptions:
     compression: str = "lz4"
     groups: str = NO_GROUPS
     replicator: Mapping[str, Any] = field(default_factory=dict)
-    source_bootstrap: Mapping[str, str] = field(default_factory=dict)
+    bootstrap: Mapping[str, str] = field(default_factory=dict)
+    authority: Path | None = None
     with_sync: bool = False
 
 
@@ -141,7 +146,8 @@ class Copier:
             topics=tuple(topics),
             routes=tuple(f"{source}->{target}" for source, target in options.routes),
             settings={**path, **options.replicator},
-            source_bootstrap=options.source_bootstrap,
+            bootstrap=options.bootstrap,
+            authority=options.authority,
             groups=() if options.groups == NO_GROUPS else (options.groups,),
         )
         targets = tuple(dict.fromkeys(target for _, target in options.routes))
@@ -151,19 +157,22 @@ class Copier:
 
     def _mirrormaker(self, topics: Sequence[str], options: CopierOptions) -> ManagedProcess:
         stage = self._stage
+
+        def address(cluster: str) -> str:
+            return options.bootstrap.get(cluster, stage.bootstrap(cluster))
+
         flows = [
             Flow(
                 source=f"{self.name}from{source}",
                 target=f"{self.name}to{target}",
-                source_bootstrap=options.source_bootstrap.get(
-                    f"regional-{source}", stage.bootstrap(f"regional-{source}")
-                ),
-                target_bootstrap=stage.bootstrap(f"aggregate-{target}"),
+                source_bootstrap=address(f"regional-{source}"),
+                target_bootstrap=address(f"aggregate-{target}"),
                 topics=topics,
                 # One a core, shared out among the flows: more of them halve what two flows make on two cores.
                 tasks=max(1, (os.cpu_count() or 1) // len(options.routes)),
                 groups=options.groups,
                 compression=options.compression,
+                authority=options.authority,
             )
             for source, target in options.routes
         ]

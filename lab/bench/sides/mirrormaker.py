@@ -43,6 +43,7 @@ class Flow:
         tasks: how many it may use.
         groups: whose offsets are translated, as a regular expression.
         compression: of its producer.
+        authority: who signs the certificates of both clusters; None: plain text.
     """
 
     source: str
@@ -53,6 +54,7 @@ class Flow:
     tasks: int
     groups: str = "none"
     compression: str = "lz4"
+    authority: Path | None = None
 
 
 def settings_of(flows: Sequence[Flow], tuning: Tuning, *, exactly_once: bool = False) -> dict[str, str]:
@@ -62,9 +64,11 @@ def settings_of(flows: Sequence[Flow], tuning: Tuning, *, exactly_once: bool = F
         ValueError: a line of a file is no setting.
         KeyError: a file asks for something that a flow does not have.
     """
-    names = ["common", tuning, *(["exactly-once"] if exactly_once else [])]
     settings: dict[str, str] = {}
     for flow in flows:
+        names = ["common", tuning]
+        names += ["exactly-once"] if exactly_once else []
+        names += ["tls"] if flow.authority is not None else []
         values: Mapping[str, object] = {
             "source": flow.source,
             "target": flow.target,
@@ -74,6 +78,7 @@ def settings_of(flows: Sequence[Flow], tuning: Tuning, *, exactly_once: bool = F
             "groups": flow.groups,
             "tasks": flow.tasks,
             "compression": flow.compression,
+            "authority": flow.authority,
         }
         for name in names:
             settings |= _filled((_FILES / f"{name}.properties").read_text(encoding="utf-8"), values)

@@ -28,7 +28,8 @@ def write_config(
     topics: tuple[str, ...],
     routes: tuple[str, ...],
     settings: Mapping[str, Any],
-    source_bootstrap: Mapping[str, str],
+    bootstrap: Mapping[str, str],
+    authority: Path | None = None,
     groups: tuple[str, ...] = (),
 ) -> None:
     """Write the configuration of one run.
@@ -39,7 +40,8 @@ def write_config(
         topics: what is copied.
         routes: ``a->b``.
         settings: of the section `replicator`, over the project's defaults.
-        source_bootstrap: another address of source clusters, by cluster name.
+        bootstrap: another address of clusters, by cluster name.
+        authority: who signs the certificates of all clusters; None: plain text.
         groups: those that are cared for, as regular expressions; none: all.
     """
     config = build_config(stack.layout)
@@ -49,9 +51,13 @@ def write_config(
     config["routes"] = list(routes)
     if groups:
         config["groups"] = {"include": list(groups)}
-    for cluster, address in source_bootstrap.items():
+    for cluster, address in bootstrap.items():
         kind, _, region = cluster.partition("-")
         config["regions"][region][kind]["bootstrap_servers"] = address
+    if authority is not None:
+        for region in config["regions"].values():
+            for kind in ("regional", "aggregate"):
+                region[kind]["security"] = {"protocol": "SSL", "ssl_ca_location": str(authority)}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     load(path)

@@ -54,11 +54,7 @@ def broker_security(material: Material, broker: str) -> dict[str, str]:
         "inter.broker.listener.name": LISTENER,
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "sasl.mechanism.inter.broker.protocol": _SCRAM[0],
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(material.leaf(broker).both),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(material.ca),
-        "ssl.enabled.protocols": "TLSv1.3,TLSv1.2",
+        **broker_certificate(material, broker),
         "listener.name.controller.ssl.client.auth": "required",
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -77,6 +73,17 @@ def broker_security(material: Material, broker: str) -> dict[str, str]:
             f"{_LOGIN}.plain.PlainLoginModule required {own} {users};"
         )
     return settings
+
+
+def broker_certificate(material: Material, broker: str) -> dict[str, str]:
+    """What a broker shows on its listeners that speak TLS, and whom it trusts there."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(material.leaf(broker).both),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(material.ca),
+        "ssl.enabled.protocols": "TLSv1.3,TLSv1.2",
+    }
 
 
 def format_arguments(material: Material, path: Path) -> list[str]:

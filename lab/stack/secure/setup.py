@@ -10,10 +10,13 @@ from parallax.config.config import load
 
 
 def prepare_material(layout: StackLayout) -> None:
-    """Draw and sign what a secure stack needs; nothing for any other."""
+    """Draw and sign what a secure stack needs, and certificates alone where brokers just speak TLS."""
+    processes = {broker: who.BROKER for cluster in layout.spec.clusters for broker in cluster.broker_names}
+    if layout.tls_material is not None:
+        for broker, principal in processes.items():
+            layout.tls_material.authority.leaf(broker, principal=principal)
     if layout.material is None:
         return
-    processes = {broker: who.BROKER for cluster in layout.spec.clusters for broker in cluster.broker_names}
     processes |= {node: node for node in layout.spec.cassandra_nodes}
     processes |= {f"offsetsvc-{region}": who.OFFSET_SERVICE for region in layout.spec.regions}
     layout.material.prepare(processes | {name: name for name in (SPARK, *who.CLIENTS)})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -42,6 +43,21 @@ def test_what_each_file_is_for() -> None:
     both = settings_of([FLOW], "throughput", exactly_once=True)
     assert both["agga.producer.batch.size"] == "262144"
     assert both["rega.consumer.isolation.level"] == "read_committed"
+
+
+def test_both_clusters_are_reached_over_tls_or_neither() -> None:
+    over_tls = settings_of([replace(FLOW, authority=Path("/trusted/ca.pem"))], "throughput")
+    assert {
+        name: value for name, value in over_tls.items() if name not in settings_of([FLOW], "throughput")
+    } == {
+        f"{cluster}.{name}": value
+        for cluster in ("rega", "agga")
+        for name, value in (
+            ("security.protocol", "SSL"),
+            ("ssl.truststore.type", "PEM"),
+            ("ssl.truststore.location", "/trusted/ca.pem"),
+        )
+    }
 
 
 def test_a_dot_in_a_topics_name_is_no_wildcard() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.console import Console
@@ -21,6 +22,7 @@ from lab.bench.rows.moves import judge_move
 from lab.bench.rows.steady import SteadyRow, latencies_ms
 from lab.bench.rows.watch import WarmRules
 from lab.bench.run import first_data_rates
+from lab.bench.sides import Side
 from lab.bench.table import short, table_of
 
 RATE = "catch-up: x"
@@ -107,6 +109,7 @@ def test_the_void_rule_looks_at_the_peers_first_data_set() -> None:
     assert first_data_rates(rounds) == [210_000.0]
     assert any(row.tells_machine for row in MAIN)
     assert not FULL["far-catch-up"].tells_machine
+    assert not FULL["tls-catch-up"].tells_machine
 
 
 def test_the_machine_is_described() -> None:
@@ -118,9 +121,7 @@ def test_the_machine_is_described() -> None:
 def test_every_row_is_known_by_one_name_and_its_data_exist() -> None:
     rows = [*MAIN, *FULL.values()]
     assert len({slug(row.name) for row in rows}) == len(rows)
-    assert {"parallax", "mirrormaker2", "mirrormaker2_exactly_once", "parallax_record_path"} == {
-        side for row in rows if isinstance(row, CatchUpRow) for side in row.sides
-    }
+    assert set(get_args(Side)) == {side for row in rows if isinstance(row, CatchUpRow) for side in row.sides}
     for row in rows:
         assert row.place.regions
         if isinstance(row, CatchUpRow):

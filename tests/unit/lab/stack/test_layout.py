@@ -29,6 +29,7 @@ def layout_of(spec: StackSpec, directory: Path) -> StackLayout:
         ({"brokers": {"aggregate-c": 3}}, "no cluster 'aggregate-c'; there are regional-a"),
         ({"brokers": {"aggregate-a": 0}}, "can have 1 to 5 brokers, not 0"),
         ({"store": False}, "the services need it"),
+        ({"tls": True, "secure": True}, "tls: the brokers of a secure stack speak nothing else"),
     ],
 )
 def test_a_contradictory_spec_is_refused(arguments: dict[str, object], complaint: str) -> None:

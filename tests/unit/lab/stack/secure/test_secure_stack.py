@@ -9,7 +9,7 @@ import pytest
 
 from lab.stack.access import kafka_client, kafka_cluster, let_in, offset_client
 from lab.stack.layout import StackLayout, port_names
-from lab.stack.secure.brokers import bindings, broker_security, format_arguments
+from lab.stack.secure.brokers import bindings, broker_certificate, broker_security, format_arguments
 from lab.stack.secure.material import ADMIN, BROKER, CONSUMER, OPERATOR, SCHEMA, USERS, Material
 from lab.stack.secure.services import identity
 from lab.stack.secure.setup import prepare_material
@@ -125,6 +125,23 @@ def test_another_stack_knows_nothing_of_all_this(tmp_path: Path) -> None:
     assert (
         StackSpec.from_json(StackSpec(secure=True, certificate_life_s=60).to_json()).certificate_life_s == 60
     )
+
+
+def test_brokers_that_just_speak_tls_have_certificates_and_nothing_else(tmp_path: Path) -> None:
+    spec = StackSpec(tls=True)
+    layout = StackLayout(spec, tmp_path, {name: 20_000 + n for n, name in enumerate(port_names(spec))})
+    prepare_material(layout)
+    write_config(layout)
+
+    tls = layout.tls_material
+    assert tls is not None
+    shown = {path.stem for path in (tmp_path / "security" / "certificates").glob("*.pem")}
+    assert shown == {"ca", *(f"{kind}-{region}" for kind in ("regional", "aggregate") for region in "ab")}
+    assert not (tmp_path / "security" / "secrets").exists()
+    assert broker_certificate(tls, "regional-a")["ssl.keystore.location"] == str(tls.leaf("regional-a").both)
+    assert layout.tls_bootstrap("regional-a") != layout.bootstrap("regional-a")
+    assert layout.material is None
+    assert load(layout.config_path).regions["a"].regional.security.protocol == "PLAINTEXT"
 
 
 def test_no_password_stands_in_the_configuration_or_the_environment(layout: StackLayout) -> None:
