@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from parallax.adapters.kafka import tokens
 from parallax.adapters.kafka.cluster import KafkaCluster
@@ -22,7 +29,7 @@ from parallax.config.config import Cluster, Config
 from parallax.domain.ids import ClusterName, TopicName
 from parallax.errors import ClusterUnavailableError, ConfigError
 from replicator.kafka.topics import TopicAdmin
-from tests.support import unique_name
+from tests.support import poll_until, unique_name
 from tests.worlds.certificates import Authority, Pair, tls_server
 from tests.worlds.secure_broker import PASSWORD, REAUTHENTICATE_MS, USER, SecureBroker, secure_broker
 from tests.worlds.shard_harness import Harness, content
@@ -167,6 +174,99 @@ def test_a_connection_outlives_its_session(
         assert {node: conn.transport for node, conn in connections._manager._conns.items()} == transports
     if mechanism == "OAUTHBEARER":
         assert len(world.issuer.asked) - asked in {2, 3, 4}  # one at first, and one for each of its lives
+
+
+@contextmanager
+def connected(settings: Cluster) -> Iterator[Callable[[], dict[str, object]]]:
+    """Asks over the batch path's connections, and says which ones they are."""
+    loop = EventLoop()
+    connections = Connections(loop, NAME, settings, client_id="t", largest_answer_bytes=1_000_000)
+
+    def ask() -> dict[str, object]:
+        loop.turn(50)
+        connections.features()
+        return {node: conn.transport for node, conn in connections._manager._conns.items()}
+
+    with closing(loop), closing(connections):
+        connections.connect()
+        yield ask
+
+
+def tell_password(broker: SecureBroker, user: str, password: str) -> None:
+    """What `kafka-configs.sh --alter --entity-type users` does."""
+    admin = AdminClient({"bootstrap.servers": broker.plain, "log_level": 0})
+    told = UserScramCredentialUpsertion(
+        user, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096), password.encode()
+    )
+    for future in admin.alter_user_scram_credentials([told]).values():
+        future.result(timeout=20)
+
+
+def test_a_password_changes_under_load_without_a_failed_call(world: World, tmp_path: Path) -> None:
+    """Connections that stand prove themselves again by the new one, and new ones begin with it."""
+    for attempt in range(5):
+        user, file = unique_name("rotated"), tmp_path / f"password-{attempt}"
+        file.write_text("the old one\n", encoding="utf-8")
+        tell_password(world.target, user, "the old one")
+        settings = world.cluster(
+            world.target, "SCRAM-SHA-512", sasl_username=user, sasl_password_file=str(file)
+        )
+        poll_until(partial(is_welcome, settings), 20, "the broker knows the user")
+        began = time.monotonic()
+        with connected(settings) as ask:
+            first = ask()
+            tell_password(world.target, user, "the new one")
+            newer = tmp_path / "newer"
+            newer.write_text("the new one\n", encoding="utf-8")
+            newer.replace(file)
+            if time.monotonic() - began > REAUTHENTICATE_MS / 2_000:
+                continue  # it may have had to prove itself between the two: as the page says, that is refused
+            while time.monotonic() < began + 2.5 * REAUTHENTICATE_MS / 1_000:
+                assert ask() == first
+            by_the_batch_path(settings)
+        old = world.cluster(
+            world.target,
+            "SCRAM-SHA-512",
+            sasl_username=user,
+            sasl_password_file=world.file("old", "the old one"),
+        )
+        with pytest.raises(ConfigError, match=r"security\.sasl"):
+            by_the_batch_path(old)
+        return
+    pytest.fail("this machine never changed a password within half a session")
+
+
+def is_welcome(settings: Cluster) -> bool:
+    try:
+        by_the_batch_path(settings)
+    except ConfigError:
+        return False
+    return True
+
+
+def test_each_new_connection_shows_the_certificate_of_now(world: World, tmp_path: Path) -> None:
+    shown, foreign = world.authority.pair("shown"), Authority(tmp_path).pair("foreign")
+    settings = world.cluster(
+        world.target,
+        "mutual TLS",
+        ssl_certificate_location=str(shown.certificate),
+        ssl_key_location=str(shown.key),
+        ssl_key_password_file=None,
+    )
+
+    def show(pair: Pair) -> None:
+        shown.key.write_bytes(pair.key.read_bytes())
+        shown.certificate.write_bytes(pair.certificate.read_bytes())
+
+    with connected(settings) as ask:
+        first = ask()
+        show(foreign)
+        assert ask() == first
+        with pytest.raises(ConfigError, match="refuses our certificate"):
+            by_the_batch_path(settings)
+        show(world.authority.pair("second"))
+        by_the_batch_path(settings)
+        assert ask() == first
 
 
 def by_the_batch_path(settings: Cluster) -> None:
