@@ -38,7 +38,7 @@ class Remains:
         newest: the newest row of the last lineage that lies within the target's log; None: there is none.
         cut: whether the lineage has rows of what the target does not hold any more, above ``newest``.
         source, target: the partition on both clusters; None: it is not there.
-        unexplained: how many records lie on the target above the newest row that no route's rows explain; None: that
+        unexplained: how many records lie on the target's topic above the newest row that no route's rows explain; None: that
             can't be known, since retention or compaction has been at them.
     """
 
@@ -105,10 +105,7 @@ def restored(remains: Remains, *, anew: bool) -> Restored:
     state = _proven(last, remains.newest)
     ended = last.closed_at is not None
     if target is None or target.topic_id != last.lineage.target_topic_id:
-        if ended or target is None:
-            return Restored(item, GoingOn.ENDED, None, (), 0, "its topic is gone from the target")
-        why = "the target's topic is another one: what follows is a lineage of its own"
-        return Restored(item, GoingOn.EXACT, state.source_next, (PartitionChange(state),), 0, why)
+        return _on_another_topic(remains, state, last.closed_at)
     same_source = source is not None and source.topic_id == last.lineage.source_topic_id
     if anew and same_source and source is not None:
         first = SourceOffset(source.log.low_watermark)
@@ -130,6 +127,17 @@ def restored(remains: Remains, *, anew: bool) -> Restored:
     return _next_generation(
         remains, target, state, position, GoingOn.NEW_GENERATION, remains.unexplained, why
     )
+
+
+def _on_another_topic(remains: Remains, state: PartitionState, closed_at: SourceOffset | None) -> Restored:
+    """The topic of the last lineage is gone from the target."""
+    item, source, target = remains.topic_partition, remains.source, remains.target
+    if source is not None and target is not None and remains.unexplained != 0:
+        return _begun_unheard_of(remains, source, target, state, closed_at)
+    if target is None or closed_at is not None:
+        return Restored(item, GoingOn.ENDED, None, (), 0, "its topic is gone from the target")
+    why = "the target's topic is another one: what follows is a lineage of its own"
+    return Restored(item, GoingOn.EXACT, state.source_next, (PartitionChange(state),), 0, why)
 
 
 def last_of(records: Sequence[LineageRecord]) -> LineageRecord:
@@ -194,15 +202,31 @@ def _next_generation(
 
 
 def _never_indexed(remains: Remains) -> Restored:
-    item, source, target = remains.topic_partition, remains.source, remains.target
+    source, target = remains.source, remains.target
     if source is None or target is None or remains.unexplained == 0:
-        return Restored(item, GoingOn.UNKNOWN, None, (), 0, "the index has never heard of it")
-    # Copied by a lineage that was never indexed, whose key may be any of the first.
+        return Restored(
+            remains.topic_partition, GoingOn.UNKNOWN, None, (), 0, "the index has never heard of it"
+        )
+    return _begun_unheard_of(remains, source, target)
+
+
+def _begun_unheard_of(
+    remains: Remains,
+    source: PartitionSide,
+    target: PartitionSide,
+    old: PartitionState | None = None,
+    closed_at: SourceOffset | None = None,
+) -> Restored:
+    """Go on where a lineage that was never indexed has copied something, whose key may be any of the first.
+
+    What of it came before the source's present beginning nobody knows: all that may have been there is told as lost.
+    """
     first = SourceOffset(source.log.low_watermark)
-    why = "the index has never heard of it, and the target has records that no row explains"
-    beginning = Beginning(Lineage(source.topic_id, target.topic_id, 1), first, why, parted_at=first)
-    changes = begin(item, beginning, None, _end_of(target))
-    return Restored(item, GoingOn.NEW_GENERATION, first, changes, remains.unexplained, why)
+    why = "the index has never heard of what lies on the target's topic, and no row explains it"
+    lineage = Lineage(source.topic_id, target.topic_id, 1)
+    beginning = Beginning(lineage, first, why, parted_at=SourceOffset(0), closes_at=closed_at)
+    changes = begin(remains.topic_partition, beginning, old, _end_of(target))
+    return Restored(remains.topic_partition, GoingOn.NEW_GENERATION, first, changes, remains.unexplained, why)
 
 
 def _end_of(target: PartitionSide) -> TargetEnd:

@@ -354,10 +354,11 @@ class Rebuild:
                 kept_to = self._kept.kept_to(last, row, target, unindexed, compacted=compacted)
                 if kept_to is not None:
                     row, cut = self._within(last, row, kept_to)
-            floor = last.target_first if last is not None else TargetOffset(0)
-            floor = row.target_end if row is not None else floor
+            same = last is not None and target is not None and target.topic_id == last.lineage.target_topic_id
+            floor = last.target_first if last is not None and same else TargetOffset(0)
+            floor = row.target_end if row is not None and same else floor
             unexplained: int | None = 0
-            if target is not None and (last is None or target.topic_id == last.lineage.target_topic_id):
+            if target is not None:
                 unexplained = self._unexplained(item, target, floor, unindexed, compacted=compacted)
             if target is not None and kept_to is not None:
                 # What follows is none of the lineage's: to it the target ends there.

@@ -41,7 +41,7 @@ from tests.worlds.sim import layouts
 from tests.worlds.sim.doors import Faults
 from tests.worlds.sim.kafka import ABORTED, MARKER, Transaction
 from tests.worlds.sim.sides import TOPIC, SourceRecord
-from tests.worlds.sim.world import World
+from tests.worlds.sim.world import FlakyIndex, World
 
 
 class Admin(layouts._Admin):
@@ -128,6 +128,8 @@ class Bench:
     def check_answers(self) -> None:
         """Every lineage's rows fit together, and point at what they say."""
         for record in self.world.index.lineages(self.life.route, TopicName(TOPIC)):
+            if record.lineage.target_topic_id != self.target.topics[TOPIC].topic_id:
+                continue
             partition = RoutePartition(self.life.route, record.partition.topic_partition)
             page = self.world.index.rows_from_target(partition, record.lineage, TargetOffset(0), 100_000)
             History(record.lineage, page.rows)
@@ -208,6 +210,40 @@ def test_everything_begins_anew_on_the_operators_word_under_a_generation_of_its_
     bench.go_on()
     assert bench.twice() == held
     assert not bench.lost()
+    bench.check_answers()
+
+
+def test_what_a_source_no_longer_holds_of_a_partition_that_was_never_indexed_is_told_as_lost(
+    bench: Bench,
+) -> None:
+    bench.end_owners()
+    bench.lose()
+    bench.world.index = FlakyIndex(bench.world)
+    for log in bench.world.regionals[0].cluster.topics[TOPIC].logs:
+        log.retain_from(5)
+    done = bench.execute()
+    assert [item.going_on for item in done.partitions] == [GoingOn.NEW_GENERATION] * 2
+    told = [lost for item in done.partitions for change in item.changes for lost in change.lost]
+    assert [(lost.source_start, lost.source_end) for lost in told] == [(0, 5)] * 2
+
+
+def test_what_was_copied_to_a_topic_made_anew_of_which_the_index_never_heard_is_told(bench: Bench) -> None:
+    with (
+        mock.patch.object(type(bench.world.index), "write_rows", return_value=None),
+        mock.patch.object(type(bench.world.index), "write_lineages", return_value=None),
+        mock.patch.object(type(bench.world.index), "save_indexed_up_to", return_value=None),
+    ):
+        del bench.target.topics[TOPIC]
+        bench.target.create(TOPIC, 2)
+        bench.world.schedule.run(lambda: not bench.lost(), at_most_steps=30_000)
+        bench.end_owners()
+    held = sum(bench.copies().values())
+    bench.lose()
+    done = bench.execute()
+    assert done.twice == held
+    assert [item.going_on for item in done.partitions] == [GoingOn.NEW_GENERATION] * 2
+    bench.go_on()
+    assert bench.twice() == held
     bench.check_answers()
 
 
