@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
+from offsetsvc.audit import AuditReader
 from offsetsvc.clusters import Clusters
 from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
 from offsetsvc.lookups import MappingLookups
@@ -48,6 +49,7 @@ class UseCases:
         moves: what moves leave, and how many told nothing new.
         positions: where groups are.
         primaries: where groups are primary.
+        audit: who changed what.
 
     Args:
         config: the configuration.
@@ -92,6 +94,7 @@ class UseCases:
         self.mapping = MappingLookups(config, self._index, self._clusters, self._executor, now_ms)
         self.positions = GroupPositions(config, self._index, groups, self._clusters, now_ms, self.moves)
         self.primaries = Primaries(config, region, primaries, auditor, now_ms)
+        self.audit = AuditReader(audit, now_ms)
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
-PROTOS = ("parallax/v1/offsets.proto", "parallax/v1/primaries.proto", "parallax/v1/runlog.proto")
+PROTOS = tuple(f"parallax/v1/{name}.proto" for name in ("audit", "offsets", "primaries", "runlog"))
 
 
 def generate(proto: str, out: Path) -> dict[str, str]:

@@ -21,7 +21,8 @@ class Requirement:
 
     Attributes:
         right: at least.
-        group: the request's field that names the group; empty: it is about none, so the right for any will do.
+        group: the request's field that names the group; empty, or a field that may be absent and is: it is about none, so
+            the right for any will do.
         flag: the request's field that, when set, makes it need ``flagged`` instead.
         flagged: see ``flag``.
     """
@@ -34,7 +35,10 @@ class Requirement:
     def of(self, request: Any) -> tuple[Right, str | None]:
         """The right, and the group that it is about."""
         right = self.flagged if self.flag and getattr(request, self.flag) else self.right
-        return right, getattr(request, self.group) if self.group else None
+        field = request.DESCRIPTOR.fields_by_name[self.group] if self.group else None
+        if field is None or (field.has_presence and not request.HasField(self.group)):
+            return right, None
+        return right, getattr(request, self.group)
 
 
 _READ = Requirement(Right.READ)
@@ -56,6 +60,7 @@ NEEDS: Mapping[str, Requirement] = {
     "WatchPrimary": _READ,
     "ListPrimaries": _READ_ANY,
     "DescribeRegions": _READ_ANY,
+    "ListAudit": Requirement(Right.ADMINISTER),
 }
 """By the name of each call of our own services."""
 
@@ -89,6 +94,10 @@ class Caller:
     def readable(self, groups: Iterable[GroupName]) -> list[GroupName]:
         """Those of the groups that the caller may read: lists show no others."""
         return self.policy.readable(self.principal, groups)
+
+    def administers(self, group: GroupName) -> bool:
+        """Whether the caller may administer the group."""
+        return self.policy.allows(self.principal, Right.ADMINISTER, group)
 
 
 class Access:

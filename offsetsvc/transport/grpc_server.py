@@ -31,11 +31,18 @@ from offsetsvc.transport.grpc_limits import (
 )
 from offsetsvc.transport.handlers import Call, Handlers
 from parallax.client.status import CODE_KEY, status_of
-from parallax.client.targets import PRIMARY_SERVICE, SERVICE
+from parallax.client.targets import AUDIT_SERVICE, PRIMARY_SERVICE, SERVICE
 from parallax.errors import ConfigError, ParallaxError
 from parallax.identity.identity import NOTHING_SHOWN, Identity, Shown
 from parallax.runtime.deadline import Deadline
-from parallax.v1 import offsets_pb2, offsets_pb2_grpc, primaries_pb2, primaries_pb2_grpc
+from parallax.v1 import (
+    audit_pb2,
+    audit_pb2_grpc,
+    offsets_pb2,
+    offsets_pb2_grpc,
+    primaries_pb2,
+    primaries_pb2_grpc,
+)
 
 Request = TypeVar("Request", bound=Message)
 Answer = TypeVar("Answer", bound=Message)
@@ -46,7 +53,8 @@ _WATCH_MS = 15_000
 _LONGEST_DETAILS = 2_000
 """Errors travel in HTTP/2 headers, of which many proxies take 8 KiB in all."""
 
-_OWN = {f"/{SERVICE}", f"/{PRIMARY_SERVICE}"}
+_SERVICES = (SERVICE, PRIMARY_SERVICE, AUDIT_SERVICE)
+_OWN = {f"/{name}" for name in _SERVICES}
 
 _HEALTH_EVERY_S = 1.0
 _OVERDUE_EVERY_S = 0.5
@@ -101,10 +109,13 @@ class GrpcServer:
             shell.servicer(primaries_pb2.DESCRIPTOR.services_by_name["PrimaryService"], handlers),
             self._server,
         )
+        audit_pb2_grpc.add_AuditServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
+            shell.servicer(audit_pb2.DESCRIPTOR.services_by_name["AuditService"], handlers), self._server
+        )
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
-            (SERVICE, PRIMARY_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+            (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
         self._monitor = threading.Thread(
             target=_watch_health,
@@ -350,7 +361,7 @@ def _watch_health(service: UseCases, servicer: Any, stopping: threading.Event) -
         missing = service.missing()
         for name in service.dependencies():
             servicer.set(name, not_serving if name in missing else serving)
-        for name in ("", SERVICE, PRIMARY_SERVICE):
+        for name in ("", *_SERVICES):
             servicer.set(name, not_serving if STORE in missing else serving)
         if stopping.wait(_HEALTH_EVERY_S):
             return

@@ -19,9 +19,10 @@ from offsetsvc.transport.access import Caller
 from parallax.client.messages import progress_from_pb
 from parallax.client.primary_messages import change_from_pb, primaries_to_pb, primary_to_pb
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicId, TopicName
+from parallax.identity.identity import in_whose_name
 from parallax.runtime.deadline import Deadline
+from parallax.v1 import audit_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import primaries_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Call:
 
 
 class Handlers:
-    """The calls of `offsets.proto` and `primaries.proto`, each named as there. All raise `ParallaxError` alone.
+    """The calls of `offsets.proto`, `primaries.proto` and `audit.proto`, each named as there. All raise `ParallaxError` alone.
 
     Args:
         service: the use cases.
@@ -168,9 +169,8 @@ class Handlers:
     def SetPrimary(self, request: primaries_pb2.SetPrimaryRequest, call: Call) -> primaries_pb2.Primary:
         """Decide where a group is primary."""
         change = change_from_pb(request)
-        assignment = self._service.primaries.set(
-            change, call.deadline, dry_run=request.dry_run, by=call.caller.principal
-        )
+        by = in_whose_name(call.caller.principal, request.actor)
+        assignment = self._service.primaries.set(change, call.deadline, dry_run=request.dry_run, by=by)
         return primary_to_pb(change.group, assignment)
 
     def WatchPrimary(
@@ -194,6 +194,10 @@ class Handlers:
         """Every region."""
         groups = call.caller.readable(GroupName(group) for group in request.groups)
         return self._service.describe_regions(groups, request.topics, call.deadline)
+
+    def ListAudit(self, request: audit_pb2.ListAuditRequest, call: Call) -> audit_pb2.ListAuditResponse:
+        """Who changed what, of groups that the caller may administer."""
+        return self._service.audit.page(request, call.caller.administers, call.deadline)
 
     def _move(
         self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest

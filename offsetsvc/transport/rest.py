@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 
+from offsetsvc.audit import MOST_ENTRIES
 from offsetsvc.lookups import MOST_ROWS
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.parallel import Turns
@@ -27,8 +28,8 @@ from parallax.domain.ids import names_a_cluster
 from parallax.errors import InvalidNameError
 from parallax.identity.identity import Identity
 from parallax.runtime.deadline import Deadline
+from parallax.v1 import audit_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import primaries_pb2
 
 _DESCRIPTION = """
 Where does a consumer group resume in another aggregate cluster, and why?
@@ -115,6 +116,7 @@ class PrimaryBody(BaseModel):
     disaster: bool = False
     renew: bool = False
     reason: BodyText = ""
+    actor: BodyText = ""
     dry_run: bool = False
 
 
@@ -141,6 +143,7 @@ def create_app(
     app.include_router(_failover(shell))
     app.include_router(_mapping(shell))
     app.include_router(_primaries(shell))
+    app.include_router(_audit(shell))
     app.include_router(_operation(service, metrics, access))
     app.include_router(docs_route(app))
     app.add_middleware(BoundedBodies, most_bytes=limits.body_bytes, within_s=limits.body_within_s)
@@ -357,6 +360,48 @@ def _primaries(shell: _Shell) -> APIRouter:
         """The regions with their clusters and services, without secrets."""
         request = primaries_pb2.DescribeRegionsRequest(groups=group, topics=topic)
         return shell.answer(shell.handlers.DescribeRegions, request)
+
+    return router
+
+
+def _audit(shell: _Shell) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["audit"])
+
+    @router.get("/audit", **_described(audit_pb2.ListAuditResponse, 400, 503, 504))
+    def audit(
+        group: Annotated[
+            str | None,
+            Query(description="Of this group alone; empty: acts about no group. Absent: of every group."),
+        ] = None,
+        call: Annotated[str, Query(description="Of acts of this call or command alone.")] = "",
+        principal: Annotated[str, Query(description="Of acts of this principal alone: its whole name.")] = "",
+        since_ms: Annotated[
+            int, Query(**_INT64, description="From this moment on, by the store's clock (Unix epoch).")
+        ] = 0,
+        until_ms: Annotated[
+            int | None, Query(**_INT64, description="Before this moment; absent: until now.")
+        ] = None,
+        limit: Annotated[
+            int,
+            Query(
+                ge=0,
+                le=MOST_ENTRIES,
+                description=f"Entries; 0: the server's choice; at most {MOST_ENTRIES}.",
+            ),
+        ] = 0,
+        before: Annotated[str, Query(description="`next_before` of the page before this one.")] = "",
+    ) -> Response:
+        """Who changed what, the newest first, of groups that the caller may administer."""
+        request = audit_pb2.ListAuditRequest(
+            group=group,
+            call=call,
+            principal=principal,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            limit=limit,
+            before=before,
+        )
+        return shell.answer(shell.handlers.ListAudit, request)
 
     return router
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -12,22 +14,40 @@ from rich.console import Console
 from rich.markup import escape
 
 from parallax.adapters.cassandra.stores import CassandraStores
-from parallax.cli.options import ConfigOption, JsonOption
+from parallax.cli.options import (
+    TIMEOUT_MS,
+    AuthorityOption,
+    JsonOption,
+    ServiceOption,
+    ServicesConfigOption,
+    TimeoutOption,
+    connect,
+)
 from parallax.cli.output import console, print_json, table
+from parallax.client.audit_messages import page_from_pb
+from parallax.client.client import OffsetClient
 from parallax.config.config import load
-from parallax.domain.audit import AuditEntry, AuditStage, entry_values
+from parallax.domain.audit import AuditEntry, AuditPage, AuditRow, AuditStage, entry_values
 from parallax.domain.ids import GroupName
 from parallax.errors import InvalidNameError
-from parallax.ports.audit import AuditQuery, AuditRow
+from parallax.ports.audit import AuditQuery
+from parallax.runtime.deadline import wall_clock_ms
 from parallax.runtime.process import configure_logging
 
+_MOST_AT_ONCE = 1_000
+"""Entries that a service gives in a page."""
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STYLES = {AuditStage.FAILED: "red", AuditStage.UNKNOWN: "yellow"}
 
 
 def audit_log(
-    config: ConfigOption,
-    group: Annotated[str | None, typer.Option("--group", help="Of this group alone.")] = None,
+    config: ServicesConfigOption = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Of this group alone; '': of acts about no group.")
+    ] = None,
+    call: Annotated[
+        str | None, typer.Option("--call", help="Of acts of this call or command alone, such as SetPrimary.")
+    ] = None,
     principal: Annotated[
         str | None, typer.Option("--principal", help="Of acts of this principal alone: its whole name.")
     ] = None,
@@ -39,16 +59,25 @@ def audit_log(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many entries at most.")] = 100,
     before: Annotated[
-        str, typer.Option("--before", help="The last entry (its id) of the page before: the next page.")
+        str, typer.Option("--before", help="Where the page before ended, as it said: the next page.")
     ] = "",
+    store: Annotated[
+        bool,
+        typer.Option(
+            "--store",
+            help="Read the store itself, as --config says: where no service answers. Needs the store's password.",
+        ),
+    ] = False,
+    service: ServiceOption = None,
+    tls_ca: AuthorityOption = None,
+    timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who decided, moved and practised, the newest first. It is read from the store; no service is asked."""
+    """Show who decided, moved and practised, the newest first: of the groups that you may administer."""
     configure_logging(json=as_json)
-    settings = load(config)
-    with CassandraStores(settings.cassandra, settings.index, audit=settings.audit) as stores:
-        now_ms = stores.clock.now_ms()
-        query = AuditQuery(
+
+    def query(now_ms: int) -> AuditQuery:
+        return AuditQuery(
             since_ms=moment_of(since, now_ms, "--since"),
             # What other processes write in this very moment is wanted too.
             until_ms=now_ms + _UNITS_MS["m"] if until is None else moment_of(until, now_ms, "--until"),
@@ -56,14 +85,50 @@ def audit_log(
             group=None if group is None else GroupName(group),
             principal=principal,
             before=before,
+            call=call,
         )
-        rows = stores.audit.rows(query)
+
+    if store:
+        if config is None:
+            raise InvalidNameError("--store: name the configuration that says where the store is (--config)")
+        settings = load(config)
+        with CassandraStores(settings.cassandra, settings.index, audit=settings.audit) as stores:
+            found = read(stores.audit.page, query(stores.clock.now_ms()))
+    else:
+        with connect(config, service, tls_ca, timeout_ms) as client:
+            found = read(partial(asked, client), query(wall_clock_ms()))
     if as_json:
-        print_json([row_values(row) for row in rows])
+        print_json([row_values(row) for row in found.rows])
         return
-    show(rows, console())
-    if len(rows) == limit:
-        console().print(f"there may be more: --before {rows[-1].entry_id}", markup=False)
+    show(found.rows, console())
+    if found.next_before:
+        console().print(f"there may be more: --before {found.next_before}", markup=False)
+
+
+def read(page: Callable[[AuditQuery], AuditPage], query: AuditQuery) -> AuditPage:
+    """As many rows as are wanted, over as many pages as that takes."""
+    rows: list[AuditRow] = []
+    while True:
+        found = page(replace(query, limit=query.limit - len(rows)))
+        rows += found.rows
+        if not found.next_before or len(rows) >= query.limit:
+            return AuditPage(rows, found.next_before)
+        query = replace(query, before=found.next_before)
+
+
+def asked(client: OffsetClient, query: AuditQuery) -> AuditPage:
+    """A page of an offset service's."""
+    return page_from_pb(
+        client.list_audit(
+            since_ms=query.since_ms,
+            until_ms=query.until_ms,
+            group=query.group,
+            call=query.call or "",
+            principal=query.principal or "",
+            limit=min(query.limit, _MOST_AT_ONCE),
+            before=query.before,
+        )
+    )
 
 
 def moment_of(text: str, now_ms: int, option: str) -> int:

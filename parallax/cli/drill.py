@@ -25,10 +25,11 @@ from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, values_of
 from parallax.failover.drill.report import html, markdown
 from parallax.failover.drill.run import DrillPlan, DrillRun
-from parallax.failover.opening import open_outside, open_verifier, operator_of
+from parallax.failover.opening import open_outside, open_verifier
 from parallax.failover.outside import Outside
 from parallax.failover.verify.verdict import Consumers
 from parallax.failover.waiting import Tell
+from parallax.ports.audit import operator_of
 from parallax.runtime.process import configure_logging, stopping
 
 _PROOF_WAIT_MS = 15_000

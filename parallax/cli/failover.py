@@ -46,11 +46,12 @@ from parallax.domain.rights import Principal
 from parallax.errors import InvalidNameError
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.opening import lost_regions, open_outside, operator_of, without
+from parallax.failover.opening import lost_regions, open_outside, without
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.selection import in_order, one_move, region_moves, side_by_side, way_back, ways_back
+from parallax.ports.audit import operator_of
 from parallax.runtime.process import configure_logging, stopping
 from parallax.v1 import offsets_pb2 as pb
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from parallax.cli.options import (
     TIMEOUT_MS,
+    ActorOption,
     AuthorityOption,
     JsonOption,
     ServiceOption,
@@ -22,6 +23,7 @@ from parallax.client.json import to_json
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode
 from parallax.errors import InvalidNameError
+from parallax.ports.audit import operator_of
 from parallax.v1 import primaries_pb2 as pb
 
 
@@ -53,6 +55,7 @@ def primary(
         typer.Option("--expect", help="Refuse unless this is the group's fencing number (0: none yet)."),
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Kept with the decision.")] = "",
+    actor: ActorOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be decided, decide nothing.")
     ] = False,
@@ -69,9 +72,11 @@ def primary(
     if group is None and set_to is not None:
         raise InvalidNameError("--set: name the group whose primary shall be set")
     if set_to is None and (
-        mode is not None or cluster is not None or disaster or dry_run or expect is not None
+        disaster or dry_run or any(given is not None for given in (mode, cluster, expect, actor))
     ):
-        raise InvalidNameError("--mode, --cluster, --disaster, --expect and --dry-run go with --set REGION")
+        raise InvalidNameError(
+            "--mode, --cluster, --disaster, --expect, --actor and --dry-run go with --set REGION"
+        )
     with connect(config, service, tls_ca, timeout_ms) as client:
         if group is None:
             found = list(client.list_primaries().primaries)
@@ -87,7 +92,7 @@ def primary(
                 disaster=disaster,
                 reason=reason,
             )
-            found = [client.set_primary(change, dry_run=dry_run)]
+            found = [client.set_primary(change, dry_run=dry_run, actor=operator_of(actor).name)]
     if as_json:
         print_json([to_json(item) for item in found] if group is None else to_json(found[0]))
         return

@@ -19,8 +19,8 @@ from parallax.client.watches import PrimaryWatch, SkipWatch
 from parallax.domain.primary import Change
 from parallax.errors import InvalidNameError
 from parallax.runtime.retry import RetryPolicy
+from parallax.v1 import audit_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import primaries_pb2
 
 DEFAULT_TIMEOUT_MS = 10_000
 """A call with its retries; the servers' own default (`service.deadline_ms`) is the same."""
@@ -309,13 +309,14 @@ class OffsetClient:
         )
 
     def set_primary(
-        self, change: Change, *, dry_run: bool = False, timeout_ms: float | None = None
+        self, change: Change, *, dry_run: bool = False, actor: str = "", timeout_ms: float | None = None
     ) -> primaries_pb2.Primary:
         """Decide where a group is primary. The same again changes nothing, so that it may be asked twice.
 
         Args:
             change: what shall hold.
             dry_run: say what would be decided, and decide nothing.
+            actor: whose decision it is, for the audit of services that ask nobody who calls; empty: anybody's.
             timeout_ms: budget of the call with its retries.
 
         Raises:
@@ -325,7 +326,10 @@ class OffsetClient:
             StoreUnavailableError: too few regions answer; a disaster decision needs the deciding region alone.
         """
         return self._call(
-            "SetPrimary", change_to_pb(change, dry_run=dry_run), primaries_pb2.Primary, timeout_ms
+            "SetPrimary",
+            change_to_pb(change, dry_run=dry_run, actor=actor),
+            primaries_pb2.Primary,
+            timeout_ms,
         )
 
     def list_primaries(self, *, timeout_ms: float | None = None) -> primaries_pb2.ListPrimariesResponse:
@@ -357,6 +361,45 @@ class OffsetClient:
             primaries_pb2.DescribeRegionsResponse,
             timeout_ms,
         )
+
+    def list_audit(
+        self,
+        *,
+        since_ms: int,
+        until_ms: int | None = None,
+        group: str | None = None,
+        call: str = "",
+        principal: str = "",
+        limit: int = 0,
+        before: str = "",
+        timeout_ms: float | None = None,
+    ) -> audit_pb2.ListAuditResponse:
+        """What is kept of who changed what, the newest first: a page of groups that the caller may administer.
+
+        Args:
+            since_ms: from this moment on, by the store's clock (Unix epoch).
+            until_ms: before this moment; None: until now.
+            group: of this group alone; empty: acts that are about no group. None: of every group.
+            call: of acts of this call or command alone; empty: of every one.
+            principal: of acts of this principal alone; empty: of everybody.
+            limit: entries at most; 0: the server's choice.
+            before: ``next_before`` of the page before; empty: the first page.
+            timeout_ms: budget of the call with its retries.
+
+        Raises:
+            LimitError: more entries are wanted than a page may have.
+            InvalidNameError: ``before`` is no place in the log.
+        """
+        request = audit_pb2.ListAuditRequest(
+            since_ms=since_ms,
+            until_ms=until_ms,
+            group=group,
+            call=call,
+            principal=principal,
+            limit=limit,
+            before=before,
+        )
+        return self._call("ListAudit", request, audit_pb2.ListAuditResponse, timeout_ms)
 
     def watch_primary(self, group: str) -> PrimaryWatch:
         """What holds for a group, and every change from then on; to be closed by the caller."""

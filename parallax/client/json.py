@@ -30,11 +30,18 @@ def schema_of(descriptor: Any) -> dict[str, Any]:
 
 
 def _value(message: Message, field: Any) -> Any:
+    if _is_map(field):
+        return dict(sorted(getattr(message, field.name).items()))
     if field.is_repeated:
         return [_one(item, field) for item in getattr(message, field.name)]
     if field.has_presence and not message.HasField(field.name):
         return None
     return _one(getattr(message, field.name), field)
+
+
+def _is_map(field: Any) -> bool:
+    """Whether it holds texts by name, the only maps that our messages have."""
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
 def _one(value: Any, field: Any) -> Any:
@@ -47,6 +54,8 @@ def _one(value: Any, field: Any) -> Any:
 
 def _field_schema(field: Any) -> dict[str, Any]:
     single: dict[str, Any]
+    if _is_map(field):
+        return {"type": "object", "additionalProperties": {"type": "string"}}
     if field.message_type is not None:
         single = schema_of(field.message_type)
     elif field.enum_type is not None:

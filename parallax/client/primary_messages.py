@@ -110,7 +110,7 @@ def change_from_pb(request: pb.SetPrimaryRequest) -> Change:
     )
 
 
-def change_to_pb(change: Change, *, dry_run: bool = False) -> pb.SetPrimaryRequest:
+def change_to_pb(change: Change, *, dry_run: bool = False, actor: str = "") -> pb.SetPrimaryRequest:
     """The request that carries a change out."""
     return pb.SetPrimaryRequest(
         group=change.group,
@@ -124,6 +124,7 @@ def change_to_pb(change: Change, *, dry_run: bool = False) -> pb.SetPrimaryReque
         renew=change.renew,
         reason=change.reason,
         dry_run=dry_run,
+        actor=actor,
     )
 
 

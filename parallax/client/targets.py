@@ -20,19 +20,20 @@ from parallax.errors import (
 )
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy, retry
+from parallax.v1 import audit_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import primaries_pb2
 
 SERVICE = "parallax.v1.OffsetService"
 PRIMARY_SERVICE = "parallax.v1.PrimaryService"
+AUDIT_SERVICE = "parallax.v1.AuditService"
 
 _PATHS = {
     method.name: f"/{service.full_name}/{method.name}"
-    for file in (pb.DESCRIPTOR, primaries_pb2.DESCRIPTOR)
+    for file in (pb.DESCRIPTOR, primaries_pb2.DESCRIPTOR, audit_pb2.DESCRIPTOR)
     for service in file.services_by_name.values()
     for method in service.methods
 }
-"""Of every method of both services; their names are distinct."""
+"""Of every method of all services; their names are distinct."""
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest answer taken: a group of 10,000 partitions with a few hundred skip ranges each."""

@@ -23,6 +23,9 @@ LONGEST_TEXT = 1_000
 
 _CUT = " [cut]"
 
+NO_GROUP = GroupName("")
+"""Of acts that are about no group: the schema, a run log."""
+
 
 class AuditStage(Enum):
     """What an entry says about its act."""
@@ -65,6 +68,36 @@ class AuditEntry:
     region: str = ""
     process: str = ""
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """An entry as it is kept.
+
+    Attributes:
+        entry_id: its place in the log.
+        at_ms: when it was written.
+        entry: None: this release can't read it, and ``problem`` says why.
+    """
+
+    entry_id: str
+    group: GroupName
+    at_ms: int
+    entry: AuditEntry | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """Some of the rows that were asked for, the newest first.
+
+    Attributes:
+        next_before: where the next page goes on; empty: there are no more. A page may have few rows, or none, and not be
+            the last.
+    """
+
+    rows: Sequence[AuditRow]
+    next_before: str = ""
 
 
 def bounded(text: str) -> str:

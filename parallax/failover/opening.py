@@ -9,8 +9,7 @@ from dataclasses import replace
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, region_of
-from parallax.domain.rights import Principal, ProvenBy
-from parallax.errors import InvalidNameError
+from parallax.domain.rights import Principal
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveJournal
@@ -18,8 +17,8 @@ from parallax.failover.outside import Outside
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verifier import Verifier
-from parallax.ports.audit import Auditor
-from parallax.runtime.process import account_name, process_name
+from parallax.ports.audit import Auditor, operator_of
+from parallax.runtime.process import process_name
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import aggregate_clusters, open_client
 
@@ -31,15 +30,6 @@ def lost_regions(moves: Iterable[Move]) -> frozenset[RegionName]:
         for move in moves
         if move.kind is MoveKind.DISASTER and (region := region_of(move.origin)) != move.region
     )
-
-
-def operator_of(actor: str | None) -> Principal:
-    """Whose command this is: whom it names, or the account that it runs under."""
-    if actor is None:
-        return Principal(account_name(), ProvenBy.ACCOUNT)
-    if not actor.strip():
-        raise InvalidNameError("--actor: name whose command this is, or leave it out")
-    return Principal(actor, ProvenBy.OWN_WORD)
 
 
 @contextmanager
@@ -65,17 +55,18 @@ def open_outside(
     Raises:
         ConfigError: no service is configured, or a certificate can't be read.
     """
+    whose = operator or operator_of(None)
     client = open_client(config, first=target, last=origin, lost=lost)
     with CassandraStores(config.cassandra, config.index, audit=config.audit) as stores, client:
         time = Timekeeper(stores.clock.now_ms)
         yield Outside(
-            OffsetServices(client, by_timestamp),
+            OffsetServices(client, by_timestamp, whose.name),
             AggregateClusters(aggregate_clusters(config)),
             stores.groups,
             MoveJournal(stores.operations, time),
             time,
             Auditor(stores.audit, stores.clock.now_ms, process=process_name("parallax")),
-            operator or operator_of(None),
+            whose,
         )
 
 

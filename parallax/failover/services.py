@@ -32,10 +32,12 @@ class OffsetServices:
     Attributes:
         client: asks them.
         by_timestamp: the operator's choice where no row proves anything; None: the log start.
+        actor: whose decisions these are, for services that ask nobody who calls; empty: anybody's.
     """
 
     client: OffsetClient
     by_timestamp: pb.TimestampPolicy | None = None
+    actor: str = ""
 
     def answers(
         self, move: Move, reported: Positions | None = None, topics: Collection[TopicName] = ()
@@ -101,7 +103,7 @@ class OffsetServices:
         return self._decide(replace(arrival, cluster=None)).decision.fencing_number
 
     def _decide(self, change: Change) -> Assignment:
-        assignment = primary_from_pb(self.client.set_primary(change))
+        assignment = primary_from_pb(self.client.set_primary(change, actor=self.actor))
         if assignment is None:
             raise InvariantError(f"group {change.group}: the service decided and tells of no decision")
         return assignment

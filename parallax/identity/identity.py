@@ -9,9 +9,9 @@ import structlog
 
 from parallax.config.auth import Auth
 from parallax.config.values import is_loopback
-from parallax.domain.rights import ANYBODY, OPEN, Policy, Principal, Right, Rule
-from parallax.errors import ConfigError, UnauthenticatedError
-from parallax.identity.certificates import principal_of_certificate
+from parallax.domain.rights import ANYBODY, OPEN, Policy, Principal, ProvenBy, Right, Rule
+from parallax.errors import ConfigError, InvalidNameError, UnauthenticatedError
+from parallax.identity.certificates import LONGEST_NAME, is_a_name, principal_of_certificate
 from parallax.identity.key_sets import key_set
 from parallax.identity.tokens import TokenVerifier
 
@@ -88,6 +88,19 @@ class Identity:
             UnavailableError: see `who`.
         """
         return self.policy.require(self.who(shown), right, group)
+
+
+def in_whose_name(principal: Principal, actor: str) -> Principal:
+    """Whose act it is: whoever was proven; where nobody is asked, whom the caller names, if anybody.
+
+    Raises:
+        InvalidNameError: it can't name a principal.
+    """
+    if principal.proven_by is not ProvenBy.NOTHING or not actor:
+        return principal
+    if not is_a_name(actor):
+        raise InvalidNameError(f"actor: text of one line and {LONGEST_NAME} characters at most")
+    return Principal(actor, ProvenBy.OWN_WORD)
 
 
 def policy_of(auth: Auth) -> Policy:

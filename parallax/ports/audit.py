@@ -13,29 +13,21 @@ from typing import Protocol
 
 import structlog
 
-from parallax.domain.audit import AuditEntry, AuditStage, bounded, entry_values, in_parts
+from parallax.domain.audit import AuditEntry, AuditPage, AuditRow, AuditStage, bounded, entry_values, in_parts
 from parallax.domain.ids import GroupName
-from parallax.domain.rights import Principal
-from parallax.errors import ParallaxError, UnavailableError
+from parallax.domain.rights import Principal, ProvenBy
+from parallax.errors import InvalidNameError, ParallaxError, UnavailableError
+from parallax.runtime.process import account_name
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """An entry as it is kept.
+def _everything(_group: GroupName) -> bool:
+    return True
 
-    Attributes:
-        entry_id: its place in the log: `AuditQuery.before` takes it.
-        at_ms: when it was written.
-        entry: None: this release can't read it, and ``problem`` says why.
-    """
 
-    entry_id: str
-    group: GroupName
-    at_ms: int
-    entry: AuditEntry | None
-    problem: str = ""
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,10 @@ class AuditQuery:
         limit: so many at most.
         group: of this group alone; None: of every group.
         principal: of acts of this principal alone; entries that can't be read are among them, for they may be.
-        before: the last row of the page before this one; empty: the first page.
+        before: `AuditPage.next_before` of the page before this one, or a row's id; empty: the first page.
+        call: of acts of this call alone; likewise.
+        shown: whether entries of a group may be among them.
+        enough: asked before every read of the store but the first: true: the page ends there.
     """
 
     since_ms: int
@@ -57,12 +52,17 @@ class AuditQuery:
     group: GroupName | None = None
     principal: str | None = None
     before: str = ""
+    call: str | None = None
+    shown: Callable[[GroupName], bool] = _everything
+    enough: Callable[[], bool] = _never
 
     def wants(self, row: AuditRow) -> bool:
         """Whether a row of its time is among those that are wanted."""
-        others = self.principal is not None and row.entry is not None
-        return (self.group is None or row.group == self.group) and not (
-            others and row.entry is not None and row.entry.principal.name != self.principal
+        if (self.group is not None and row.group != self.group) or not self.shown(row.group):
+            return False
+        entry = row.entry
+        return entry is None or (
+            self.principal in {None, entry.principal.name} and self.call in {None, entry.call}
         )
 
 
@@ -76,11 +76,11 @@ class AuditLog(Protocol):
             StoreUnavailableError: not all of them are known to be kept.
         """
 
-    def rows(self, query: AuditQuery) -> Sequence[AuditRow]:
-        """A page; fewer rows than the limit: there are no more.
+    def page(self, query: AuditQuery) -> AuditPage:
+        """A page.
 
         Raises:
-            InvalidNameError: ``query.before`` is no row's.
+            InvalidNameError: ``query.before`` is no place in the log.
             StoreUnavailableError: the store did not answer.
         """
 
@@ -199,6 +199,19 @@ class Auditor:
             self.end(made, AuditStage.UNKNOWN, type(error).__name__)
             raise
         self.end(made, AuditStage.FAILED if made.problem else AuditStage.DONE, made.problem)
+
+
+def operator_of(actor: str | None) -> Principal:
+    """Whose command this is: whom it names, or the account that it runs under.
+
+    Raises:
+        InvalidNameError: it names nobody.
+    """
+    if actor is None:
+        return Principal(account_name(), ProvenBy.ACCOUNT)
+    if not actor.strip():
+        raise InvalidNameError("--actor: name whose command this is, or leave it out")
+    return Principal(actor, ProvenBy.OWN_WORD)
 
 
 def _tell(entry: AuditEntry) -> None:

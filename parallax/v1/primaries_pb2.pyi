@@ -83,7 +83,7 @@ class GetPrimaryRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class SetPrimaryRequest(_message.Message):
-    __slots__ = ("group", "region", "mode", "cluster", "stage", "moving_from", "expected_fencing_number", "disaster", "renew", "reason", "dry_run")
+    __slots__ = ("group", "region", "mode", "cluster", "stage", "moving_from", "expected_fencing_number", "disaster", "renew", "reason", "dry_run", "actor")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +95,7 @@ class SetPrimaryRequest(_message.Message):
     RENEW_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
     group: str
     region: str
     mode: PrimaryMode
@@ -106,7 +107,8 @@ class SetPrimaryRequest(_message.Message):
     renew: bool
     reason: str
     dry_run: bool
-    def __init__(self, group: _Optional[str] = ..., region: _Optional[str] = ..., mode: _Optional[_Union[PrimaryMode, str]] = ..., cluster: _Optional[str] = ..., stage: _Optional[_Union[PrimaryStage, str]] = ..., moving_from: _Optional[str] = ..., expected_fencing_number: _Optional[int] = ..., disaster: _Optional[bool] = ..., renew: _Optional[bool] = ..., reason: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    actor: str
+    def __init__(self, group: _Optional[str] = ..., region: _Optional[str] = ..., mode: _Optional[_Union[PrimaryMode, str]] = ..., cluster: _Optional[str] = ..., stage: _Optional[_Union[PrimaryStage, str]] = ..., moving_from: _Optional[str] = ..., expected_fencing_number: _Optional[int] = ..., disaster: _Optional[bool] = ..., renew: _Optional[bool] = ..., reason: _Optional[str] = ..., dry_run: _Optional[bool] = ..., actor: _Optional[str] = ...) -> None: ...
 
 class WatchPrimaryRequest(_message.Message):
     __slots__ = ("group",)

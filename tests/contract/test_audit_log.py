@@ -40,7 +40,7 @@ def query(group: GroupName | None = None, **values: object) -> AuditQuery:
 
 
 def read(audit: AuditLog, asked: AuditQuery) -> list[AuditEntry | None]:
-    return [row.entry for row in audit.rows(asked)]
+    return [row.entry for row in audit.page(asked).rows]
 
 
 def test_entries_are_read_as_they_were_appended_the_newest_first(audit: AuditLog, group: GroupName) -> None:
@@ -53,8 +53,8 @@ def test_entries_are_read_as_they_were_appended_the_newest_first(audit: AuditLog
     audit.append(made[2:])
 
     assert read(audit, query(group)) == made[::-1]
-    assert [row.at_ms for row in audit.rows(query(group))] == [item.at_ms for item in made[::-1]]
-    assert {row.group for row in audit.rows(query(group))} == {group}
+    assert [row.at_ms for row in audit.page(query(group)).rows] == [item.at_ms for item in made[::-1]]
+    assert {row.group for row in audit.page(query(group)).rows} == {group}
     assert read(audit, query(GroupName(unique_name("other")))) == []
 
 
@@ -76,12 +76,67 @@ def test_pages_follow_each_other_without_a_gap(audit: AuditLog, group: GroupName
     audit.append(made)
     found: list[AuditEntry | None] = []
     before = ""
-    while page := audit.rows(query(group, limit=70, before=before)):
-        assert len(page) <= 70
-        found += [row.entry for row in page]
-        before = page[-1].entry_id
+    while True:
+        page = audit.page(query(group, limit=70, before=before))
+        assert len(page.rows) <= 70
+        found += [row.entry for row in page.rows]
+        before = page.next_before
+        if not before:
+            break
 
     assert found == made[::-1]
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+def test_a_page_that_ends_when_it_has_cost_enough_says_where_the_next_one_goes_on(
+    audit: AuditLog, group: GroupName, reads: int
+) -> None:
+    """Days without an entry, one with more than a read brings, and one with none that is wanted."""
+    days = [0] * 3 + [-1] * 450 + [-3] * 5 + [-4] * 2
+    made = [
+        replace(
+            ENTRY,
+            group=group,
+            at_ms=NOON_MS + day * DAY_MS - number,
+            act_id=str(number),
+            call="drill" if day == -3 else "SetPrimary",
+        )
+        for number, day in enumerate(days)
+    ]
+    audit.append(made[::-1])
+    found: list[AuditEntry | None] = []
+    before, pages = "", 0
+    while pages == 0 or before:
+        left = [False] * (reads - 1)
+        page = audit.page(
+            query(
+                group,
+                since_ms=NOON_MS - 6 * DAY_MS,
+                call="SetPrimary",
+                before=before,
+                enough=lambda left=left: left.pop() if left else True,
+            )
+        )
+        found += [row.entry for row in page.rows]
+        before, pages = page.next_before, pages + 1
+        assert pages < 30
+
+    assert pages > 1
+    assert found == [entry for entry in made if entry.call == "SetPrimary"]
+
+
+def test_what_may_not_be_shown_is_not_among_them(audit: AuditLog, group: GroupName) -> None:
+    principal = Principal(unique_name("someone"), ProvenBy.TOKEN)
+    other = GroupName(unique_name("group"))
+    made = [
+        replace(ENTRY, group=of, at_ms=NOON_MS + number, principal=principal)
+        for number, of in enumerate([group, other, group, other])
+    ]
+    audit.append(made)
+
+    asked = query(principal=principal.name, shown=lambda name: name == group, limit=2)
+    assert read(audit, asked) == [made[2], made[0]]
+    assert read(audit, replace(asked, group=other)) == []
 
 
 def test_entries_of_many_groups_are_one_log(audit: AuditLog) -> None:
@@ -101,4 +156,4 @@ def test_entries_of_many_groups_are_one_log(audit: AuditLog) -> None:
 
 def test_a_page_begins_at_a_row(audit: AuditLog) -> None:
     with pytest.raises(InvalidNameError, match="no row of the audit"):
-        audit.rows(query(before="yesterday"))
+        audit.page(query(before="yesterday"))

@@ -27,8 +27,8 @@ from parallax.domain.primary import Change
 from parallax.domain.rights import Policy, Principal, ProvenBy
 from parallax.errors import ForbiddenError, UnauthenticatedError
 from parallax.runtime.deadline import Deadline
+from parallax.v1 import audit_pb2, audit_pb2_grpc, offsets_pb2_grpc, primaries_pb2, primaries_pb2_grpc
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import offsets_pb2_grpc, primaries_pb2, primaries_pb2_grpc
 from tests.worlds.authority import Authority, Issuer
 from tests.worlds.offset_servers import Served, serving
 from tests.worlds.offset_world import GROUP, TOPIC, World
@@ -65,6 +65,7 @@ REQUESTS: Mapping[str, list[tuple[str, Any]]] = {
     "WatchPrimary": [("", primaries_pb2.WatchPrimaryRequest(group=GROUP))],
     "ListPrimaries": [("", primaries_pb2.ListPrimariesRequest())],
     "DescribeRegions": [("", primaries_pb2.DescribeRegionsRequest())],
+    "ListAudit": [("", audit_pb2.ListAuditRequest())],
 }
 
 _PARTITION = f"/v1/routes/a->b/topics/{TOPIC}/partitions/0"
@@ -86,6 +87,7 @@ PATHS: Mapping[str, list[tuple[str, str, dict[str, Any] | None]]] = {
     ],
     "ListPrimaries": [("", "/v1/primaries", None)],
     "DescribeRegions": [("", "/v1/regions", None)],
+    "ListAudit": [("", "/v1/audit", None)],
     "pages": [(path, path, None) for path in ("/livez", "/readyz", "/metrics", "/openapi.json", "/docs")],
 }
 
@@ -135,9 +137,12 @@ def grpc_code(call: Callable[[], Any]) -> str:
 
 
 def stub_call(channel: grpc.Channel, method: str, request: Any, metadata: Any) -> Callable[[], Any]:
-    offsets = offsets_pb2_grpc.OffsetServiceStub(channel)
-    stub = offsets if hasattr(offsets, method) else primaries_pb2_grpc.PrimaryServiceStub(channel)
-    call = getattr(stub, method)
+    stubs = (
+        offsets_pb2_grpc.OffsetServiceStub(channel),
+        primaries_pb2_grpc.PrimaryServiceStub(channel),
+        audit_pb2_grpc.AuditServiceStub(channel),
+    )
+    call = next(getattr(stub, method) for stub in stubs if hasattr(stub, method))
     if method.startswith("Watch"):
         return lambda: next(iter(call(request, timeout=20, metadata=metadata)))
     return lambda: call(request, timeout=20, metadata=metadata)
@@ -221,7 +226,8 @@ def test_the_page_tells_what_everybody_may_call(callers: Callers) -> None:
 
 
 def test_every_call_was_tried_and_has_an_entry() -> None:
-    services = (*pb.DESCRIPTOR.services_by_name.values(), *primaries_pb2.DESCRIPTOR.services_by_name.values())
+    files = (pb.DESCRIPTOR, primaries_pb2.DESCRIPTOR, audit_pb2.DESCRIPTOR)
+    services = [service for file in files for service in file.services_by_name.values()]
     methods = {method.name for service in services for method in service.methods}
     assert methods == set(NEEDS) == set(REQUESTS)
     assert {f"{flag}" for requests in REQUESTS.values() for flag, _ in requests if flag} == {

@@ -235,7 +235,7 @@ def test_a_body_of_very_many_levels_is_the_callers_fault(http: httpx.Client, bod
 def test_openapi_describes_every_route(http: httpx.Client) -> None:
     described = _json(http.get("/openapi.json"))
 
-    assert len(described["paths"]) == 13
+    assert len(described["paths"]) == 14
     for path, methods in described["paths"].items():
         for operation in methods.values():
             assert operation["description"], path

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from parallax.domain.audit import AuditEntry
+from parallax.domain.audit import AuditEntry, AuditPage, AuditRow
 from parallax.errors import InvalidNameError
-from parallax.ports.audit import AuditQuery, AuditRow
+from parallax.ports.audit import AuditQuery
+
+_DAY_MS = 86_400_000
 
 
 class MemoryAuditLog:
@@ -23,8 +25,8 @@ class MemoryAuditLog:
             for entry in entries:
                 self._rows.append(AuditRow(str(len(self._rows)), entry.group, entry.at_ms, entry))
 
-    def rows(self, query: AuditQuery) -> Sequence[AuditRow]:
-        """A page, the newest first."""
+    def page(self, query: AuditQuery) -> AuditPage:
+        """A page, the newest first; a day is one read."""
         if query.before and not query.before.isdigit():
             raise InvalidNameError(f"{query.before!r} is no row of the audit")
         with self._lock:
@@ -32,8 +34,19 @@ class MemoryAuditLog:
         if query.before:
             ids = [row.entry_id for row in ordered]
             ordered = ordered[ids.index(query.before) + 1 :]
-        found = [row for row in ordered if query.since_ms <= row.at_ms < query.until_ms and query.wants(row)]
-        return found[: query.limit]
+        found: list[AuditRow] = []
+        last: AuditRow | None = None
+        for row in ordered:
+            if not query.since_ms <= row.at_ms < query.until_ms:
+                continue
+            if last is not None and last.at_ms // _DAY_MS != row.at_ms // _DAY_MS and query.enough():
+                return AuditPage(found, last.entry_id)
+            last = row
+            if query.wants(row):
+                found.append(row)
+                if len(found) >= query.limit:
+                    return AuditPage(found, row.entry_id)
+        return AuditPage(found)
 
     def entries(self) -> list[AuditEntry]:
         """All of them, in the order in which they were kept."""

@@ -25,7 +25,7 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Change
 from parallax.domain.progress import Progress
-from parallax.domain.rights import Principal, ProvenBy
+from parallax.domain.rights import ANYBODY, Principal, ProvenBy
 from parallax.errors import ParallaxError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.execute import Mover
@@ -36,6 +36,7 @@ from parallax.failover.plan import MoveLimits, Result
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verifier import Verifier
+from parallax.identity.identity import in_whose_name
 from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
@@ -104,9 +105,10 @@ class DirectClient:
     def list_primaries(self) -> primaries_pb2.ListPrimariesResponse:
         return primaries_to_pb(self.service.primaries.all().items())
 
-    def set_primary(self, change: Change) -> primaries_pb2.Primary:
+    def set_primary(self, change: Change, *, actor: str = "") -> primaries_pb2.Primary:
         self._begin(f"set_primary {change.stage.value}")
-        found = self.service.primaries.set(change, Deadline.after_ms(_BUDGET_MS))
+        by = in_whose_name(ANYBODY, actor)
+        found = self.service.primaries.set(change, Deadline.after_ms(_BUDGET_MS), by=by)
         return primary_to_pb(change.group, found)
 
 

@@ -7,17 +7,17 @@ entries of a day lie in one. Within it the entry's time uuid orders them. Every 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from cassandra.util import min_uuid_from_time, uuid_from_time
+from cassandra.util import max_uuid_from_time, min_uuid_from_time, uuid_from_time
 
 from parallax.adapters.cassandra.connection import CassandraConnection, Row
 from parallax.adapters.cassandra.groups import BUCKETS, WriteMoments, bucket_of
-from parallax.domain.audit import AuditEntry, entry_from_text, entry_to_text
+from parallax.domain.audit import AuditEntry, AuditPage, AuditRow, entry_from_text, entry_to_text
 from parallax.domain.ids import GroupName
 from parallax.errors import InvalidNameError, UnreadableRowError
-from parallax.ports.audit import AuditQuery, AuditRow
+from parallax.ports.audit import AuditQuery
 
 _DAY_S = 86_400
 _DAY_MS = _DAY_S * 1_000
@@ -71,32 +71,38 @@ class CassandraAuditLog:
             ]
         )
 
-    def rows(self, query: AuditQuery) -> Sequence[AuditRow]:
-        """A page, the newest first."""
+    def page(self, query: AuditQuery) -> AuditPage:
+        """A page: days are read one after the other, the newest first."""
         start = _start_of(query)
         newest_day = min(query.until_ms - 1, _at_ms(start)) // _DAY_MS
         buckets = range(BUCKETS) if query.group is None else [bucket_of(query.group)]
         found: list[AuditRow] = []
+        began = False
         for day in range(newest_day, query.since_ms // _DAY_MS - 1, -1):
-            for row in self._day(day, buckets, start):
-                if row.at_ms < query.since_ms:
-                    return found
-                if query.wants(row):
-                    found.append(row)
-                    if len(found) >= query.limit:
-                        return found
-        return found
+            place = start
+            while True:
+                if began and query.enough():
+                    return AuditPage(found, str(min(place, _end_of(day), key=_time_of)))
+                began = True
+                rows = self._read(day, buckets, place)
+                for row in map(_row, rows):
+                    if row.at_ms < query.since_ms:
+                        return AuditPage(found)
+                    if query.wants(row):
+                        found.append(row)
+                        if len(found) >= query.limit:
+                            return AuditPage(found, row.entry_id)
+                if len(rows) < _PAGE:
+                    break
+                place = rows[-1][0]
+        return AuditPage(found)
 
-    def _day(self, day: int, buckets: Iterable[int], start: uuid.UUID) -> Iterator[AuditRow]:
+    def _read(self, day: int, buckets: Sequence[int], before: uuid.UUID) -> Sequence[Row]:
+        """The newest rows of a day, one read's worth."""
         select = self._connection.prepare(self._select_cql)
-        while True:
-            answers = self._connection.run_all([(select, (day, bucket, start, _PAGE)) for bucket in buckets])
-            rows = sorted((row for answer in answers for row in answer), key=_place, reverse=True)
-            # Every partition gave its newest ones: so many of them all are surely the newest of the day.
-            yield from map(_row, rows[:_PAGE])
-            if len(rows) < _PAGE:
-                return
-            start = rows[_PAGE - 1][0]
+        answers = self._connection.run_all([(select, (day, bucket, before, _PAGE)) for bucket in buckets])
+        # Every partition gave its newest ones: so many of them all are surely the newest of the day.
+        return sorted((row for answer in answers for row in answer), key=_place, reverse=True)[:_PAGE]
 
 
 def _moment(at_us: int) -> datetime:
@@ -105,6 +111,16 @@ def _moment(at_us: int) -> datetime:
 
 def _at_ms(entry_id: uuid.UUID) -> int:
     return (entry_id.time - _GREGORIAN_100NS) // 10_000
+
+
+def _end_of(day: int) -> uuid.UUID:
+    """A place that lies after all entries of a day."""
+    last: uuid.UUID = max_uuid_from_time(_moment((day + 1) * _DAY_MS * 1_000 - 1))
+    return last
+
+
+def _time_of(place: uuid.UUID) -> int:
+    return place.time
 
 
 def _place(row: Row) -> tuple[int, bytes]:
@@ -122,7 +138,7 @@ def _start_of(query: AuditQuery) -> uuid.UUID:
         raise InvalidNameError(f"{query.before!r} is no row of the audit") from error
     if before.version != 1:
         raise InvalidNameError(f"{query.before!r} is no row of the audit")
-    return min(before, until, key=lambda item: item.time)
+    return min(before, until, key=_time_of)
 
 
 def _row(row: Row) -> AuditRow:

@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from offsetsvc.audit import AuditReader
 from parallax.cli import audit_log as command
 from parallax.cli.audit_log import moment_of
 from parallax.cli.main import app
@@ -19,6 +20,8 @@ from parallax.domain.ids import GroupName
 from parallax.domain.rights import Principal, ProvenBy
 from parallax.errors import InvalidNameError, RefusedError
 from parallax.ports.audit import Auditor
+from parallax.runtime.deadline import Deadline
+from parallax.v1 import audit_pb2
 from tests.memory.cql import MemoryKeyspace, WrittenStores
 from tests.worlds.newer_release import newer
 from tests.worlds.offset_world import World
@@ -34,8 +37,25 @@ def keyspace() -> MemoryKeyspace:
     return MemoryKeyspace()
 
 
-@pytest.fixture
-def run(keyspace: MemoryKeyspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+class Asked:
+    """An offset service that gives two entries at a time, over no network."""
+
+    def __init__(self, reader: AuditReader) -> None:
+        self._reader = reader
+
+    def list_audit(self, **asked: Any) -> audit_pb2.ListAuditResponse:
+        request = audit_pb2.ListAuditRequest(**asked | {"limit": min(asked["limit"], 2)})
+        return self._reader.page(request, lambda _group: True, Deadline.after_ms(60_000))
+
+
+def closed(*_: Any, **__: Any) -> NoReturn:
+    raise AssertionError("the other way is not asked")
+
+
+@pytest.fixture(params=["service", "store"])
+def run(
+    request: pytest.FixtureRequest, keyspace: MemoryKeyspace, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
     """Alice decides, two hours ago; Bob's move fails, an hour ago."""
     stores = WrittenStores(keyspace)
     now_ms = NOW_MS - 2 * HOUR_MS
@@ -45,13 +65,21 @@ def run(keyspace: MemoryKeyspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
     def opened(*_: Any, **__: Any) -> Iterator[Any]:
         yield SimpleNamespace(audit=stores.audit, clock=SimpleNamespace(now_ms=lambda: NOW_MS))
 
-    monkeypatch.setattr(command, "CassandraStores", opened)
+    @contextmanager
+    def connected(*_: Any) -> Iterator[Any]:
+        yield Asked(AuditReader(stores.audit, lambda: NOW_MS))
+
+    # From a service, and from the store itself: the same.
+    way = ["--store"] if request.param == "store" else []
+    monkeypatch.setattr(command, "CassandraStores", closed if not way else opened)
+    monkeypatch.setattr(command, "connect", closed if way else connected)
+    monkeypatch.setattr(command, "wall_clock_ms", lambda: NOW_MS)
     monkeypatch.setattr(command, "load", lambda _path: World().config)
     # A logger would keep the runner's standard error, which ends with each command.
     monkeypatch.setattr(command, "configure_logging", lambda **_options: None)
 
     def invoke(*arguments: str) -> Any:
-        result = CliRunner().invoke(app, ["audit-log", "--config", "unread", *arguments])
+        result = CliRunner().invoke(app, ["audit-log", "--config", "unread", *way, *arguments])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result.stdout
@@ -114,6 +142,7 @@ def test_every_entry_for_scripts(run: Run) -> None:
     [
         (("--group", "billing"), ["alice", "alice"]),
         (("--principal", "bob@host"), ["bob@host", "bob@host"]),
+        (("--call", "SetPrimary"), ["alice", "alice"]),
         (("--since", "90m"), ["bob@host", "bob@host"]),
         (("--until", "90m"), ["alice", "alice"]),
         (("--limit", "3"), ["bob@host", "bob@host", "alice"]),

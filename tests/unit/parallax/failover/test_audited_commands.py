@@ -11,10 +11,9 @@ from parallax.domain.rights import ProvenBy
 from parallax.errors import InvalidNameError, StoreUnavailableError
 from parallax.failover.execute import Mover
 from parallax.failover.facts import MoveKind
-from parallax.failover.opening import operator_of
 from parallax.failover.plan import Ending
 from parallax.failover.rollback import plan_rollback, roll_back
-from parallax.ports.audit import Auditor
+from parallax.ports.audit import Auditor, operator_of
 from tests.memory.audit import MemoryAuditLog
 from tests.worlds.failover_bench import OPERATOR, Bench, a_move
 from tests.worlds.offset_world import GROUP
