@@ -9,11 +9,15 @@ import typer
 
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.librdkafka import client_settings
-from parallax.cli.options import ConfigOption, ExecuteOption, JsonOption
+from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, JsonOption
 from parallax.cli.output import console, known, print_json, table
 from parallax.config.config import Config, load
+from parallax.domain.audit import NO_GROUP
 from parallax.domain.ids import ClusterName, Route, TopicPartition, aggregate_cluster
+from parallax.domain.rights import Principal
 from parallax.errors import UnavailableError, UnknownRouteError
+from parallax.ports.audit import Auditor, operator_of
+from parallax.runtime.process import process_name
 from replicator.copying.rebuild import GoingOn
 from replicator.kafka.kept_records import RecordOffsets
 from replicator.kafka.rebuild import Rebuild, RebuildPlan
@@ -74,12 +78,13 @@ def rebuild(
             help="Copy everything again that the source holds, whatever is proven: consumers see it twice.",
         ),
     ] = False,
+    actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the run log of a route anew, from the index and the clusters. Without --execute the plan is only shown."""
-    settings = load(config)
+    operator, settings = operator_of(actor), load(config)
     place = _route(settings, route)
-    with CassandraStores(settings.cassandra, settings.index) as stores:
+    with CassandraStores(settings.cassandra, settings.index, audit=settings.audit) as stores:
         stores.connect()
         work = Rebuild(
             settings,
@@ -89,11 +94,35 @@ def rebuild(
             record_offsets(settings, aggregate_cluster(place.target)),
             anew=begin_anew,
         )
-        plan = work.execute() if execute else work.plan()
+        auditor = Auditor(stores.audit, stores.clock.now_ms, process=process_name("parallax"))
+        plan = rebuild_audited(work, auditor, operator, place, anew=begin_anew) if execute else work.plan()
     if as_json:
         print_json({**plan.to_json(), "executed": execute})
     else:
         _print_plan(plan, executed=execute)
+
+
+def rebuild_audited(
+    work: Rebuild, auditor: Auditor, operator: Principal, route: Route, *, anew: bool
+) -> RebuildPlan:
+    """Rebuild, and keep whose word it was: before whoever copies the route is fenced.
+
+    Raises:
+        StoreUnavailableError: it could not be kept, and nothing was done.
+        ParallaxError: see `Rebuild.execute`.
+    """
+    told = {"route": str(route)}
+    with auditor.act(
+        operator,
+        "runlog rebuild",
+        NO_GROUP,
+        before=told,
+        after=told | {"run_log": "copied anew" if anew else "made anew"},
+    ) as act:
+        plan = work.execute()
+        twice = "unknown" if plan.twice is None else str(plan.twice)
+        act.after = {"layout": str(plan.layout), "records_twice_at_most": twice}
+    return plan
 
 
 def _route(config: Config, name: str) -> Route:

@@ -173,3 +173,5 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version
+AUDIT_VERSION = next(step.version for step in MIGRATIONS if step.description == "audit")
+"""A keyspace of this version on keeps who changed what."""

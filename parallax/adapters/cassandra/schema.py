@@ -12,9 +12,11 @@ import structlog
 from cassandra import InvalidRequest
 from cassandra.cluster import Session
 
+from parallax.adapters.cassandra.audit import CassandraAuditLog
+from parallax.adapters.cassandra.clock import STORE_TIME_CQL, StoreClock
 from parallax.adapters.cassandra.connection import CassandraConnection
 from parallax.adapters.cassandra.migrations import LATEST_VERSION, MIGRATIONS, Migration
-from parallax.config.config import Cassandra
+from parallax.config.config import AuditSettings, Cassandra
 from parallax.errors import ConfigError, StoreUnavailableError
 from parallax.runtime.deadline import Deadline
 
@@ -104,6 +106,7 @@ class Schema:
         self._settings = settings
         self._keyspace = keyspace_of(settings)
         self._connection = CassandraConnection(settings, lambda _session: None)
+        self.clock = StoreClock(lambda: int(self._connection.run(STORE_TIME_CQL)[0][0]))
         self._sleep = sleep
 
     def status(self) -> SchemaStatus:
@@ -113,6 +116,10 @@ class Schema:
             StoreUnavailableError: Cassandra did not answer in time.
         """
         return self._connection.ask(lambda session: _status(session, self._keyspace))
+
+    def audit(self, settings: AuditSettings) -> CassandraAuditLog:
+        """Where it is kept who changed the schema; of use from `AUDIT_VERSION` on."""
+        return CassandraAuditLog(self._connection, self._keyspace, settings.retention_days)
 
     def planned(self) -> Sequence[str]:
         """The statements that `apply` would run now.

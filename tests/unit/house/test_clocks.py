@@ -10,6 +10,7 @@ WALL_CLOCK = re.compile(r"\bwall_clock_ms\b|\btime\.time(_ns)?\(|\bdatetime\.(no
 
 REASONS_TO_LOOK_AT_IT = {
     "parallax.adapters.kafka.tokens": "tokens hold until a time, which the issuer counts from when it was asked",
+    "parallax.cli.audit_log": "how long ago somebody means, who asks a service; nothing is stored",
     "parallax.identity.certificates": "certificates hold until a date",
     "parallax.producer.delivery": "a record bears its producer's time",
     "parallax.runtime.deadline": "tells it",

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from types import SimpleNamespace
+from typing import Any, ClassVar, NoReturn, Self
 
 import pytest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from parallax.domain.audit import NO_GROUP, AuditStage
 from parallax.domain.ids import Route, SourceOffset, TopicId, TopicName, TopicPartition
-from parallax.errors import UnknownRouteError
+from parallax.domain.rights import Principal, ProvenBy
+from parallax.errors import StoreUnavailableError, UnknownRouteError
 from replicator import run_log_command
 from replicator.copying.rebuild import GoingOn, Restored
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.kafka.layout import LayoutRecord
 from replicator.kafka.rebuild import RebuildPlan
 from replicator.kafka.run_log_check import RouteCheck, ShardCheck
+from tests.memory.audit import MemoryAuditLog
 
 ROUTE = Route.parse("a->b")
 LAYOUT = LayoutRecord(3, 2, settled=True, run_log="parallax.runs.a", run_log_id=TopicId("log"))
@@ -34,8 +39,10 @@ class Stores:
     """A store that is never asked."""
 
     index = None
+    audit = MemoryAuditLog()
+    clock = SimpleNamespace(now_ms=lambda: 7)
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, *_: object, **__: object) -> None: ...
 
     def connect(self) -> None: ...
 
@@ -49,6 +56,8 @@ class Work:
     """A rebuild that notes what it was asked for."""
 
     asked: tuple[str, bool] = ("", False)
+    kept: ClassVar[list[AuditStage]] = []
+    """What the audit had when it began."""
 
     def __init__(self, *_: object, anew: bool) -> None:
         self._anew = anew
@@ -63,6 +72,7 @@ class Work:
         return RebuildPlan(ROUTE, 4, 2, {1: REFUSED}, {}, parts, ["the run log of c->b can't be read"])
 
     def execute(self) -> RebuildPlan:
+        Work.kept = [entry.stage for entry in Stores.audit.entries()]
         plan = self.plan()
         Work.asked = ("execute", self._anew)
         return plan
@@ -75,9 +85,15 @@ Run = Callable[..., Any]
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     path = tmp_path / "parallax.yaml"
     path.write_text(CONFIG)
+    monkeypatch.setattr(Stores, "audit", MemoryAuditLog())
     monkeypatch.setattr(run_log_command, "CassandraStores", Stores)
     monkeypatch.setattr(run_log_command, "Rebuild", Work)
-    return lambda *words: CliRunner().invoke(run_log_command.app, [*words, "--config", str(path)])
+
+    def invoke(*words: str) -> Any:
+        with capture_logs():  # which `parallax` writes to standard error
+            return CliRunner().invoke(run_log_command.app, [*words, "--config", str(path)])
+
+    return invoke
 
 
 def checks(monkeypatch: pytest.MonkeyPatch, *, sound: bool) -> None:
@@ -125,6 +141,28 @@ def test_it_is_written_on_the_operators_word(run: Run) -> None:
     found = json.loads(result.stdout)
     assert (found["executed"], found["layout"], found["records_twice_at_most"]) == (True, 4, 12)
     assert found["partitions"][0]["going_on"] == "new generation"
+
+
+def test_whose_word_it_was_is_kept_from_before_anybody_is_fenced(run: Run) -> None:
+    assert run("rebuild", "--route", "a->b", "--actor", "alice").exit_code == 0
+    assert Stores.audit.entries() == []
+    assert run("rebuild", "--route", "a->b", "--execute", "--actor", "alice").exit_code == 0
+    assert Work.kept == [AuditStage.INTENDED]
+    intended, done = Stores.audit.entries()
+    assert (intended.call, intended.group) == ("runlog rebuild", NO_GROUP)
+    assert intended.principal == Principal("alice", ProvenBy.OWN_WORD)
+    assert intended.after == {"route": "a->b", "run_log": "made anew"}
+    assert (done.stage, done.after) == (AuditStage.DONE, {"layout": "4", "records_twice_at_most": "12"})
+
+
+def test_what_can_not_be_kept_is_not_done(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> NoReturn:
+        raise StoreUnavailableError("store: no answer")
+
+    monkeypatch.setattr(Stores.audit, "append", away)
+    Work.asked = ("", False)
+    assert isinstance(run("rebuild", "--route", "a->b", "--execute").exception, StoreUnavailableError)
+    assert Work.asked == ("", False)
 
 
 def test_a_route_that_is_not_configured_is_refused(run: Run) -> None:
