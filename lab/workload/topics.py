@@ -58,9 +58,9 @@ def _change(
     give_up_at = time.monotonic() + _CHANGED_S
     while True:
         # A client that has seen its cluster die takes long to see it return; a new one does not.
-        future = ask(AdminClient({**kafka_client(bootstrap_servers), "log_level": 3}))
+        admin = AdminClient({**kafka_client(bootstrap_servers), "log_level": 3})
         try:
-            future.result(timeout=_ANSWER_S)
+            ask(admin).result(timeout=_ANSWER_S)
         except KafkaException as error:
             if error.args[0].code() == done_already:
                 return
