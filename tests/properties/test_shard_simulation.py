@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster
+from replicator import shard as shard_module
 from replicator.copying import session_end
-from replicator.copying.ports import NotAllowed, RecordRefusedError
-from replicator.copying.session import ShardSession
+from replicator.copying.ports import RecordRefusedError
+from replicator.copying.session_end import Stops
 from tests.worlds.sim import doors
 from tests.worlds.sim.doors import Faults
 from tests.worlds.sim.kafka import COMMITTED, Transaction
@@ -45,26 +46,13 @@ def test_a_lease_does_not_believe_that_its_run_log_has_become_empty() -> None:
     assert first_red_seed(faults, range(60)) is None
 
 
-def test_rights_that_come_and_go_on_both_sides_lose_and_repeat_nothing() -> None:
+def test_rights_that_come_and_go_on_both_sides_lose_and_repeat_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shard_module, "Stops", lambda clock, _again_after_ms: Stops(clock, 5_000))
     faults = Faults(fail=0.01)
     faults.forbid = 0.05
     assert first_red_seed(faults, range(200)) is None
-
-
-def test_a_stop_for_a_right_that_passes_what_it_stopped_before_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def wrong(session: ShardSession, event: NotAllowed) -> None:
-        right(session, event)
-        end = session._source_logs.get(event.topic_partition)
-        if end is not None:
-            session._skipped_to[event.topic_partition] = end.stable_end
-
-    right = ShardSession._leave
-    monkeypatch.setattr(ShardSession, "_leave", wrong)
-    faults = Faults()
-    faults.forbid = 0.05
-    assert first_red_seed(faults, range(100)) is not None
 
 
 def test_a_partition_that_the_target_refused_is_tried_again_by_the_same_holder(

@@ -48,7 +48,6 @@ def sim_config(sources: Sequence[str] = ("a",), targets: Sequence[str] = ("b",))
                 "snapshot_interval_ms": 1_000,
                 "snapshot_interval_records": 10,
                 "discovery_interval_ms": 500,
-                "lease_epoch_s": 5,
             },
         }
     )
