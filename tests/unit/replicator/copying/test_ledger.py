@@ -47,7 +47,8 @@ class Target:
         self._ends: dict[TopicPartition, int] = {}
         self.entries: list[Entry] = []
         self.confirmed: list[dict[TopicPartition, TargetLog]] = []
-        self.leader_epoch = 3
+        self.leaders: dict[TopicPartition, int] = {}
+        """Their epochs, where they are not 3."""
         self.gone: set[TopicPartition] = set()
         """Of these no end is known."""
         self.asked: list[TopicPartition] = []
@@ -77,10 +78,13 @@ class Target:
         assert not patient
         self.asked += partitions
         return {
-            item: TargetEnd(TargetOffset(self._ends.get(item, 0)), self.leader_epoch)
+            item: TargetEnd(TargetOffset(self._ends.get(item, 0)), self.leaders.get(item, 3))
             for item in partitions
             if item not in self.gone
         }
+
+    def cut(self, item: TopicPartition, end: int) -> None:
+        self._ends[item] = end
 
     def close(self) -> None: ...
 
@@ -243,3 +247,25 @@ def test_a_snapshot_is_written_in_records_that_a_broker_takes_and_a_very_large_o
     assert max(entry.ByteSize() for entry in world.target.entries) < 1_100
     assert fold({}, world.target.entries) == world.ledger.states
     assert [line["event"] for line in logs] == told
+
+
+@pytest.mark.parametrize("cut", ["its leader is another", "it ends lower"])
+def test_a_target_that_may_have_lost_its_tail_gets_no_watermark(cut: str) -> None:
+    """What lies there now may be somebody else's: nothing may be said to be copied below its end."""
+    world = World(2)
+    struck, sound = world.items
+    world.send(2)
+    world.commit()
+    world.clock.sleep_ms(world.settings.watermark_interval_ms)
+    world.commit()  # and takes note of the leader
+    if cut == "it ends lower":
+        world.target.cut(struck, 0)
+    else:
+        world.target.leaders[struck] = 4
+    world.target.entries.clear()
+    world.clock.sleep_ms(world.settings.watermark_interval_ms)
+    assert world.ledger.commit(lambda item: world.ledger.states[item].source_next) == [struck]
+    told = [
+        part.partition for entry in world.target.entries for part in entry.partitions if part.source_start
+    ]
+    assert told == [sound.partition]

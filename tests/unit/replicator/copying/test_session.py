@@ -66,6 +66,7 @@ class Doors:
         self.taken: list[ReadFrom] = []
         self.written: list[Entry] = []
         self.topic_there = self.target_there = True
+        self.end = TargetEnd(TargetOffset(0))
         self._asked = False
 
     def request(self, _known: Collection[TopicName] = ()) -> int:
@@ -110,9 +111,7 @@ class Doors:
         self, partitions: Collection[TopicPartition], *, patient: bool = False
     ) -> Mapping[TopicPartition, TargetEnd]:
         del patient
-        return {
-            item: TargetEnd(TargetOffset(0)) for item in partitions if item.partition < self.target_partitions
-        }
+        return {item: self.end for item in partitions if item.partition < self.target_partitions}
 
 
 def session_of(
@@ -294,6 +293,19 @@ def test_what_the_source_does_not_have_any_more_is_no_lag() -> None:
     doors.request()
     part = told(session)[P0]
     assert (part.status, part.lag_records) == (PartitionStatus.ABSENT, 0)
+
+
+def test_nothing_is_read_before_the_target_says_that_it_has_kept_what_was_committed() -> None:
+    """Else it would be copied on behind a lost tail."""
+    doors = Doors()
+    doors.source_partitions, doors.end = 1, TargetEnd(TargetOffset(0), 3)  # of a leader that was replaced
+    session = session_of(doors, {P0: replace(copied_to(P0, 600), target_leader_epoch=4)})
+    told(session)
+    assert doors.taken == []
+    doors.end = TargetEnd(TargetOffset(0), 4)
+    doors.request()
+    told(session)
+    assert [place.source_next for place in doors.taken] == [600]
 
 
 @pytest.mark.parametrize(("target_there", "forgotten"), [(False, True), (True, False)])

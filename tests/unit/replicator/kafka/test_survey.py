@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,6 +166,20 @@ def test_a_side_that_does_not_say_what_it_hides_does_not_count_as_one_that_lacks
     found = surveyed(made)
     made.close()
     assert getattr(found, side) is None
+
+
+def test_a_target_with_fewer_partitions_is_made_to_fit_and_one_with_as_many_is_left_alone(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = surveyor(lambda _item: False)
+    trips, orders = TOPICS.values()
+    here = {trips.topic: replace(trips, partitions=1), orders.topic: orders}
+    fitted: list[TopicInfo] = []
+    monkeypatch.setattr(made._target, "topics", lambda: here)
+    monkeypatch.setattr(made._target_topics, "fit", fitted.append)
+    surveyed(made)
+    made.close()
+    assert fitted == [trips]
 
 
 def test_why_a_target_does_not_fit_is_told_once_for_each_change(
