@@ -26,6 +26,7 @@ from tests.worlds.lost_tails import (
     Brokers,
     Disk,
     TwoCopies,
+    abort,
     end,
     generation,
     owned,
@@ -188,7 +189,11 @@ class CutSource(Case):
             return max(row.source_end for row in rows) > len(self._kept)
 
         poll_until(said, WITHIN_S, "a watermark beyond what the new leader began with")
+        self._copies.finish(self._behind)
+        # Others write there as well: only who has passed that watermark can take it for what was read.
+        abort(self._behind.target, self._behind.topic)
         self._check_end()
+        self._copies.own(self._behind)
         self._behind.produce(self._new)
         self._behind.wait_for({0: self._kept + self._new})
         self._copies.finish(self._behind)

@@ -41,6 +41,16 @@ _LEADS, _FOLLOWS = 1, 2
 """Brokers that have the partitions; the third keeps the quorum of controllers."""
 
 
+def abort(bootstrap: str, topic: str) -> None:
+    """Entries that no consumer sees: a record and the marker that aborts it."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique_name("aborts")})
+    producer.init_transactions(WITHIN_S)
+    producer.begin_transaction()
+    producer.produce(topic, value="aborted", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    producer.abort_transaction(WITHIN_S)
+
+
 class Brokers:
     """A cluster of three, whose leaders need not have been in sync."""
 
@@ -109,14 +119,8 @@ class Brokers:
         assert producer.flush(PATIENCE_S) == 0
 
     def abort(self, topic: str) -> None:
-        """Entries that no consumer sees: a record and the marker that aborts it."""
-        settings = {"bootstrap.servers": self._bootstrap, "transactional.id": unique_name("aborts")}
-        producer = Producer(settings)
-        producer.init_transactions(WITHIN_S)
-        producer.begin_transaction()
-        producer.produce(topic, value="aborted", partition=0)
-        assert producer.flush(PATIENCE_S) == 0
-        producer.abort_transaction(WITHIN_S)
+        """Entries that no consumer sees."""
+        abort(self._bootstrap, topic)
 
     def read(self, topic: str, group: str) -> list[str]:
         """What a group reads from the beginning to the end, where it commits with the leader epoch that it has read."""
