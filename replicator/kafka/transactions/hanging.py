@@ -295,7 +295,10 @@ def _fates(
         reader = KafkaRunLog(config, lease.route, lease.shard)
         # Whether this is the run log that the layout knows is seen before anything is copied: another holds no snapshot.
         shard = Shard(cluster, run_log, reader.topic_id() or TopicId(""), lease.layout)
-        return fates_by_entries(hanging, own_entries(reader, shard), ends_of)
+        # Looked up now: what a topic of before was told of says nothing of what hangs in its successor.
+        topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
+        ids = {name: info.topic_id for name, info in topics.items()}
+        return fates_by_entries(hanging, ids, own_entries(reader, shard), ends_of)
     value = record_at(run_log, start, committed=False)
     if value is None:
         raise ClusterUnavailableError(f"{cluster}: {run_log}: no entry at {start}")
@@ -362,6 +365,7 @@ def fates_with_entry(
 
 def fates_by_entries(
     hanging: Mapping[TopicPartition, TargetOffset],
+    topic_ids: Mapping[TopicName, TopicId],
     entries: Iterable[Entry],
     ends_of: Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, TargetOffset]],
 ) -> Fates:
@@ -369,6 +373,7 @@ def fates_by_entries(
 
     Args:
         hanging: where the open transaction begins, by partition.
+        topic_ids: of the target's present topics: rows of one of the same name that is gone tell nothing.
         entries: the shard's own that the run log still holds, in order.
         ends_of: asks where leader epochs end, by partition: rows from there on are void, though nobody has said so yet.
     """
@@ -389,8 +394,9 @@ def fates_by_entries(
                 told.pop(item)  # the target lost it, and gave the offset again
             if any(row.target_start <= start < row.target_end for row in rows_of(part)):
                 told[item] = state.sequence
-    epochs = {item: newest[item].target_leader_epoch for item in told}
+    present = {item for item in told if newest[item].lineage.target_topic_id == topic_ids.get(item.topic)}
+    epochs = {item: newest[item].target_leader_epoch for item in present}
     kept_to = ends_of({item: epoch for item, epoch in epochs.items() if epoch != UNKNOWN_EPOCH})
     void = {item for item, end in kept_to.items() if hanging[item] >= end}
-    committed = told.keys() - void
+    committed = present - void
     return Fates(commit=tuple(sorted(committed)), abort=tuple(sorted(hanging.keys() - committed)))

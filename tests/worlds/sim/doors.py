@@ -508,6 +508,7 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
         )
         fates = fates_by_entries(
             starts,
+            {TopicName(name): TopicId(topic.topic_id) for name, topic in cluster.topics.items()},
             own_entries(reader, shard),
             lambda epochs: {
                 item: TargetOffset(cluster.topics[item.topic].logs[item.partition].end_of_epoch(epoch))

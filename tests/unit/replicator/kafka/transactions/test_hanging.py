@@ -15,6 +15,7 @@ from replicator.kafka.transactions.hanging import Fates, earlier_shards, fates_b
 from replicator.lease import Lease
 
 ITEM = TopicPartition(TopicName("trips"), 0)
+IDS = {ITEM.topic: TopicId("t")}
 
 
 def entry(
@@ -50,6 +51,7 @@ OLD = [entry(Run(0, 0, 5, 0, 0)), entry(Run(5, 9, 3, 5, 0))]
         (3, [*OLD, entry(Run(5, 8, 0, 5), sequence=1, target_first=8)], True),  # below the cut
         (3, [*OLD, entry(Run(0, 0, 0, 0), sequence=1, target_id="u")], False),  # of a topic that is gone
         (3, [], False),
+        (3, [entry(Run(0, 0, 5, 0, 0), target_id="gone")], False),  # nobody has said yet that it is gone
     ],
 )
 def test_it_is_committed_if_a_row_that_holds_tells_of_its_first_record(
@@ -57,7 +59,7 @@ def test_it_is_committed_if_a_row_that_holds_tells_of_its_first_record(
     entries: list[Entry],
     committed: bool,  # noqa: FBT001 - parametrised
 ) -> None:
-    found = fates_by_entries({ITEM: TargetOffset(start)}, entries, lambda _epochs: {})
+    found = fates_by_entries({ITEM: TargetOffset(start)}, IDS, entries, lambda _epochs: {})
     assert found == (Fates(commit=(ITEM,)) if committed else Fates(abort=(ITEM,)))
 
 
@@ -72,7 +74,8 @@ def test_a_row_that_the_target_has_not_kept_is_void_before_anybody_has_said_so()
             return dict.fromkeys(asked, TargetOffset(end))
 
         assert (
-            fates_by_entries({ITEM: TargetOffset(9)}, [entry(Run(5, 9, 3, 5, 0), epoch=4)], ends_of) == fates
+            fates_by_entries({ITEM: TargetOffset(9)}, IDS, [entry(Run(5, 9, 3, 5, 0), epoch=4)], ends_of)
+            == fates
         )
         assert epochs == {ITEM: 4}
 
