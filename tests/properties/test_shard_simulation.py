@@ -130,6 +130,10 @@ def test_a_group_passes_what_one_target_alone_copied_before_its_source_undid_the
         copy(to_b)
         assert regional.undone == {record.serial for record in undone}
         assert all(group._had(record) == (who_copied == "a") for record in undone)
+        held_back = to_a.aggregate.cluster.topics[TOPIC].logs[0]
+        held_back._open[Transaction()] = 0  # another's, from before
+        assert all(group._had(record) == (who_copied == "a") for record in undone)
+        held_back._open.clear()
         group.cluster = aggregate_cluster(to_b.regional.region)
         group.consume()
         assert (undone[0].serial in group.consumed) == (who_copied != "a")
