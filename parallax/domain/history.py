@@ -233,10 +233,6 @@ class History:
                 kept.append(replace(row, count=target_end - row.target_start))
         return History(self.lineage, kept, [gap for gap in self._lost if gap.target_at <= target_end])
 
-    def lost_from(self, source_next: SourceOffset) -> list[LostRange]:
-        """Lost ranges that hold an offset at or above ``source_next``."""
-        return [gap for gap in self._lost if gap.source_end > source_next]
-
     def without_lost_before(self, row: Run) -> SourceOffset:
         """The row's ``previous_source_end``, moved down over lost ranges that lead up to it.
 

@@ -226,6 +226,25 @@ def consumed_spans(consumed: SourcePosition, history: History) -> Sequence[Span]
     return _joined(spans)
 
 
+def known_spans(consumed: SourcePosition, history: History) -> Sequence[Span]:
+    """Which offsets of the history's log are known to be read, or to have been told of as lost.
+
+    Unlike `consumed_spans` it claims nothing of what merely holds none of the history's records, such as its lost ranges. Of
+    an epoch that ends before a lost range, and is followed by a later one, it is not known where in the range it ended.
+    """
+    spans = consumed.spans
+    if not spans or not history.epoch_ends:
+        # Nothing to compare: offsets alone count, if there are rows at all.
+        return [(SourceOffset(0), consumed.source_next)] if history.rows or not spans else []
+    known = dict([*history.read_ends, history.epoch_ends[-1]])
+    return _joined(
+        (start, min(end, known[epoch]))
+        for epoch, found in spans.items()
+        for start, end in found
+        if epoch in known
+    )
+
+
 def union_of(positions: Iterable[SourcePosition]) -> SourcePosition:
     """What was consumed if each of the positions was."""
     newest = START

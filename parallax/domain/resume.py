@@ -23,10 +23,10 @@ from parallax.domain.progress import (
     SourcePosition,
     consumed_end,
     consumed_position,
-    read_end,
+    known_spans,
     records_below,
 )
-from parallax.domain.runs import LostRange, Run
+from parallax.domain.runs import LostRange, Run, within, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class SourceAnswer:
             None when the source holds nothing back.
         reached_next: how far the destination has the source, as the rows tell.
         pending: consumed source records ``[start, end)`` that the destination does not have yet, or None.
-        lost: ranges that retention took before they were copied: at the destination above what was consumed,
-            or at the origin below it, so that the group never gets them.
+        lost: ranges that retention took before they were copied, less what the group has read of them: it never gets
+            them. Those of the destination that the origin has not lost as well, and those of the origin that it has passed.
         rows: the rows that were used: the one that proves ``consumed``, then those that prove ``position``.
         trimmed: unconsumed source records ``[start, end)`` that the destination had and whose retention took
             them, or None. To the group they count as passed, here and in later moves.
@@ -250,37 +250,46 @@ def _never_delivered(
     at_origin: Sequence[SourceHistory],
     at_destination: Sequence[SourceHistory],
 ) -> tuple[LostRange, ...]:
-    """Lost ranges that this move makes final for the group.
+    """What was lost and the group has not read, as far as this move makes it final.
 
-    Those that it met at the origin, and those that it will meet at the destination but not at the origin.
+    At the origin what it has passed since it came there, so that it counts as consumed from now on. At the destination all of
+    it, but for what the origin has lost as well and the group has yet to pass there: staying would not deliver that either.
     """
-    origin_lost = [gap for item in at_origin for gap in item.history.lost]
-    crossed = [
-        gap
+    passed = [
+        part
         for item in at_origin
         for gap in item.history.lost
-        if _crossed(gap, item.history, commit, consumed, moved)
-    ]
-    ahead = [
-        gap
-        for item in at_destination
-        for gap in item.history.lost_from(consumed_end(consumed, item.history))
-        if not any(
-            other.source_start <= gap.source_start and gap.source_end <= other.source_end
-            for other in origin_lost
+        for part in without(
+            _passed(gap, item.history, commit, consumed, moved), known_spans(moved, item.history)
         )
     ]
-    return tuple(ahead + crossed)
+    to_pass = [
+        (gap.source_start, gap.source_end)
+        for item in at_origin
+        for gap in item.history.lost
+        if gap.target_at >= commit
+    ]
+    ahead = [
+        part
+        for item in at_destination
+        for gap in item.history.lost
+        for part in without([gap], [*known_spans(consumed, item.history), *to_pass])
+    ]
+    told: list[LostRange] = []
+    for gap in [*ahead, *passed]:
+        told += without([gap], [(other.source_start, other.source_end) for other in told])
+    return tuple(told)
 
 
-def _crossed(
+def _passed(
     gap: LostRange, history: History, commit: TargetOffset, consumed: SourcePosition, moved: SourcePosition
-) -> bool:
-    """Whether the group passed a range at the origin since it came there."""
-    if gap.source_end <= consumed_end(consumed, history):
-        return read_end(moved, history) < gap.source_end
-    # Where rows around the range are missing, its place on the target tells as well.
-    return gap.target_at <= commit and moved.source_next < gap.source_end <= consumed.source_next
+) -> Sequence[LostRange]:
+    """The parts of a range at the origin that count as consumed."""
+    if any(row.source_start >= gap.source_end for row in history.rows):
+        return within(gap, known_spans(consumed, history))
+    # The rows behind the range are missing: its place on the target tells.
+    crossed = gap.target_at <= commit and moved.source_next < gap.source_end <= consumed.source_next
+    return [gap] if crossed else []
 
 
 # --- incarnations ----------------------------------------------------------------------------------------------

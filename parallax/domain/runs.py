@@ -7,7 +7,8 @@ run before it. A **lost range** names source records that retention took before 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TargetOffset
 from parallax.errors import InvariantError
@@ -104,3 +105,28 @@ class LostRange:
     def __post_init__(self) -> None:
         if not 0 <= self.source_start < self.source_end or self.target_at < 0:
             raise InvariantError(f"D: a lost range that is empty or negative: {self}")
+
+
+def without(gaps: Iterable[LostRange], spans: Iterable[tuple[int, int]]) -> list[LostRange]:
+    """What is left of lost ranges without some spans of source offsets."""
+    left = list(gaps)
+    for start, end in spans:
+        left = [
+            replace(gap, source_start=SourceOffset(first), source_end=SourceOffset(last))
+            for gap in left
+            for first, last in (
+                (gap.source_start, min(gap.source_end, start)),
+                (max(gap.source_start, end), gap.source_end),
+            )
+            if first < last
+        ]
+    return left
+
+
+def within(gap: LostRange, spans: Iterable[tuple[int, int]]) -> list[LostRange]:
+    """The parts of a lost range that lie in some spans of source offsets, which don't overlap."""
+    return [
+        replace(gap, source_start=SourceOffset(first), source_end=SourceOffset(last))
+        for start, end in spans
+        if (first := max(gap.source_start, start)) < (last := min(gap.source_end, end))
+    ]

@@ -538,6 +538,82 @@ def test_lost_range_is_told_though_the_rows_around_it_are_missing() -> None:
     assert answer.sources[0].lost == (lost(2, 4, 2),)
 
 
+def test_of_a_lost_range_what_was_read_is_not_told() -> None:
+    """Retention took a2 to a5 before Y copied them. The group has read a2 and a3 in X.
+
+    ::
+
+        X   0  1  2  3 | 4  5  6     commit 4     Y   0  1 (a2 to a5 lost) 2
+            a0 a1 a2 a3  a4 a5 a6                     a0 a1                a6
+    """
+    on_y = [of(A, run(0, 0, 2), mark(6, 2, 6), run(6, 2, 1), lost=[lost(2, 6, 2)])]
+    answer = ask(4, [of(A, run(0, 0, 7))], on_y, log(0, 3), [A])
+    assert answer.sources[0].lost == (lost(4, 6, 2),)
+    answer = ask(6, [of(A, run(0, 0, 7))], on_y, log(0, 3), [A])
+    assert (answer.sources[0].lost, answer.outcome) == ((), Outcome.OK)
+
+
+def test_lost_range_that_is_passed_over_is_told() -> None:
+    """The group goes to X with a0 to a2, and with a5' to a9' (epoch 1), told that a3' and a4' are lost. X lost all before a5'.
+
+    ::
+
+        X   (0 to 4 lost) 0  ..  5      Z   (0 to 4 lost) 0  ..  5
+                          a5' .. a10'                     a5' .. a10'
+
+    Nobody knows whether a0' to a2' are a0 to a2, and the group passes over the range: it is told at once. So it is when it goes
+    on to Z: it has left the range of X behind, as nothing would tell later on.
+    """
+    came_with = position(1, 10, (0, 3), (1, 3), (1, 10))
+    rows = [mark(5, 0, 5, epoch=-1), run(5, 0, 6, epoch=1)]
+    on_x, on_z = [of(A, *rows, lost=[lost(0, 5, 0)])], [of(A, *rows, lost=[lost(0, 5, 0)])]
+    answer = ask(0, [], on_x, log(0, 6), [A], progress_at(0, came_with))
+    assert (answer.outcome, answer.sources[0].lost) == (Outcome.NEVER_DELIVERED, (lost(0, 3, 0),))
+    answer = ask(6, on_x, on_z, log(0, 6), [A], progress_at(5, came_with))
+    assert answer.sources[0].lost == (lost(0, 3, 0),)
+
+
+def test_lost_range_that_lies_before_the_group_in_both_clusters_is_told_when_it_has_passed() -> None:
+    """Retention took a2 and a3 before X copied them, and a2 to a5 before Y did.
+
+    ::
+
+        X   0  1 | (a2, a3 lost) 2  3  4     commit 2     Y   0  1 (a2 to a5 lost) 2
+            a0 a1                a4 a5 a6                     a0 a1                a6
+
+    To stay would not deliver a2 and a3 either.
+    """
+    on_x = [of(A, run(0, 0, 2), mark(4, 2, 4), run(4, 2, 3), lost=[lost(2, 4, 2)])]
+    on_y = [of(A, run(0, 0, 2), mark(6, 2, 6), run(6, 2, 1), lost=[lost(2, 6, 2)])]
+    answer = ask(2, on_x, on_y, log(0, 3), [A])
+    assert answer.sources[0].lost == (lost(4, 6, 2),)
+    answer = ask(3, on_x, on_y, log(0, 3), [A])
+    assert answer.sources[0].lost == (lost(5, 6, 2), lost(2, 4, 2))
+
+
+def test_lost_range_in_which_an_epoch_ended_is_told() -> None:
+    """The source threw a2 to a4 away, which the group has read in X, and wrote others (epoch 1); retention took a2' and a3'.
+
+    ::
+
+        X   0  1  2  3  4     commit 5     Y   0  1 (2, 3 lost) 2
+            a0 a1 a2 a3 a4                     a0 a1            a4'
+
+    As long as Y ends with the range, nothing tells that it is not what the group has read.
+    """
+    on_x, gap = [of(A, run(0, 0, 5))], lost(2, 4, 2)
+    rows = [run(0, 0, 2), mark(4, 2, 4)]
+    answer = ask(5, on_x, [of(A, *rows, lost=[gap])], log(0, 2), [A])
+    assert answer.sources[0].lost == ()
+    read = answer.positions[SOURCE]
+    on_y = [of(A, *rows, run(4, 2, 1, epoch=1), lost=[gap])]
+    answer = ask(5, on_x, on_y, log(0, 3), [A])
+    assert (answer.resume_offset, answer.sources[0].lost) == (2, (gap,))
+    # The group that came before it was known is told when it leaves.
+    answer = ask(3, on_y, on_x, log(0, 5), [A], progress_at(2, read))
+    assert answer.sources[0].lost == (gap,)
+
+
 def test_lineage_that_ended_with_a_lost_range_holds_nothing_back() -> None:
     """Retention took a2 and a3 everywhere, Y's replicator met it, and topic 1 was deleted; topic 2 followed (A0).
 

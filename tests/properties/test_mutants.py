@@ -21,7 +21,7 @@ from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.place import Place, Via
 from parallax.domain.progress import Progress, SourceHistory, SourcePosition
 from parallax.domain.resume import Resume
-from parallax.domain.runs import LostRange, Run
+from parallax.domain.runs import LostRange, Run, within, without
 from parallax.domain.skips import SkipRange
 from replicator.copying import reconcile
 from replicator.copying.reconcile import Beginning
@@ -381,12 +381,29 @@ def lowest_span_of_an_epoch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @shown_by(examples.test_lost_range_is_told_though_the_rows_around_it_are_missing)
 def lost_range_known_by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(
-        gap: LostRange, history: History, _: TargetOffset, consumed: SourcePosition, moved: SourcePosition
-    ) -> bool:
-        read, consumed_end = progress_module.read_end, progress_module.consumed_end
-        return read(moved, history) < gap.source_end <= consumed_end(consumed, history)
+        gap: LostRange, history: History, _: TargetOffset, consumed: SourcePosition, __: SourcePosition
+    ) -> list[LostRange]:
+        return within(gap, progress_module.known_spans(consumed, history))
 
-    monkeypatch.setattr(resume_module, "_crossed", wrong)
+    monkeypatch.setattr(resume_module, "_passed", wrong)
+
+
+@shown_by(examples.test_of_a_lost_range_what_was_read_is_not_told)
+def lost_range_told_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(gaps: list[LostRange], spans: Any) -> list[LostRange]:
+        return list(gaps) if without(gaps, spans) else []
+
+    monkeypatch.setattr(resume_module, "without", wrong)
+
+
+@shown_by(examples.test_lost_range_that_is_passed_over_is_told)
+def lost_range_that_holds_no_copied_record_taken_for_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume_module, "known_spans", progress_module.consumed_spans)
+
+
+@shown_by(examples.test_lost_range_in_which_an_epoch_ended_is_told)
+def epoch_taken_to_end_with_the_lost_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(History, "read_ends", History.epoch_ends)
 
 
 @shown_by(examples.test_lineage_that_ended_with_a_lost_range_holds_nothing_back)

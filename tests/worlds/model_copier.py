@@ -77,6 +77,8 @@ class Copier:
         self._lost_to = 0
         self._lineage: Lineage | None = None
         self._lineages: dict[Lineage, LoggedLineage] = {}
+        self.lost_records: dict[LostRange, set[Record]] = {}
+        """By name what retention took before it was copied."""
 
     @property
     def source_next(self) -> int:
@@ -294,6 +296,9 @@ class Copier:
             shard_count=1,
         )
         for change in changes_for([decision], states, {ITEM: self._target_end()}, history=self._history):
+            for gap in change.lost:
+                taken = [] if source is None else source.log[gap.source_start : gap.source_end]
+                self.lost_records.setdefault(gap, set()).update(record for record in taken if record)
             self._write(change)
             self._reading, self._skipped_to = None, 0
         if decision.status is not PartitionStatus.COPYING or self.state is None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from parallax.domain import progress as progress_module
 from parallax.domain import resume as resume_module
 from parallax.domain import skips as skips_module
+from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, SourceId, TargetOffset
 from parallax.domain.metadata import CommittedMetadata, decode, encode
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import Via
 from parallax.domain.progress import Progress, SourceHistory, TargetTruncation
 from parallax.domain.resume import Resume, SourceAnswer
+from parallax.domain.runs import LostRange
 from tests.worlds.model_logs import Cluster, Record, ViolationError
 from tests.worlds.model_replication import Replication
 
@@ -177,7 +179,9 @@ class Group:
         if (Outcome.PENDING in answer.notes) != (answer.complete_to is not None):
             raise ViolationError("PENDING and complete_to disagree")
         self.pending_moves += answer.complete_to is not None
+        self._check_lost_are_new(answer, (origin, origin_rows), (destination, destination_rows))
         self._excuse(answer, destination)
+        self._check_lost_are_told(answer, commit, (origin, origin_rows), (destination, destination_rows))
         self.consumed_before_move = set(self.consumed)
         self.cluster, self.commit, self.commit_epoch = (
             destination,
@@ -194,6 +198,61 @@ class Group:
         self._take_skips(answer, origin_rows, destination_rows)
         if world.options.complete and not world.options.truncation:
             self._check_tight(answer, destination, origin_rows, destination_rows)
+
+    def _check_lost_are_new(
+        self,
+        answer: Resume,
+        origin: tuple[Cluster, Sequence[SourceHistory]],
+        destination: tuple[Cluster, Sequence[SourceHistory]],
+    ) -> None:
+        """No record that the group has read is told as lost, where every row is there to say so."""
+        if not self.world.options.complete or self.world.options.truncation:
+            return
+        lost: dict[tuple[SourceId, int], list[bool]] = {}
+        for side, read in ((origin, self.consumed_before_move), (destination, self.consumed)):
+            for history, _, record in _lost_records(*side):
+                known = record in self.consumed and self._is_told_by_epochs(record, history, read)
+                lost.setdefault((record.source, record.offset), []).append(known)
+        for part in answer.sources:
+            # What was read behind a lost range says nothing of the log before it.
+            known_from = max(part.consumed.starts, default=0)
+            for offset in (offset for gap in part.lost for offset in range(gap.source_start, gap.source_end)):
+                if offset < known_from:
+                    continue
+                known_read = lost.get((part.source, offset), [])
+                if known_read and all(known_read):
+                    raise ViolationError(f"told as lost, though read: {part.source} {offset} of {part.lost}")
+
+    def _is_told_by_epochs(self, record: Record, history: History, read: Iterable[Record]) -> bool:
+        """Whether anything tells that what was lost is what was read: a leader epoch that goes on behind it in both logs."""
+        runs = [row for row in history.rows if not row.is_watermark]
+        behind = {row.source_leader_epoch for row in runs if row.source_start > record.offset}
+        own = behind or {row.source_leader_epoch for row in runs[-1:]}
+        mine = {
+            other.epoch
+            for other in read
+            if other.source == record.source and other.offset >= record.offset and not self._forgotten(other)
+        }
+        return not own or bool(own & mine)
+
+    def _check_lost_are_told(
+        self,
+        answer: Resume,
+        commit: int,
+        origin: tuple[Cluster, Sequence[SourceHistory]],
+        destination: tuple[Cluster, Sequence[SourceHistory]],
+    ) -> None:
+        """Every record that the destination will never deliver is told, or lies before the group at the origin, too.
+
+        Once the source has lost its tail, nothing may tell whose log a range was of until the group has passed it.
+        """
+        if self.world.options.truncation:
+            return
+        to_pass = {record for _, gap, record in _lost_records(*origin) if gap.target_at >= commit}
+        coming = {record for record in destination[0].entries[answer.resume_offset :] if record is not None}
+        for _, gap, record in _lost_records(*destination):
+            if not self.is_consumed(record) and record not in to_pass and record not in coming:
+                raise ViolationError(f"lost, and not told: {record} in {gap}")
 
     def _settled(self, truncations: Sequence[TargetTruncation]) -> TargetOffset:
         """The part of the commit that counts; not every client stores a leader epoch with it (KIP-320).
@@ -228,7 +287,7 @@ class Group:
                 ranges.append(part.trimmed)
             named |= {(part.source, offset) for start, end in ranges for offset in range(start, end)}
         logs = [cluster.entries for cluster in world.clusters]
-        logs += [log.log for incarnations in world.incarnations.values() for log in incarnations]
+        logs += [log.ever for incarnations in world.incarnations.values() for log in incarnations]
         world.excused |= {
             record
             for log in logs
@@ -311,3 +370,15 @@ class Group:
         self.commit = to
         if self.progress is not None and to >= self.progress.resume_offset:
             self.refresh()  # a client set back above it asks again: an operator's commit carries no metadata
+
+
+def _lost_records(
+    cluster: Cluster, histories: Sequence[SourceHistory]
+) -> Iterator[tuple[History, LostRange, Record]]:
+    """What retention took before it was copied to a cluster, as far as the rows tell of it."""
+    for item in histories:
+        lost = cluster.copiers[item.source.region].lost_records
+        for gap in item.history.lost:
+            yield from (
+                (item.history, gap, record) for record in lost.get(gap, ()) if record.source == item.source
+            )
