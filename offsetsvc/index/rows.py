@@ -98,10 +98,10 @@ class LineageRows:
             source = further.source_start
 
     def around_lost(self, below: SourceOffset) -> None:
-        """Fetch the last row before each lost range below an offset: whether its leader epoch is that of what follows."""
+        """Fetch the last row before each lost range that begins up to an offset: whether its leader epoch is that of what follows."""
         for gap in reversed(self.history().history.lost[-_LOST_LOOKUPS:]):
             before = SourceOffset(gap.source_start - 1)
-            if gap.source_end <= below and before >= 0 and not self._has_around_source(before):
+            if gap.source_start <= below and before >= 0 and not self._has_around_source(before):
                 self._fetch_at_source(before)
 
     def row_before(self, source: SourceOffset) -> Run | None:

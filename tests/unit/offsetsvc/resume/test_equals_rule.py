@@ -244,6 +244,21 @@ def _assert_safe(world: World, answer: FailoverAnswer, consumed: set[Record], *,
             assert record is None or record in consumed, f"{record} at {place} would be lost"
 
 
+def test_a_group_that_stands_before_lost_ranges_is_known_to_have_read_up_to_them() -> None:
+    world = World(REGIONS, tail_rows=1)
+    world.watermarks()
+    world.copy("a", "a", 2)
+    world.copy("a", "b", 2)
+    for count in (1, 2):
+        world.lose("a", "a", count)
+        world.watermark("a", "a")
+    world.copy("a", "a", 1)
+
+    answer = _ask(world, "a", "b", 2)
+
+    assert answer.resume_offset == _by_all_rows(world, "a", "b", 2)[0] == 2
+
+
 def test_after_a_leader_change_a_cluster_that_is_behind_is_compared_by_the_older_epoch() -> None:
     world = World(REGIONS)
     world.copy("a", "a", 3)
