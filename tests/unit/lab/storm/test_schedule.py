@@ -38,7 +38,7 @@ def test_the_schedule_of_a_seed_stays_what_it_was() -> None:
     assert [act.told() for act in draw_schedule(5, HOMES, FAULT_COUNT).acts[:6]] == [
         "region-a is killed after 2.4 s of lag, the route a->b held back; failover --region a --to b --disaster (pair-a, solo-a)",
         "region-a is started",
-        "spark stands still for 24.4 s",
+        "spark stands still for 58.0 s",
         "a topic of region a is deleted, and created again",
         "failover pair-a --to a --disaster, though all lives, after 2.5 s of lag",
         "offsetsvc-a is stopped and started",
