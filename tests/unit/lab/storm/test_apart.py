@@ -28,6 +28,10 @@ class Clusters:
         self.done.append(f"create at {servers}")
         self.regional.setdefault(servers, [])
 
+    def delete(self, servers: str, _topic: str) -> None:
+        self.done.append(f"delete at {servers}")
+        del self.regional[servers]
+
     def read(self, cluster: str, _servers: str, topic: str) -> TopicLog:
         if not self.copied:
             raise OracleReadError(f"{cluster}: no {topic}")
@@ -52,19 +56,10 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
         def flush(self, _timeout_s: float) -> int:
             return 0
 
-    class Done:
-        def result(self, timeout: float) -> None:
-            assert timeout > 0
-
     class Admin:
         def __init__(self, settings: dict[str, Any]) -> None:
-            self._servers = settings["bootstrap.servers"]
+            del settings
             self.topics = made.regional
-
-        def delete_topics(self, topics: list[str]) -> dict[str, Done]:
-            made.done.append(f"delete at {self._servers}")
-            del made.regional[self._servers]
-            return {topics[0]: Done()}
 
         def list_topics(self, timeout: float) -> Admin:
             assert timeout > 0
@@ -73,6 +68,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
     monkeypatch.setattr(module, "Producer", FakeProducer)
     monkeypatch.setattr(module, "AdminClient", Admin)
     monkeypatch.setattr(module, "create_topic", made.create)
+    monkeypatch.setattr(module, "delete_topic", made.delete)
     monkeypatch.setattr(module, "read_topic", made.read)
     monkeypatch.setattr(module, "_COPIED_S", 0.0)
     monkeypatch.setattr(module, "_ASK_EVERY_S", 0.0)
