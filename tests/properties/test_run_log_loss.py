@@ -36,7 +36,7 @@ LOST = {
 def world() -> Iterator[World]:
     made = World(3, Faults(0.0), only=())
     made.schedule.calm = True
-    made.regionals[0].create()
+    made.regionals[0].begin_anew()
     if TOPIC not in made.aggregates[0].cluster.topics:
         made.aggregates[0].cluster.create(TOPIC, 2)
     for _ in range(20):
@@ -183,8 +183,8 @@ def lives_of(seeds: Iterable[int]) -> None:
 
 def test_entries_that_are_lost_before_anything_knew_of_them_stop_the_lease_or_left_no_record() -> None:
     lives = [life_of(seed).lives[0] for seed in LIVES]
-    assert any(life.refused for life in lives)
-    assert any(life.run_log_harmed and not life.refused for life in lives)
+    assert any(life.ever_refused for life in lives)
+    assert any(life.run_log_harmed and not life.ever_refused for life in lives)
 
 
 def test_without_the_next_owner_a_change_of_the_layout_that_hangs_hides_the_run_log_for_good(

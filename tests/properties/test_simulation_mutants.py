@@ -16,6 +16,7 @@ from replicator.copying import reconcile as reconcile_module
 from replicator.copying import session as session_module
 from replicator.copying.ports import ReadFrom
 from replicator.copying.state import fold
+from replicator.kafka import layout as layout_module
 from replicator.mapping.feed import IndexFeed
 from syncjob import active, rewinds
 from tests.worlds.sim.doors import SimConnector, SimTarget
@@ -182,6 +183,50 @@ def another_run_log_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimConnector, "layout", layout)
     monkeypatch.setattr(shard_module, "load_states", credulous)
     monkeypatch.setattr(shard_module._Holder, "_refuse_truncated", lambda *_: None)
+
+
+DRIVER_SEEDS = range(100, 500)
+"""A driver that dies within the one step that matters is rare: one life in a hundred."""
+
+
+def settled_record_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that dies in between leaves a layout that is settled, and has no snapshots."""
+    right = layout_module.Writer.commit
+
+    def wrong(writer: layout_module.Writer, records: Any) -> None:
+        written = list(records)
+        for settles in (True, False):
+            part = [record for record in written if (record[0] == layout_module.LAYOUTS_TOPIC) is settles]
+            if part:
+                right(writer, part)
+
+    monkeypatch.setattr(layout_module.Writer, "commit", wrong)
+
+
+def driver_problem(seed: int) -> str:
+    """Of a life in which the layout is changed, drivers die, and nothing else is rare."""
+    world = World(seed, only=("kill_a_driver", "resharding"))
+    try:
+        world.live()
+        world.check()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the seed has failed
+        return f"{type(error).__name__}: {error}"[:300]
+    finally:
+        world.close()
+    return ""
+
+
+def test_whatever_becomes_of_drivers_the_layout_and_its_snapshots_are_one() -> None:
+    assert not [seed for seed in DRIVER_SEEDS[:40] if driver_problem(seed)]
+
+
+def test_a_layout_that_is_settled_before_its_snapshots_dies(
+    monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    settled_record_outside_of_the_transaction(monkeypatch)
+    problem = next((found for seed in DRIVER_SEEDS if (found := driver_problem(seed))), "")
+    record_property("problem", problem)
+    assert problem.startswith("AssertionError"), f"the mutant survived {len(DRIVER_SEEDS)} lives"
 
 
 GROUP_SEEDS = 300

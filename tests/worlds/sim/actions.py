@@ -32,9 +32,11 @@ class Action:
 
 
 BOTH_LOST = "run_log_loss_beside_unclean_target_election"
+UNRECORDED_MOVES = "group_reset_after_unrecorded_moves"
 SWITCHED_OFF: dict[str, str] = {
     BOTH_LOST: "what a target has kept is told by entries that are lost, too",
-    "run_log_cut": "a route that is refused does not notice what its target has lost until somebody rebuilds it",
+    "run_log_cut": "rows of entries that are lost reach the index when the next owner has read where the run log ends",
+    UNRECORDED_MOVES: "where no move of a group is recorded, its commit in the cluster that it left undoes a reset",
 }
 """Actions that take no part, by name, each with the reason."""
 
@@ -87,6 +89,20 @@ def _kill_an_owner(world: World) -> str:
     owner = world.random.choice(owners)
     owner.actor.doomed = True
     return str(owner.lease)
+
+
+def _kill_a_driver(world: World) -> str:
+    """Whatever it was about to do to the layout; half of the time its host is gone, with every lease that is held there."""
+    drivers = [(life, actor) for life in world.lives for actor in life.drivers()]
+    if not drivers:
+        return ""
+    life, driver = world.random.choice(drivers)
+    driver.doomed = True
+    if world.random.random() < 0.5:
+        return driver.name
+    for owner in life.owners:
+        owner.actor.doomed = True
+    return f"{driver.name}, with its host"
 
 
 def _start_an_owner(world: World) -> str:
@@ -164,6 +180,16 @@ def _trim_run_log(world: World) -> str:
     return f"{life.run_log} begins at {start} of {log.end}"
 
 
+def _rebuild_run_log(world: World) -> str:
+    """Mostly of a route that stands still: of others it finds nothing to do."""
+    life = world.random.choice(world.lives)
+    if not life.refused and world.random.random() < 0.8:
+        return ""
+    anew = world.random.random() < 0.2
+    life.rebuild(anew=anew)
+    return f"{life.route}{', beginning anew' if anew else ''}"
+
+
 def _elect_target_unclean(world: World) -> str:
     if BOTH_LOST in SWITCHED_OFF and any(life.run_log_harmed for life in world.lives):
         return ""
@@ -195,6 +221,7 @@ ACTIONS = (
     ),
     Action("pause_an_owner", 4, _pause_an_owner, rare=False),
     Action("kill_an_owner", 3, _kill_an_owner, rare=False),
+    Action("kill_a_driver", 2, _kill_a_driver),
     Action("start_an_owner", 4, _start_an_owner, rare=False),
     Action("pause_a_process", 3, _pause_a_process),
     Action("source_retention", 2, lambda world: world.random.choice(world.regionals).retain()),
@@ -211,6 +238,7 @@ ACTIONS = (
     Action("run_log_deleted", 0.5, _delete_run_log),
     Action("run_log_cut", 0.5, _cut_run_log),
     Action("run_log_trimmed", 1, _trim_run_log),
+    Action("run_log_rebuilt", 3, _rebuild_run_log),
 )
 """Everything that can happen; a weight is relative to the others that take part."""
 

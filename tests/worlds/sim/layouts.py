@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 from confluent_kafka import KafkaError, KafkaException
@@ -20,17 +20,22 @@ from parallax.domain.ids import aggregate_cluster as aggregate
 from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.ports.clusters import TopicInfo
+from parallax.ports.index import MappingIndex
 from replicator.copying.recovery import States
 from replicator.kafka import layout as layout_module
+from replicator.kafka import rebuild as rebuild_module
+from replicator.kafka.kept_records import RecordOffsets
+from replicator.kafka.rebuild import Rebuild
 from replicator.kafka.run_log import run_log_topic
-from replicator.kafka.topics import TopicPlan
+from replicator.kafka.spans import Span
+from replicator.kafka.topics import TopicAdmin, TopicPlan
 from replicator.lease import Lease
 from tests.worlds.sim.doors import SimRunLog, Written, settle, unexplained
-from tests.worlds.sim.kafka import ABORTED, COMMITTED, Cluster, Log
-from tests.worlds.sim.schedule import Schedule
+from tests.worlds.sim.kafka import ABORTED, COMMITTED, Cluster, Log, Transaction
+from tests.worlds.sim.schedule import Actor, Schedule
 
 _UNDECIDED_MS = 500
-"""So long a reader waits for a transaction's end."""
+"""So long a reader waits for a transaction's end, and a coordinator until it aborts one whose producer is gone."""
 
 Places = Mapping[str, Cluster]
 """Clusters by their bootstrap servers."""
@@ -39,6 +44,7 @@ Places = Mapping[str, Cluster]
 @contextmanager
 def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
     """Let the layout code find these clusters, and no other."""
+    begun: dict[Transaction, Actor] = {}
 
     class Admin(_Admin):
         def __init__(self, cluster: ClusterName, settings: ClusterConfig, *, timeout_ms: int) -> None:
@@ -49,7 +55,7 @@ def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
     class Producer(_Producer):
         def __init__(self, settings: Mapping[str, Any]) -> None:
             found = places[settings["bootstrap.servers"]]
-            super().__init__(schedule, found, settings["transactional.id"])
+            super().__init__(schedule, found, settings["transactional.id"], begun)
 
     def run_log(config: Config, route: Route, shard: int, **_: object) -> SimRunLog:
         found = places[config.cluster(aggregate(route.target)).bootstrap_servers]
@@ -67,7 +73,7 @@ def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
         schedule.step()
         log = places[settings["bootstrap.servers"]].topics[topic].logs[partition]
         if log.stable_end < span[1]:
-            schedule.sleep(_UNDECIDED_MS)
+            _wait_for_an_end(schedule, log, begun)
         if log.stable_end < span[1]:
             raise ClusterUnavailableError(f"{topic}-{partition}: a transaction is still open")
         for slot in list(log.committed(*span)):
@@ -81,16 +87,55 @@ def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
         settle(schedule, found, config, lease)
 
     with ExitStack() as patches:
-        for name, door in (
-            ("TopicAdmin", Admin),
-            ("Producer", Producer),
-            ("KafkaRunLog", run_log),
-            ("read_partition", read_partition),
-            ("settle", end_hanging),
-            ("unexplained_records", _unexplained(schedule, places)),
+        for module, name, door in (
+            (layout_module, "TopicAdmin", Admin),
+            (layout_module, "Producer", Producer),
+            (layout_module, "KafkaRunLog", run_log),
+            (layout_module, "read_partition", read_partition),
+            (layout_module, "settle", end_hanging),
+            (layout_module, "unexplained_records", _unexplained(schedule, places)),
+            (rebuild_module, "KafkaRunLog", run_log),
+            (rebuild_module, "settle", end_hanging),
         ):
-            patches.enter_context(mock.patch.object(layout_module, name, door))
+            patches.enter_context(mock.patch.object(module, name, door))
         yield
+
+
+def _wait_for_an_end(schedule: Schedule, log: Log, begun: Mapping[Transaction, Actor]) -> None:
+    """Of a transaction whose producer is gone: its coordinator aborts it after a while."""
+    schedule.sleep(_UNDECIDED_MS)
+    for transaction in log.open_transactions():
+        if transaction in begun and begun[transaction].over:
+            transaction.decide(ABORTED)
+
+
+def rebuild_of(
+    schedule: Schedule, places: Places, config: Config, route: Route, index: MappingIndex, *, anew: bool
+) -> Rebuild:
+    """`parallax runlog rebuild` of a route of these clusters."""
+
+    def open_cluster(name: ClusterName) -> TopicAdmin:
+        admin = _Admin(schedule, places[config.cluster(name).bootstrap_servers])
+        admin.cluster = name
+        return cast("TopicAdmin", admin)
+
+    target = places[config.cluster(aggregate(route.target)).bootstrap_servers]
+
+    return Rebuild(config, route, index, open_cluster, _record_offsets(schedule, target), anew=anew)
+
+
+def _record_offsets(schedule: Schedule, cluster: Cluster) -> RecordOffsets:
+    def offsets(item: TopicPartition, span: Span) -> list[int]:
+        schedule.step()
+        topic = cluster.topics.get(item.topic)
+        if topic is None or topic.logs[item.partition].stable_end < span[1]:
+            schedule.sleep(_UNDECIDED_MS)
+            raise ClusterUnavailableError(f"{item}: gone, or a transaction is still open")
+        # Another route's has no run log here.
+        found = topic.logs[item.partition].committed(*span)
+        return [slot.offset for slot in found if not isinstance(slot.value, tuple)]
+
+    return offsets
 
 
 def _unexplained(schedule: Schedule, places: Places) -> Callable[..., Mapping[TopicPartition, int]]:
@@ -104,6 +149,8 @@ def _unexplained(schedule: Schedule, places: Places) -> Callable[..., Mapping[To
 
 class _Admin:
     """`TopicAdmin`, as far as layouts need it."""
+
+    cluster: ClusterName
 
     def __init__(self, schedule: Schedule, cluster: Cluster) -> None:
         self._schedule = schedule
@@ -123,7 +170,13 @@ class _Admin:
         logs += [Log() for _ in range(partitions - len(logs))]
         return self.topics()[topic]
 
+    def configs(self, topics: object) -> Mapping[TopicName, Mapping[str, str]]:
+        del topics
+        return {}
+
     def topics(self) -> Mapping[TopicName, TopicInfo]:
+        if not self._cluster.reachable:
+            raise ClusterUnavailableError(f"{self._cluster.name} is away")
         return {
             TopicName(name): TopicInfo(TopicName(name), TopicId(topic.topic_id), len(topic.logs))
             for name, topic in self._cluster.topics.items()
@@ -142,8 +195,15 @@ class _Admin:
 class _Producer:
     """confluent-kafka's transactional producer, as far as layouts need it."""
 
-    def __init__(self, schedule: Schedule, cluster: Cluster, transactional: str) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        cluster: Cluster,
+        transactional: str,
+        begun: dict[Transaction, Actor],
+    ) -> None:
         self._schedule = schedule
+        self._begun = begun
         self._cluster = cluster
         self._id = transactional
         self._epoch = -1
@@ -186,6 +246,9 @@ class _Producer:
 
     def _mine(self) -> Any:
         try:
-            return self._cluster.transaction(self._id, self._epoch)
+            transaction = self._cluster.transaction(self._id, self._epoch)
         except FencedError as error:
             raise KafkaException(KafkaError(KafkaError._FENCED)) from error
+        if self._schedule.running is not None:
+            self._begun[transaction] = self._schedule.running
+        return transaction

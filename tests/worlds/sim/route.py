@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from parallax.domain.ids import Lineage, Route, TopicPartition
 from parallax.domain.runs import LostRange
-from parallax.errors import ClusterUnavailableError, FencedError, StoreUnavailableError
+from parallax.errors import ClusterUnavailableError, FencedError, RefusedError, StoreUnavailableError
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
-from replicator.copying.recovery import RunLogProblem
+from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import lineage_of, lost_of, topic_partition_of
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
+from replicator.kafka.rebuild import RebuildPlan
 from replicator.kafka.run_log import run_log_topic
 from replicator.lease import Lease, LeaseProgress, shard_of
 from replicator.mapping.feed import IndexFeed
@@ -64,8 +66,12 @@ class RouteLife:
         """What entries told that the run log has lost, perhaps before they were indexed."""
         self.shards = 1
         self.refused = False
-        """Whether a process said that it stands still because the run log was harmed."""
+        """Whether a process has said that it stands still because the run log was harmed, and nobody has mended that."""
+        self.ever_refused = False
+        self.rebuilt: list[RebuildPlan] = []
+        """What operators did about it."""
         self._planners: list[Actor] = []
+        self._operators: list[Actor] = []
         self._started = 0
         self._checked_at = -1
 
@@ -85,6 +91,9 @@ class RouteLife:
                     )
                 except FencedError:
                     return
+                except RunLogError as error:  # this route is left out until somebody has mended it
+                    self._note(str(error))
+                    return
                 except (ClusterUnavailableError, SessionError) as error:
                     self._note(str(error))
                     self.world.schedule.sleep(_RETRY_MS)
@@ -93,6 +102,34 @@ class RouteLife:
                     return
 
         self._planners.append(self.world.schedule.spawn(f"driver of {self.route}", work))
+
+    def rebuild(self, *, anew: bool) -> None:
+        """An operator makes the run log anew, and starts the replicator again."""
+        world = self.world
+
+        def work() -> None:
+            while not world.finish:
+                try:
+                    self.rebuilt.append(world.rebuild_of(self.route, anew=anew).execute())
+                except FencedError:
+                    return
+                except RefusedError:
+                    self.refused = False
+                    return
+                except (ClusterUnavailableError, SessionError, StoreUnavailableError) as error:
+                    world.tell(f"rebuild of {self.route}: {error}")
+                    world.schedule.sleep(_RETRY_MS)
+                else:
+                    self.refused = False
+                    world.tell(f"rebuilt: {self.rebuilt[-1].to_json()}")
+                    self.plan(self.rebuilt[-1].shards)
+                    return
+
+        self._operators.append(world.schedule.spawn(f"operator of {self.route}", work))
+
+    def drivers(self) -> list[Actor]:
+        """Processes that are seeing to the layout."""
+        return [actor for actor in (*self._planners, *self._operators) if not actor.over]
 
     def own_all(self, layout: LayoutRecord) -> None:
         """Start a holder for each shard of a layout."""
@@ -153,7 +190,7 @@ class RouteLife:
                 else:
                     feed.turn()
             complete = not earlier and feed.complete
-            if owner.over and (complete or (self.world.finish and self.refused)):
+            if owner.over and (complete or (self.world.finish and self.ever_refused)):
                 return
             self.world.schedule.sleep(100)
 
@@ -180,6 +217,12 @@ class RouteLife:
         ]
         return iter(sorted(found, key=lambda item: (item[2].layout, item[0], item[1])))
 
+    @property
+    def twice_told(self) -> float:
+        """So many records come twice at most, as rebuilds have told; infinite where one could not know."""
+        counts = [plan.twice for plan in self.rebuilt]
+        return math.inf if None in counts else sum(count for count in counts if count is not None)
+
     def harm_run_log(self, gone: Mapping[Log, tuple[int, int]]) -> None:
         """The run log is about to lose what lies in these spans."""
         self.run_log_harmed = True
@@ -191,7 +234,8 @@ class RouteLife:
 
     def _note(self, problem: str) -> None:
         names = tuple(problem.value for problem in RunLogProblem)
-        self.refused |= self.run_log_harmed and problem.startswith(names)
+        if self.run_log_harmed and problem.startswith(names):
+            self.refused = self.ever_refused = True
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -206,14 +250,16 @@ class RouteLife:
         return before
 
     def caught_up(self) -> bool:
-        """Whether everything is copied and indexed, or stands still because the run log was harmed."""
-        if self.refused:
-            return True
+        """Whether everything is copied and indexed."""
         layout = self.layout()
         return layout is not None and layout.settled and self._held(layout) and self._copied(layout)
 
     def keep_going(self) -> None:
-        """Start the driver and the owners that are missing."""
+        """Start the operator, the driver and the owners that are missing."""
+        if self.refused:
+            if all(operator.over for operator in self._operators):
+                self.rebuild(anew=False)
+            return
         layout = self.layout()
         if layout is None or not layout.settled:
             if all(planner.over for planner in self._planners):

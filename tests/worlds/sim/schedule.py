@@ -37,6 +37,11 @@ class Schedule:
         self._bound = 0
         self._failure: BaseException | None = None
 
+    @property
+    def running(self) -> Actor | None:
+        """Who has the baton; None: whoever sets the stage."""
+        return self._running
+
     def spawn(self, name: str, work: Callable[[], None]) -> Actor:
         actor = Actor(name, work)
         self.actors.append(actor)

@@ -62,6 +62,12 @@ class Regional:
             return ""
         return f"{self.region}: topic {self.cluster.create(TOPIC, PARTITIONS).topic_id} created"
 
+    def begin_anew(self) -> None:
+        """Have an empty topic, whatever the seed has begun with."""
+        self.cluster.topics.pop(TOPIC, None)
+        self.records.clear()
+        self.create()
+
     def produce(self) -> str:
         log = self._log()
         if log is None:

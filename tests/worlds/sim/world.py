@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from parallax.config.config import Config
-from parallax.domain.ids import Route, aggregate_cluster
+from parallax.domain.ids import Route, aggregate_cluster, regional_cluster
 from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.errors import StoreUnavailableError
+from replicator.kafka.rebuild import Rebuild
 from replicator.lease import LeaseProgress, shard_of
 from tests.memory.index import MemoryMappingIndex
 from tests.worlds.sim.actions import chosen_actions
 from tests.worlds.sim.doors import Faults
 from tests.worlds.sim.group import GroupLife
 from tests.worlds.sim.judge import check_route
-from tests.worlds.sim.layouts import layouts_in
+from tests.worlds.sim.layouts import layouts_in, rebuild_of
 from tests.worlds.sim.route import Owner, RouteLife
 from tests.worlds.sim.schedule import Schedule
 from tests.worlds.sim.sides import TOPIC, Aggregate, Regional
@@ -142,6 +143,9 @@ class World:
         self._places = {
             self.config.cluster(aggregate_cluster(item.region)).bootstrap_servers: item.cluster
             for item in self.aggregates
+        } | {
+            self.config.cluster(regional_cluster(item.region)).bootstrap_servers: item.cluster
+            for item in self.regionals
         }
         for regional in self.regionals:
             if self.random.random() < 0.8:
@@ -167,6 +171,10 @@ class World:
     def in_memory(self) -> AbstractContextManager[None]:
         """Within it nothing of the outside is reached for."""
         return layouts_in(self.schedule, self._places)
+
+    def rebuild_of(self, route: Route, *, anew: bool) -> Rebuild:
+        """What an operator does to a route whose run log is lost."""
+        return rebuild_of(self.schedule, self._places, self.config, route, self.index, anew=anew)
 
     # --- life --------------------------------------------------------------------------------------------------
 
