@@ -222,7 +222,7 @@ class Syncer:
                     [item for item in told if (item.cluster, item.topic_partition) not in unconfirmed]
                 )
             facts = without(facts, void)
-            moves, rewinds = self._note_moves(facts, unconfirmed), len(void.progress)
+            moves, rewinds = self._note_moves(facts, void, unconfirmed), len(void.progress)
             decisions, holds = self._serve(facts, unconfirmed)
             if holds and not (moves or void or unconfirmed):
                 self._standing.keep(group, sight, decisions, now_ms)
@@ -373,8 +373,12 @@ class Syncer:
         store.void_observed(void.observed)
         return void
 
-    def _note_moves(self, facts: GroupFacts, unconfirmed: Collection[Place]) -> int:
+    def _note_moves(self, facts: GroupFacts, void: Void, unconfirmed: Collection[Place]) -> int:
         doubtful = {item for _, item in unconfirmed}
+        # What it has consumed elsewhere may be from before it was set back: that is the last word where nobody knows.
+        doubtful |= {
+            item for item, moved in void.set_back.items() if item in facts.sides[moved.cluster].commits
+        }
         moves = [(item, progress) for item, progress in moves_seen(facts) if item not in doubtful]
         for item, progress in moves:
             _log.info("moved", group=facts.group, partition=str(item), to=progress.cluster)

@@ -37,7 +37,7 @@ class Void:
     set_back: Mapping[TopicPartition, Progress] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.progress or self.published or self.observed)
+        return bool(self.progress or self.set_back or self.published or self.observed)
 
 
 def void_of(facts: GroupFacts, unconfirmed: Collection[Place] = frozenset()) -> Void:
@@ -61,6 +61,9 @@ def void_of(facts: GroupFacts, unconfirmed: Collection[Place] = frozenset()) -> 
         for item, offer in side.published.items():
             if (side.cluster, item) not in unconfirmed and _is_set_back(facts, side, item, offer):
                 set_back.setdefault(item, offer.progress.set_back)
+        for item in sorted(side.own):
+            if (side.cluster, item) not in unconfirmed and _is_below_what_was_seen(facts, side, item):
+                set_back.setdefault(item, _nothing_known(side, item))
     return Void(
         progress,
         set_back=set_back,
@@ -184,7 +187,13 @@ def _read(side: GroupSide, read_again: Callable[[ClusterName], Commits]) -> Grou
         item: Seen(commit, known.before if (known := side.commits.get(item)) is not None else None)
         for item, commit in read_again(side.cluster).items()
     }
-    return replace(side, commits=commits)
+    # What is less than a moment ago may have been published by another job since: it was not looked at for long enough.
+    own = {item for item in side.own if item in commits and not _is_less(commits[item], side.commits[item])}
+    return replace(side, commits=commits, own=frozenset(own))
+
+
+def _is_less(now: Seen, earlier: Seen) -> bool:
+    return now.commit.next_offset < earlier.commit.next_offset
 
 
 def _ends_progress(facts: GroupFacts, side: GroupSide, item: TopicPartition, moved: Progress) -> bool:
@@ -226,6 +235,32 @@ def _is_set_back(facts: GroupFacts, side: GroupSide, item: TopicPartition, offer
         and _ends_offer(side, item, offer)
         and not facts.is_at_work_beside(side.cluster, item)
     )
+
+
+def _is_below_what_was_seen(facts: GroupFacts, side: GroupSide, item: TopicPartition) -> bool:
+    """Whether the commit itself shows that somebody put such a group back: no move to there is known, and no publication.
+
+    Without a commit elsewhere that could undo it nothing needs to be remembered. What was seen before the last move, or the
+    last publication there, shows nothing: the group may have begun lower by that.
+    """
+    offer, moved = side.published.get(item), facts.progress.get(item)
+    since_ms = max(offer.published_at_ms if offer else -1, moved.moved_at_ms if moved else -1)
+    return (
+        facts.assignment is None
+        and item.topic in side.topic_ids
+        and went_back(
+            side.commits[item].commit.next_offset,
+            _seen(side, item),
+            replace(_nothing_known(side, item), moved_at_ms=since_ms + 1),
+        )
+        and any(item in other.own for other in facts.sides.values() if other.cluster != side.cluster)
+        and not facts.is_at_work_beside(side.cluster, item)
+    )
+
+
+def _nothing_known(side: GroupSide, item: TopicPartition) -> Progress:
+    """What is said of a group that is there, and of which nobody knows what it has consumed elsewhere."""
+    return Progress(side.cluster, side.topic_ids[item.topic], TargetOffset(0), {})
 
 
 def _has_vanished(facts: GroupFacts, side: GroupSide, item: TopicPartition) -> bool:

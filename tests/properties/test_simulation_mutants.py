@@ -243,6 +243,7 @@ def progress_kept_after_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a group's last move left counts on, though it was set back since."""
     monkeypatch.setattr(rewinds, "_ends_progress", lambda *_: False)
     monkeypatch.setattr(rewinds, "_is_set_back", lambda *_: False)
+    monkeypatch.setattr(rewinds, "_is_below_what_was_seen", lambda *_: False)
     monkeypatch.setattr(ServiceCommits, "went_back", lambda *_: False)
 
 

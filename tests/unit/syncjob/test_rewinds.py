@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 import pytest
 
+from offsetsvc.messages import failover_to_pb
 from offsetsvc.resume import commits as service_commits
-from parallax.domain.commits import ObservedCommit
-from parallax.domain.ids import RegionName, TargetOffset, aggregate_cluster
+from parallax.client.answer import answer_from_pb
+from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
+from parallax.domain.ids import GroupName, RegionName, TargetOffset, TopicPartition, aggregate_cluster
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change
 from parallax.errors import StoreUnavailableError
@@ -26,6 +28,7 @@ from tests.support import poll_until
 from tests.worlds.offset_world import GROUP, TOPIC, Record
 from tests.worlds.sync_bench import P0, Bench, report, two_sources
 
+P1 = TopicPartition(TOPIC, 1)
 A, B = (aggregate_cluster(RegionName(name)) for name in "ab")
 
 Ending = Callable[[Bench], None]
@@ -326,9 +329,44 @@ def set_back_where_it_has_committed_nothing_of_its_own(it: Bench) -> None:
     long_enough(it)
 
 
+def set_back_where_nothing_was_published(it: Bench) -> None:
+    """It came without a move that anybody knows of: only what was seen there shows that it went back."""
+    two_sources(it.world)
+    it.world.commit("b", 20)
+    it.world.commit("a", 10)
+    cycles(it, 1)
+    it.world.commit("a", 3)
+    long_enough(it)
+
+
+def set_back_after_a_visit_that_nobody_has_seen(it: Bench) -> None:
+    """To a cycle the commit that it left elsewhere is as new as what was set back, and looks like a move there."""
+    two_sources(it.world)
+    it.world.commit("a", 10)
+    cycles(it)
+    it.world.commit("b", 20)
+    it.world.commit("a", 3)
+    long_enough(it)
+
+
+def set_back_after_a_recorded_move_and_such_a_visit(it: Bench) -> None:
+    two_sources(it.world)
+    it.world.commit("b", 10)
+    cycles(it)
+    it.service.failover.answers(it.world.request("b", "a"), Deadline.after_ms(1_000), record_move=True)
+    it.world.commit("a", 5)
+    cycles(it)
+    it.world.commit("b", 20)
+    it.world.commit("a", 3)
+    long_enough(it)
+
+
 SETTINGS_BACK = [
     set_back_while_the_cluster_that_was_left_is_away,
     set_back_where_it_has_committed_nothing_of_its_own,
+    set_back_where_nothing_was_published,
+    set_back_after_a_visit_that_nobody_has_seen,
+    set_back_after_a_recorded_move_and_such_a_visit,
 ]
 
 
@@ -341,6 +379,7 @@ def test_the_cluster_that_was_left_does_not_undo_it(bench: Callable[..., Bench],
     assert here is not None
     assert there is not None
     assert (here.next_offset, there.next_offset) == (3, 0), "b0 lies first in b, and is to be read again"
+    assert it.world.groups.progress(GROUP, TOPIC)[0].cluster == A
 
 
 @pytest.mark.parametrize("set_back", SETTINGS_BACK)
@@ -360,10 +399,12 @@ def test_and_a_later_move_counts_again(bench: Callable[..., Bench], set_back: En
 
 
 @pytest.mark.parametrize(
-    ("set_back", "module", "name", "wrong"),
+    ("set_back", "module", "names", "wrong"),
     [
-        (SETTINGS_BACK[0], active_module, "_by_setting_back", lambda *_: None),
-        (SETTINGS_BACK[1], rewinds_module, "_is_set_back", lambda *_: False),
+        (SETTINGS_BACK[0], active_module, ["_by_setting_back"], lambda *_: None),
+        (SETTINGS_BACK[1], rewinds_module, ["_is_set_back", "_is_below_what_was_seen"], lambda *_: False),
+        (SETTINGS_BACK[2], rewinds_module, ["_is_below_what_was_seen"], lambda *_: False),
+        (SETTINGS_BACK[3], rewinds_module, ["_is_below_what_was_seen"], lambda *_: False),
     ],
 )
 def test_without_the_mark_it_is_undone(
@@ -371,16 +412,112 @@ def test_without_the_mark_it_is_undone(
     monkeypatch: pytest.MonkeyPatch,
     set_back: Ending,
     module: ModuleType,
-    name: str,
+    names: Sequence[str],
     wrong: Callable[..., object],
 ) -> None:
-    monkeypatch.setattr(module, name, wrong)
+    for name in names:
+        monkeypatch.setattr(module, name, wrong)
     it = bench()
     set_back(it)
     cycles(it, 5)
     here = it.commit("a")
     assert here is not None
     assert here.next_offset == 20
+
+
+def at_two_places(it: Bench) -> None:
+    """The group has commits of its own in both, and the job has seen them."""
+    two_sources(it.world)
+    it.world.commit("b", 20)
+    it.world.commit("a", 5)
+    cycles(it, 1)
+
+
+def move(it: Bench, origin: str, to: str) -> None:
+    it.world.now_ms += 100
+    it.service.failover.answers(it.world.request(origin, to), Deadline.after_ms(1_000), record_move=True)
+
+
+@pytest.mark.parametrize("onward", [False, True])
+def test_a_move_to_less_than_was_seen_there_is_no_setting_back(
+    bench: Callable[..., Bench], *, onward: bool
+) -> None:
+    it = bench()
+    at_two_places(it)
+    move(it, "a", "b")
+    it.world.commit("b", 1)
+    if onward:
+        move(it, "b", "a")
+    before = it.world.groups.progress(GROUP, TOPIC)
+    long_enough(it)
+    assert before[0].cluster == (A if onward else B)
+    assert it.world.groups.progress(GROUP, TOPIC) == before
+
+
+def test_nor_is_what_goes_back_where_the_group_is_not_while_it_has_members_elsewhere(
+    bench: Callable[..., Bench],
+) -> None:
+    it = bench()
+    at_two_places(it)
+    it.writer("b").members[GROUP] = 1
+    it.world.commit("a", 3)
+    long_enough(it)
+    cycles(it)
+    there = it.commit("b")
+    assert there is not None
+    assert there.next_offset == 20
+    assert it.world.groups.progress(GROUP, TOPIC) == {}
+
+
+def test_nor_is_what_begins_from_less_that_was_published(bench: Callable[..., Bench]) -> None:
+    """The job looks again only once the group has gone on from there."""
+    it = bench()
+    at_two_places(it)
+    it.world.now_ms += 100
+    (answer,) = it.service.failover.answers(it.world.request("a", "b"), Deadline.after_ms(1_000))
+    left = answer_from_pb(failover_to_pb(answer)).progress
+    it.world.groups.save_published(
+        [PublishedOffset(GROUP, P0, left, A, TargetOffset(5), Outcome.OK, it.world.now_ms)]
+    )
+    it.world.commit("b", 1)
+    long_enough(it)
+    assert it.world.groups.progress(GROUP, TOPIC) == {0: left}
+    assert not left.is_set_back
+
+
+@pytest.mark.parametrize("found", [None, 2])
+def test_what_has_changed_since_it_was_read_waits_like_anything_that_goes_back(
+    bench: Callable[..., Bench], found: int | None
+) -> None:
+    """Another partition is void, so that all is read again: by then another job has published less, or nothing is there."""
+    it = bench(partitions=2)
+    two_sources(it.world)
+    it.world.commit("b", 20)
+    for region, at in (("a", 3), ("b", 4)):  # at work in both, which is left alone
+        it.world.copy(region, region, 10, 1)
+        it.world.commit(region, at, 1)
+    cycles(it)
+    it.world.commit("a", 3)
+    it.cycle()
+    it.confirm()
+    writer = it.writer("b")
+    read, reads = writer.committed, 0
+
+    def committed(group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
+        nonlocal reads
+        reads += 1
+        if reads == 2:  # the job's own reading was the first
+            writer.commits[GROUP].pop(P1)
+            if found is not None:
+                it.world.commit("b", found, 1)
+        return read(group)
+
+    writer.committed = committed  # type: ignore[method-assign]
+    it.cycle()
+    assert reads >= 2
+    progress = it.world.groups.progress(GROUP, TOPIC)
+    assert progress[0].is_set_back
+    assert 1 not in progress
 
 
 def test_a_move_told_by_a_clock_that_is_behind_is_later_than_the_one_before(
