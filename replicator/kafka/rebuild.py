@@ -51,7 +51,7 @@ from replicator.kafka.layout import (
 )
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, run_log_topic
 from replicator.kafka.spans import Span, count_of, row_spans, spans_of, without
-from replicator.kafka.topics import TopicAdmin, run_log_plan
+from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
 from replicator.kafka.transactions.hanging import settle
 from replicator.lease import Lease, shard_of
 from replicator.mapping.feed import IndexFeed
@@ -169,6 +169,8 @@ class Rebuild:
             UnavailableError: the index or a cluster does not answer.
         """
         config, route = self._config, self._route
+        replicas = config.cluster(self._target.cluster).replication_factor
+        self._target.create(compacted_plan(LAYOUTS_TOPIC, replicas), Deadline.after_ms(_TIMEOUT_MS))
         with change_of_layout(config, route) as writer:
             current = read_layout(config, route)
             known = current or self._forgotten_layout()

@@ -317,7 +317,6 @@ def test_each_kind_of_loss_is_mended(bench: Bench, kind: str) -> None:
         bench.target.create(bench.life.run_log)
     else:
         del bench.target.topics[layout_module.LAYOUTS_TOPIC]
-        bench.target.create(layout_module.LAYOUTS_TOPIC)
     bench.produce()
     done = bench.execute()
     assert done.twice == 0
