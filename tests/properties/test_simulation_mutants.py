@@ -21,7 +21,7 @@ from replicator.mapping.feed import IndexFeed
 from syncjob import active, rewinds
 from tests.worlds.sim.doors import SimConnector, SimTarget
 from tests.worlds.sim.kafka import OPEN, Cluster
-from tests.worlds.sim.run import play
+from tests.worlds.sim.run import play, problem_of
 from tests.worlds.sim.world import World
 
 SEEDS = 300
@@ -204,15 +204,7 @@ def settled_record_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -
 
 def problem_beside(seed: int, *rare: str) -> str:
     """Of a life in which these rare things may happen, and no others."""
-    world = World(seed, only=rare)
-    try:
-        world.live()
-        world.check()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the seed has failed
-        return f"{type(error).__name__}: {error}"[:300]
-    finally:
-        world.close()
-    return ""
+    return problem_of(World(seed, only=rare))
 
 
 def driver_problem(seed: int) -> str:
@@ -275,17 +267,8 @@ def a_reset_undone_by_the_cluster_that_was_left(monkeypatch: pytest.MonkeyPatch)
 def group_problem(seed: int) -> str:
     """Of a life in which a group is set back and deleted as well, and nothing else is rare."""
     both, kind = ("a", "b"), ("skips", "plain")[seed % 2]
-    world = World(
-        seed, sources=both, targets=both, group=kind, only=("group_reset", "group_deleted", "slow_store")
-    )
-    try:
-        world.live()
-        world.check()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the seed has failed
-        return f"{type(error).__name__}: {error}"[:300]
-    finally:
-        world.close()
-    return ""
+    rare = ("group_reset", "group_deleted", "slow_store")
+    return problem_of(World(seed, sources=both, targets=both, group=kind, only=rare))
 
 
 def test_whatever_happens_a_group_that_was_set_back_reads_again() -> None:

@@ -49,15 +49,19 @@ def world_of(
 
 def play(seed: int, faults: Faults | None = None) -> Outcome:
     """Play a seed's world and judge it."""
-    world = world_of(seed, faults)
+    return Outcome(seed, problem_of(world_of(seed, faults)))
+
+
+def problem_of(world: World) -> str:
+    """Live a world's life and judge it; what is wrong, or nothing. The world is closed afterwards."""
     try:
         world.live()
         world.check()
     except Exception as error:  # noqa: BLE001 - whatever it is, the seed has failed
-        return Outcome(seed, f"{type(error).__name__}: {error}"[:300])
+        return f"{type(error).__name__}: {error}"[:300]
     finally:
         world.close()
-    return Outcome(seed)
+    return ""
 
 
 def seeds_of(text: str) -> range:
