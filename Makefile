@@ -9,7 +9,7 @@ CODE := parallax replicator offsetsvc syncjob lab
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate worlds bench bench-full test test-fast test-one lint types format formats proto check licences sbom lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full pictures test test-fast test-one lint types format formats proto check licences sbom lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ proto: setup ## Generate the protobuf code under parallax/v1
 check: lint types sbom ## Lint, types, drift of what is generated, and the bill of materials
 	@$(BIN)/python proto/generate.py --check
 	@$(BIN)/python -m requirements.licences --check
+
+pictures: setup ## Draw the pictures of the pages anew (docs/pictures)
+	@$(BIN)/python -m tests.worlds.pictured
 
 licences: setup ## Write the table of dependencies and their licences into docs/licences.md
 	@$(BIN)/python -m requirements.licences

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from functools import partial
 from typing import Annotated
 
@@ -29,7 +30,11 @@ from parallax.cli.output import console, print_json, table
 from parallax.client.answer import answers_from_pb
 from parallax.client.client import OffsetClient, at_cluster
 from parallax.client.json import to_json
-from parallax.errors import UnknownGroupError
+from parallax.errors import InvalidNameError, UnknownGroupError
+from parallax.picture.ask import ask_picture
+from parallax.picture.model import range_from
+from parallax.picture.svg import draw
+from parallax.picture.table import to_csv
 from parallax.v1 import offsets_pb2 as pb
 
 Topic = Annotated[str, typer.Argument(help="A topic.")]
@@ -40,6 +45,15 @@ From = Annotated[
     str | None,
     typer.Option("--from", help="Where it comes from. Default: the only other aggregate cluster."),
 ]
+
+
+class ExplainOutput(Enum):
+    """What `parallax explain` prints."""
+
+    TEXT = "text"
+    JSON = "json"
+    SVG = "svg"
+    CSV = "csv"
 
 
 def offsets(
@@ -122,8 +136,24 @@ def explain(
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
+    output: Annotated[
+        ExplainOutput,
+        typer.Option(
+            "--output", "-o", help="text; json: the answer; svg: its picture; csv: the picture as a table."
+        ),
+    ] = ExplainOutput.TEXT,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            "--range", help="With svg or csv: offsets at the destination, START:END. Default: what matters."
+        ),
+    ] = None,
 ) -> None:
-    """Tell why one partition of a group resumes where it does, source by source."""
+    """Tell why one partition of a group resumes where it does, source by source; -o svg draws it."""
+    drawn = output in (ExplainOutput.SVG, ExplainOutput.CSV)
+    if window is not None and not drawn:
+        raise InvalidNameError("--range goes with -o svg or -o csv")
+    wanted = None if window is None else range_from(window)
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.get_failover_offset(
             group,
@@ -137,7 +167,10 @@ def explain(
             ),
             nearest_checkpoint=True,
         )
-    if as_json:
+        picture = ask_picture(client, answer, wanted) if drawn else None
+    if picture is not None:
+        sys.stdout.write(draw(picture) if output is ExplainOutput.SVG else to_csv(picture))
+    elif as_json or output is ExplainOutput.JSON:
         print_json(to_json(answer))
     else:
         tell(answer, console())

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import Result
 from rich.console import Console
+from typer.testing import CliRunner
 
+from parallax.cli.main import app
 from parallax.cli.offset_tables import outcome_text, show_offsets, show_routes, tell
 from parallax.cli.options import connect, place, targets_of, timestamp_policy
 from parallax.cli.output import number, table
 from parallax.client.answer import answer_from_pb
+from parallax.client.client import OffsetClient
 from parallax.config.config import Config
 from parallax.errors import ConfigError, InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
+from tests.worlds.pictured import answer_of, busy_world
 
 
 def test_without_a_service_the_error_says_how_to_name_one() -> None:
@@ -213,3 +220,47 @@ def test_the_story_names_every_source_and_marks_the_one_that_decides() -> None:
     assert (cells[0], cells[-1], set(cells) <= set("=x+.")) == ("=", "x", True)
     for part in ("[10, 14)", "never delivered", "known below 20", "4 offsets earlier"):
         assert part in text.getvalue()
+
+
+class _Client(OffsetClient):
+    """Answers from a small world."""
+
+    def __init__(self) -> None:
+        super().__init__(["127.0.0.1:1"])
+        self.answer, self.runs = answer_of(busy_world(3), 1_430)
+
+    def get_failover_offset(self, *_: Any, **__: Any) -> pb.FailoverOffset:
+        return self.answer
+
+    def list_runs(self, *place: Any, **options: Any) -> pb.ListRunsResponse:
+        return self.runs.list_runs(*place, **options)
+
+
+def explained(monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
+    monkeypatch.setattr("parallax.cli.offsets.connect", lambda *_: _Client())
+    return CliRunner().invoke(app, ["explain", "billing", "trips", "0", "--to", "b", *options])
+
+
+def test_an_answer_is_drawn_as_a_picture_or_told_as_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = explained(monkeypatch, "-o", "svg")
+    assert (whole.exit_code, whole.stdout[:5], whole.stdout[-7:]) == (0, "<svg ", "</svg>\n")
+    part = explained(monkeypatch, "-o", "svg", "--range", "1000:1100")
+    assert part.stdout != whole.stdout
+    rows = explained(monkeypatch, "-o", "csv").stdout.splitlines()
+    assert rows[0].startswith("source,state,records,")
+    assert len(rows) > 20
+    assert json.loads(explained(monkeypatch, "-o", "json").stdout)["resume_offset"] == 1_034
+    assert explained(monkeypatch, "--json").stdout == explained(monkeypatch, "-o", "json").stdout
+    assert "decides the resume offset" in explained(monkeypatch).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [(["--range", "1:5"], "goes with -o svg"), (["-o", "svg", "--range", "5:1"], "range of offsets")],
+)
+def test_a_range_that_shows_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], why: str
+) -> None:
+    refused = explained(monkeypatch, *options)
+    assert isinstance(refused.exception, InvalidNameError)
+    assert why in str(refused.exception)
