@@ -1,11 +1,12 @@
-"""Leaf tasks side by side on a bounded pool, within a deadline; and calls side by side, so many at a time."""
+"""Pools of threads, and leaf tasks side by side on one, within a deadline; and calls side by side, so many at a time."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 
 from parallax.errors import DeadlineError, ServiceUnavailableError
@@ -15,6 +16,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LONGEST_WAIT_S = 1.0
+_LONGEST_NAME = 15
+"""Linux keeps no more of a thread's name."""
 
 
 class BusyError(ServiceUnavailableError):
@@ -96,3 +99,20 @@ class Concurrently:
         finally:
             for future in futures:
                 future.cancel()
+
+
+def named_pool(threads: int, name: str) -> ThreadPoolExecutor:
+    """A pool whose threads bear its name for the kernel too: in `top -H`, and in `/proc/PID/task/*/comm`.
+
+    A pool makes a thread whenever more tasks than ever are under way, and keeps it. Without a name that looks like a leak.
+
+    Args:
+        threads: the most that it has.
+        name: at most 15 characters are kept.
+    """
+    return ThreadPoolExecutor(threads, name, initializer=_tell_kernel, initargs=(name[:_LONGEST_NAME],))
+
+
+def _tell_kernel(name: str) -> None:
+    with suppress(OSError):  # only Linux has such a file, and the name is a mere help
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name, encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +12,7 @@ from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
 from offsetsvc.lookups import MappingLookups
 from offsetsvc.moves import RecordedMoves
 from offsetsvc.names import Places
+from offsetsvc.parallel import named_pool
 from offsetsvc.positions import GroupPositions
 from offsetsvc.primaries import Primaries
 from offsetsvc.regions import describe_regions
@@ -28,8 +28,11 @@ from parallax.ports.index import MappingIndexReader
 from parallax.runtime.deadline import Deadline
 from parallax.v1.primaries_pb2 import DescribeRegionsResponse
 
-_READERS = 64
+READERS = 64
 """Reads side by side over all calls: Cassandra's driver multiplexes them on one connection, Kafka's likewise."""
+
+READ_POOL = "offsetsvc-read"
+"""What threads of these reads are called."""
 
 _PROBE_EVERY_MS = 500.0
 """How soon a cluster that came back is seen."""
@@ -84,7 +87,7 @@ class UseCases:
         self.places = Places(config)
         self._index = IndexMemory(index, max_age_ms=MAX_AGE_MS if cache else 0)
         self._clusters = Clusters(clusters, probe_every_ms=_PROBE_EVERY_MS)
-        self._executor = ThreadPoolExecutor(_READERS, "offsetsvc-read")
+        self._executor = named_pool(READERS, READ_POOL)
         auditor = Auditor(audit, now_ms, process=process, region=region)
         self.moves = RecordedMoves(groups, auditor)
         self.failover = Failover(

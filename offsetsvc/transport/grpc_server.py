@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.parallel import BusyError, Turns
+from offsetsvc.parallel import BusyError, Turns, named_pool
 from offsetsvc.service import STORE, UseCases
 from offsetsvc.transport.access import Access, Caller
 from offsetsvc.transport.grpc_limits import (
@@ -64,7 +63,18 @@ _BRIEF_THREADS = 8
 _MOST_QUEUED = 128
 """Calls that wait for a thread, which they get at once."""
 
+CALL_POOL = "offsetsvc-grpc"
+"""What threads of calls are called."""
+
 _log = structlog.get_logger(__name__)
+
+
+def call_threads(calls: int) -> int:
+    """So many threads serve calls at most, with so many ``max_concurrent_calls``.
+
+    Watches hold a thread each, so each kind has as many of its own as calls have; so have calls that wait.
+    """
+    return 4 * calls + MOST_HALF_SENT + MOST_REFLECTIONS + _BRIEF_THREADS
 
 
 class GrpcServer:
@@ -90,9 +100,8 @@ class GrpcServer:
         access = Access(identity or Identity(service.config.service.auth))
         calls = service.config.service.max_concurrent_calls
         self._stopping = threading.Event()
-        # Watches hold a thread each, so each kind has as many of its own as calls have; so have calls that wait.
-        threads = 4 * calls + MOST_HALF_SENT + MOST_REFLECTIONS + _BRIEF_THREADS
-        self._executor = ThreadPoolExecutor(threads, "offsetsvc-grpc")
+        threads = call_threads(calls)
+        self._executor = named_pool(threads, CALL_POOL)
         self._limits = CallLimits()
         self._server = grpc.server(
             self._executor,
