@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import structlog
 
 from parallax.adapters.spark.leases import LeaseQuery
 from parallax.adapters.spark.reporting import HolderReporter, StatusTarget
 from parallax.config.config import Config
 from parallax.runtime.deadline import Deadline, lease_ms, wall_clock_ms
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class SyncHolder:
 
         epoch_ms = self.config.replicator.lease_epoch_s * 1_000
         remaining_ms = lease_ms(lease["deadline_unix_ms"], wall_clock_ms(), epoch_ms)
+        _log.info("lease_begun", lease="sync", process=os.getpid())
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
         def report(counts: Mapping[str, int], problem: str, unreadable: Sequence[str]) -> None:

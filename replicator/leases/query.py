@@ -5,6 +5,7 @@ There is one lease for each route into the region and each shard of the route.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -143,6 +144,7 @@ class AggregateHolder:
                 return {}
             epoch_ms = self.config.replicator.lease_epoch_s * 1_000
             longest_ms = AVAILABLE_NOW_DEADLINE_MS if held.available_now else epoch_ms
+            _log.info("lease_begun", lease=str(held), process=os.getpid())
             holding = Holding(held, self._copy, longest_ms)
             _holdings[key] = (self, holding)
         counts = holding.wait()

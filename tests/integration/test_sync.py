@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from structlog.testing import capture_logs
 
 from offsetsvc.command import start
 from parallax.adapters.cassandra.schema import Schema
@@ -325,6 +327,9 @@ def test_a_lease_ends_at_its_deadline_and_tells_what_it_did(synced: Synced) -> N
     synced.commit("aggregate-a", 15)
     lease = {"epoch": 1, "deadline_unix_ms": time.time_ns() // 1_000_000 + 2_000}
     nobody = StatusTarget("127.0.0.1", 9, "")
-    counts = SyncHolder(synced.config, nobody).hold(lease)
+    with capture_logs() as logs:
+        counts = SyncHolder(synced.config, nobody).hold(lease)
+    begun = [(item["lease"], item["process"]) for item in logs if item["event"] == "lease_begun"]
+    assert begun == [("sync", os.getpid())]
     assert counts["published"] == 2
     assert counts["cycles"] >= 1

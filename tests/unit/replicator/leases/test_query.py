@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
 
 from parallax.adapters.spark.reporting import StatusTarget
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route
 from replicator.lease import Lease
+from replicator.leases import query as query_module
 from replicator.leases.query import AggregateHolder, LeasePlan, lease_keys, routes_of
 
 A_TO_B = Route(RegionName("a"), RegionName("b"))
@@ -64,3 +70,32 @@ def test_neither_holder_nor_target_shows_a_secret() -> None:
     shown = repr(AggregateHolder(config(), target, "b", {})) + repr(target)
     assert TOKEN not in shown
     assert PASSWORD not in shown
+
+
+class Going:
+    """Stands for a holding that goes on."""
+
+    lasts = True
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def goes_on(self, _lease: Lease) -> bool:
+        return True
+
+    def wait(self) -> dict[str, int]:
+        return {"records": 3}
+
+
+def test_which_process_begins_to_hold_a_lease_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_module, "Holding", Going)
+    monkeypatch.setattr(query_module, "_holdings", {})
+    holder = AggregateHolder(config(), StatusTarget("127.0.0.1", 9, ""), "b", {A_TO_B: 7})
+    with capture_logs() as logs:
+        for epoch in (1, 2):
+            holder.hold(Lease(A_TO_B, 0, 1, 7, epoch, 0).to_json())
+    begun = [item for item in logs if item["event"] == "lease_begun"]
+    assert [(item["lease"], item["process"]) for item in begun] == [
+        (str(Lease(A_TO_B, 0, 1, 7, 1, 0)), os.getpid())
+    ]
+    assert [item["event"] for item in logs].count("lease_ended") == 2
