@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from lab.soak.logs import NewLeases
 from lab.soak.picture import picture
 from lab.soak.readings import (
     GrowthLimits,
@@ -24,12 +25,15 @@ from lab.soak.readings import (
 from lab.soak.scenario import NEVER_KILLED, Soak, SoakOptions
 from lab.soak.watch import Watch
 from lab.stack.errors import StackError
+from lab.stack.layout import SPARK
 from lab.stack.spec import StackSpec
 from lab.storm.facts import StormFacts
 from lab.storm.options import GROUPS
 from lab.storm.verdict import judge, story
 from lab.workload.journal import Journal, Lines
 from lab.workload.playing import Stack, options_of, play, report_table, running_stack, show_verdict
+from offsetsvc.service import READ_POOL, READERS
+from offsetsvc.transport.grpc_server import CALL_POOL, call_threads
 from parallax.config.config import load
 from parallax.errors import ParallaxError
 
@@ -41,7 +45,7 @@ def show_report(console: Console, report: Mapping[str, Any]) -> None:
     table = report_table(
         f"{report['minutes']} minutes, {len(report['happened'])} faults",
         ("process",),
-        ("minutes", "MiB", "MiB/h", "threads", "files"),
+        ("minutes", "MiB", "MiB/h", "threads", "files", "pools"),
     )
     for name, found in report["processes"].items():
         figures = (
@@ -51,7 +55,8 @@ def show_report(console: Console, report: Mapping[str, Any]) -> None:
             ("more_threads", "+.0f"),
             ("more_handles", "+.0f"),
         )
-        table.add_row(Text(name), *(format(found[key], form) for key, form in figures))
+        pooled = ", ".join(f"{pool} {threads}" for pool, threads in found["pooled"].items())
+        table.add_row(Text(name), *(format(found[key], form) for key, form in figures), pooled)
     console.print(table)
     groups = report_table("what the groups saw", ("group",), ("produced", "consumed", "lost", "redelivered"))
     for name, found in report.get("groups", {}).items():
@@ -75,7 +80,7 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
     def tell(line: str) -> None:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
-    journal, limits = Journal(echo=tell), GrowthLimits()
+    journal = Journal(echo=tell)
     facts: StormFacts | None = None
     problem = ""
     with ExitStack() as stack_up:
@@ -89,9 +94,15 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
                 )
             )
         soak = Soak(options, stack, journal)
-        keyspace = load(stack.config_path).cassandra.keyspace
+        config = load(stack.config_path)
+        calls = call_threads(config.service.max_concurrent_calls)
+        limits = GrowthLimits(pools={CALL_POOL: calls, READ_POOL: READERS})
         watch = Watch(
-            lambda: _roots(stack, soak), stack.cassandra_address(), keyspace, lambda: journal.elapsed_s
+            lambda: _roots(stack, soak),
+            stack.cassandra_address(),
+            config.cassandra.keyspace,
+            lambda: journal.elapsed_s,
+            leases=NewLeases(stack.layout.log_path(SPARK)),
         )
         try:
             with watch, Lines(journal, soak.line, tell, _LINE_EVERY_S):
@@ -103,7 +114,8 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
     del report["schedule"]
     report["restarted_brokers"] = soak.care.restarted
     trends: dict[str, ProcessTrend | None] = {
-        name: trend(readings, limits) for name, readings in sorted(watch.processes.items())
+        name: trend(readings, limits, watch.begun.get(int(name.split()[-1]), ()))
+        for name, readings in sorted(watch.processes.items())
     }
     report["processes"] = {name: asdict(found) for name, found in trends.items() if found is not None}
     report["rows_per_minute"] = {name: rows_per_minute(found) for name, found in sorted(watch.tables.items())}

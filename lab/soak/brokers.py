@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from lab.soak.logs import NewLines
 from lab.workload.playing import Stack
 from lab.workload.worker import WorkerError
 
@@ -35,7 +36,7 @@ class BrokerCare:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stack, self._tell, self._clock = stack, tell, clock
-        self._read_to = dict.fromkeys(names, 0)
+        self._logs = {name: NewLines(stack.layout.log_path(name)) for name in names}
         self._said: dict[str, tuple[int, float]] = {}
         """By broker: the process that said it, and when that was read."""
         self._looked_at_s = clock()
@@ -52,8 +53,8 @@ class BrokerCare:
             return
         self._looked_at_s = now_s
         pids = {item["name"]: item["pid"] for item in self._stack.status()["processes"]}
-        for name in self._read_to:
-            if self._says_so(name) and pids[name] is not None:
+        for name, log in self._logs.items():
+            if OUT_OF_SYNC.encode() in log.read() and pids[name] is not None:
                 self._said.setdefault(name, (pids[name], now_s))
         for name, (pid, said_at_s) in list(self._said.items()):
             if pids[name] != pid:  # it was killed meanwhile, and has begun anew
@@ -81,15 +82,3 @@ class BrokerCare:
         self.restarted.append(name)
         self._stack.stop(name)
         self._stack.start(name)
-
-    def _says_so(self, name: str) -> bool:
-        """Whether its log says so, in what is new there."""
-        path = self._stack.layout.log_path(name)
-        if not path.exists():
-            return False
-        with path.open("rb") as log:
-            log.seek(self._read_to[name])
-            new = log.read()
-        # A line that is not whole yet is read again.
-        self._read_to[name] += new.rfind(b"\n") + 1
-        return OUT_OF_SYNC.encode() in new[: new.rfind(b"\n") + 1]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -20,12 +21,13 @@ class Reading(NamedTuple):
     Attributes:
         at_s: seconds since the soak's beginning.
         memory_bytes: proportional set size: what it has for itself, and its share of what others use too.
+        threads: how many of each name, as the kernel knows it.
         handles: open file descriptors.
     """
 
     at_s: float
     memory_bytes: int
-    threads: int
+    threads: Mapping[str, int]
     handles: int
 
 
@@ -43,12 +45,15 @@ class GrowthLimits:
     Attributes:
         warm_up_s: of a process's life; what it takes in that time is not looked at.
         least_s: a process is judged if it was read for so long after that.
+        pools: names of threads of which a process makes one whenever more calls than ever are under way, and how many it makes
+            at most. Up to that they are no growth.
         memory_mib_per_h, threads, handles: growth that is still called flat: of memory an hour, of the others in all.
         rows_factor: how many times the rows a minute of a table's first half its second half may have.
     """
 
     warm_up_s: float = 600.0
     least_s: float = 900.0
+    pools: Mapping[str, int] = field(default_factory=dict)
     memory_mib_per_h: float = 10.0
     threads: float = 3.0
     handles: float = 8.0
@@ -63,6 +68,8 @@ class ProcessTrend:
         minutes: for which it was looked at.
         memory_mib: at the end of that time.
         memory_mib_per_h, more_threads, more_handles: between the medians of its first and of its last quarter.
+        threads_by_name: of those that there are more of, how many more; those of pools too, which ``more_threads`` leaves out.
+        pooled: threads of each pool, at the most.
     """
 
     minutes: float
@@ -70,20 +77,43 @@ class ProcessTrend:
     memory_mib_per_h: float
     more_threads: float
     more_handles: float
+    threads_by_name: Mapping[str, float] = field(default_factory=dict)
+    pooled: Mapping[str, int] = field(default_factory=dict)
 
     def wrong(self, limits: GrowthLimits) -> Iterator[str]:
         """What is not flat."""
         if self.memory_mib_per_h > limits.memory_mib_per_h:
             yield f"grows by {self.memory_mib_per_h:.1f} MiB an hour"
         if self.more_threads > limits.threads:
-            yield f"has {self.more_threads:.0f} threads more than at first"
+            names = ", ".join(f"{name} {more:+.0f}" for name, more in self.threads_by_name.items())
+            yield f"has {self.more_threads:.0f} threads more than at first ({names})"
+        for name, threads in self.pooled.items():
+            if threads > limits.pools[name]:
+                yield f"has {threads} threads of {name}, which is a pool of {limits.pools[name]}"
         if self.more_handles > limits.handles:
             yield f"has {self.more_handles:.0f} open files more than at first"
 
 
-def trend(readings: Sequence[Reading], limits: GrowthLimits) -> ProcessTrend | None:
-    """How a process developed; None if it did not live long enough to tell."""
-    settled = [item for item in readings if item.at_s - readings[0].at_s >= limits.warm_up_s]
+def trend(
+    readings: Sequence[Reading], limits: GrowthLimits, anew_at_s: Iterable[float] = ()
+) -> ProcessTrend | None:
+    """How a process developed; None if it did not live long enough to tell.
+
+    Args:
+        readings: one at least, in order.
+        limits: what its warm-up is.
+        anew_at_s: when it took something over that it had not done before: its warm-up began anew. The longest time between
+            two of them is looked at.
+    """
+    begins = sorted({readings[0].at_s, *anew_at_s})
+    spans = [
+        [item for item in readings if begin + limits.warm_up_s <= item.at_s < end]
+        for begin, end in pairwise([*begins, math.inf])
+    ]
+    return _trend(max(spans, key=len), limits)
+
+
+def _trend(settled: Sequence[Reading], limits: GrowthLimits) -> ProcessTrend | None:
     if len(settled) < _LEAST_READINGS or settled[-1].at_s - settled[0].at_s < limits.least_s:
         return None
     quarter = len(settled) // 4
@@ -93,12 +123,24 @@ def trend(readings: Sequence[Reading], limits: GrowthLimits) -> ProcessTrend | N
     def more(value: Callable[[Reading], int]) -> float:
         return median(map(value, last)) - median(map(value, first))
 
+    def more_threads(name: str) -> float:
+        return more(lambda item: item.threads.get(name, 0))
+
+    names = sorted({name for item in (*first, *last) for name in item.threads})
     return ProcessTrend(
         minutes=(settled[-1].at_s - settled[0].at_s) / 60,
         memory_mib=median(item.memory_bytes for item in last) / MIB,
         memory_mib_per_h=more(lambda item: item.memory_bytes) / MIB * _HOUR_S / apart_s,
-        more_threads=more(lambda item: item.threads),
+        more_threads=more(
+            lambda item: sum(count for name, count in item.threads.items() if name not in limits.pools)
+        ),
         more_handles=more(lambda item: item.handles),
+        threads_by_name={name: count for name in names if (count := more_threads(name)) > 0},
+        pooled={
+            name: max(item.threads[name] for item in settled if name in item.threads)
+            for name in sorted(limits.pools)
+            if any(name in item.threads for item in settled)
+        },
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Self
 
 import psutil
@@ -14,6 +16,7 @@ from cassandra import DriverException
 from cassandra.cluster import Cluster, NoHostAvailable, Session
 from cassandra.policies import WhiteListRoundRobinPolicy
 
+from lab.soak.logs import NewLeases
 from lab.soak.readings import Reading, RowsReading
 from lab.stack.errors import StackError
 
@@ -30,6 +33,7 @@ class Watch:
         cassandra: host and port of the store.
         keyspace: whose tables are counted.
         clock: seconds since the soak's beginning.
+        leases: tells which processes have taken a lease over; None: none does.
         every_s: between two readings of processes.
         rows_every_s: between two countings of tables.
     """
@@ -41,11 +45,15 @@ class Watch:
         keyspace: str,
         clock: Callable[[], float],
         *,
+        leases: NewLeases | None = None,
         every_s: float = 15.0,
         rows_every_s: float = 60.0,
     ) -> None:
         self.processes: dict[str, list[Reading]] = {}
         self.tables: dict[str, list[RowsReading]] = {}
+        self.begun: dict[int, list[float]] = {}
+        """By process id, when it was found to have begun a lease that it had not held before."""
+        self._leases = leases
         self._roots, self._clock = roots, clock
         self._cassandra, self._keyspace = cassandra, keyspace
         self._every_s, self._rows_every_s = every_s, rows_every_s
@@ -67,6 +75,8 @@ class Watch:
 
     def _read_processes(self) -> None:
         while not self._closing.wait(self._every_s):
+            for pid in self._leases.read() if self._leases is not None else ():
+                self.begun.setdefault(pid, []).append(self._clock())
             with suppress(StackError):  # the stack is just starting or ending something
                 for name, reading in read_sessions(self._roots(), self._clock):
                     self.processes.setdefault(name, []).append(reading)
@@ -112,7 +122,20 @@ def read_sessions(
                     Reading(
                         clock(),
                         process.memory_full_info().pss,
-                        process.num_threads(),
+                        threads_of(process.pid),
                         process.num_fds(),
                     ),
                 )
+
+
+def threads_of(pid: int) -> Counter[str]:
+    """How many threads of each name a process has.
+
+    Raises:
+        OSError: it is gone.
+    """
+    found: Counter[str] = Counter()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # this one has just ended
+            found[(thread / "comm").read_text(errors="replace").strip()] += 1
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from lab.soak.watch import threads_of
+from offsetsvc.service import READ_POOL
+from offsetsvc.transport.grpc_server import CALL_POOL
 from parallax.client import messages
 from parallax.client.client import OffsetClient, at_cluster, at_region
 from parallax.client.targets import SERVICE
@@ -73,6 +77,12 @@ def test_every_outcome_has_the_same_name_and_number_in_the_proto() -> None:
         **{outcome.name: outcome.value for outcome in Outcome},
     }
     assert [messages.outcome_from_pb(messages.outcome_to_pb(item)) for item in Outcome] == list(Outcome)
+
+
+def test_the_kernel_knows_threads_of_calls_and_of_reads_by_their_pools(client: OffsetClient) -> None:
+    client.get_failover_offset(GROUP, TOPIC, 0, to=at_region("b"), origin=at_cluster("aggregate-a"))
+    client.describe_regions()
+    assert {CALL_POOL, READ_POOL} <= set(threads_of(os.getpid()))
 
 
 def test_a_partition_is_answered(client: OffsetClient) -> None:

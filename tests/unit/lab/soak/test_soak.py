@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from lab.soak.logs import NewLeases
 from lab.soak.picture import picture
 from lab.soak.readings import (
     MIB,
@@ -38,7 +41,7 @@ def readings(
         Reading(
             at_s,
             int((100 * min(1, at_s / 300) + mib_per_h * at_s / 3_600) * MIB),
-            10 + int(threads_per_h * at_s / 3_600),
+            {"python": 10 + int(threads_per_h * at_s / 3_600)},
             20 + int(handles_per_h * at_s / 3_600),
         )
         for at_s in range(0, minutes * 60, 15)
@@ -60,8 +63,81 @@ def test_growth_is_told_an_hour_however_long_it_was_looked_at() -> None:
 
 
 def test_threads_and_open_files_are_counted() -> None:
-    assert found(readings(threads_per_h=8)) == ["service has 5 threads more than at first"]
+    assert found(readings(threads_per_h=8)) == ["service has 5 threads more than at first (python +5)"]
     assert found(readings(handles_per_h=20)) == ["service has 12 open files more than at first"]
+
+
+def widest_moment(pool: str, threads: int) -> list[Reading]:
+    """A process in which so many calls are under way at once after half an hour, and never again."""
+    return [
+        item._replace(threads={"python": 10, pool: threads if item.at_s >= 1_800 else 4})
+        for item in readings()
+    ]
+
+
+def test_a_pool_may_fill_up_to_its_size_and_all_else_is_growth() -> None:
+    limits = GrowthLimits(pools={"calls": 20})
+
+    def told(items: list[Reading]) -> list[str]:
+        return list(growing_processes([("service", trend(items, limits))], limits))
+
+    assert told(widest_moment("calls", 20)) == []
+    assert told(widest_moment("calls", 21)) == ["service has 21 threads of calls, which is a pool of 20"]
+    assert told(widest_moment("others", 14)) == ["service has 10 threads more than at first (others +10)"]
+    shown = trend(widest_moment("calls", 14), limits)
+    assert shown is not None
+    assert (shown.more_threads, shown.threads_by_name, shown.pooled) == (0, {"calls": 10}, {"calls": 14})
+
+
+def taken_over(at_s: float, more_after_mib_per_h: float = 0.0) -> list[Reading]:
+    """A worker that takes over a lease: 12 threads, 31 files and 35 MiB in ten minutes."""
+    return [
+        item._replace(
+            memory_bytes=item.memory_bytes
+            + int((35 * min(1, since / 600) + more_after_mib_per_h * since / 3_600) * MIB),
+            threads={"python": 10, "rdk:main": 12 if since else 0},
+            handles=item.handles + (31 if since else 0),
+        )
+        for item in readings()
+        for since in [max(0.0, item.at_s - at_s)]
+    ]
+
+
+def test_a_worker_warms_up_anew_when_it_takes_over_a_lease() -> None:
+    def told(items: list[Reading], *anew_at_s: float) -> list[str]:
+        return list(growing_processes([("worker", trend(items, LIMITS, anew_at_s))], LIMITS))
+
+    assert len(told(taken_over(1_600))) == 3
+    assert told(taken_over(1_600), 1_600) == []
+    assert told(taken_over(3_000), 3_000) == []  # the time before is looked at
+    assert told(taken_over(1_200, more_after_mib_per_h=12), 1_200) == ["worker grows by 12.0 MiB an hour"]
+    assert told(taken_over(1_600), 300) != []  # that was another
+
+
+def test_a_worker_that_never_stays_is_not_looked_at() -> None:
+    assert trend(readings(), LIMITS, range(0, 3_600, 1_200)) is None
+
+
+def lease_begun(process: int, lease: str) -> str:
+    return json.dumps({"lease": lease, "process": process, "event": "lease_begun"}) + "\n"
+
+
+def test_a_lease_is_another_s_only_the_first_time(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    leases = NewLeases(log)
+    assert list(leases.read()) == []
+    log.write_text(
+        "not JSON\n" + lease_begun(7, "a->b shard 0/1 layout 1 epoch 1") + lease_begun(8, "sync"), "utf-8"
+    )
+    assert list(leases.read()) == [7, 8]
+    with log.open("a") as more:
+        more.write(lease_begun(7, "a->b shard 0/1 layout 2 epoch 2"))
+        more.write(lease_begun(7, "a->a shard 0/1 layout 1 epoch 2") + lease_begun(9, "sync")[:20])
+        more.flush()
+        assert list(leases.read()) == [7]
+        more.write(lease_begun(9, "sync")[20:])
+    assert list(leases.read()) == [9]
+    assert list(leases.read()) == []
 
 
 def test_a_short_life_tells_nothing() -> None:
@@ -172,7 +248,7 @@ def test_processes_are_read_by_their_session() -> None:
             child.kill()
     assert name == f"sleeper {child.pid}"
     assert reading.memory_bytes > MIB
-    assert (reading.threads, reading.handles > 2) == (1, True)
+    assert (sum(reading.threads.values()), reading.handles > 2) == (1, True)
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
