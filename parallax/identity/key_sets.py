@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
-import socket
 import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from parallax.config.auth import Jwt
 from parallax.errors import ConfigError, UnauthenticatedError, UnavailableError
+from parallax.runtime.fetching import fetch
 from parallax.runtime.files import Reread
 
 _log = structlog.get_logger(__name__)
@@ -239,96 +236,11 @@ def fetch_from(address: str, authority: str | None) -> Callable[[], bytes]:
     except OSError as error:
         raise ConfigError(f"service.auth.jwt.jwks_ca: {authority}: cannot be read: {error}") from error
 
-    def fetch() -> bytes:
-        connections = _Connections(context)
-        opener = urllib.request.build_opener(_NoRedirects(), connections.plain, connections.encrypted)
-        document = bytearray()
-        with (
-            connections.ended_after(_FETCH_TIMEOUT_S),
-            opener.open(address, timeout=_FETCH_TIMEOUT_S) as answer,
-        ):
-            while piece := answer.read1(_MOST_BYTES + 1 - len(document)):
-                document += piece
-                if len(document) > _MOST_BYTES:
-                    raise ValueError(f"more than {_MOST_BYTES} bytes")
-        return bytes(document)
+    def fetch_keys() -> bytes:
+        request = urllib.request.Request(address)  # noqa: S310 - https, or loopback
+        return fetch(request, context=context, within_s=_FETCH_TIMEOUT_S, most_bytes=_MOST_BYTES)
 
-    return fetch
-
-
-class _Connections:
-    """The connections of one fetch, which end when its time is up: a time-out of theirs begins anew with each byte.
-
-    Attributes:
-        plain: opens those without TLS.
-        encrypted: opens the others.
-    """
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._sockets: list[socket.socket] = []
-        self._late = threading.Event()
-        made = self
-
-        class Plain(http.client.HTTPConnection):
-            def connect(self) -> None:
-                super().connect()
-                made.keep(self.sock)
-
-        class Encrypted(http.client.HTTPSConnection):
-            def connect(self) -> None:
-                super().connect()
-                made.keep(self.sock)
-
-        class PlainHandler(urllib.request.HTTPHandler):
-            def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-                return self.do_open(Plain, request)
-
-        class EncryptedHandler(urllib.request.HTTPSHandler):
-            def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-                return self.do_open(Encrypted, request, context=context)
-
-        self.plain, self.encrypted = PlainHandler(), EncryptedHandler()
-
-    def keep(self, connected: socket.socket) -> None:
-        """Take a connection in."""
-        self._sockets.append(connected)
-        if self._late.is_set():
-            self._end()
-
-    @contextmanager
-    def ended_after(self, seconds: float) -> Iterator[None]:
-        """Do something on these connections; they end after so long.
-
-        Raises:
-            TimeoutError: they had to.
-        """
-        timer = threading.Timer(seconds, self._end)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        except Exception as error:
-            if not self._late.is_set():
-                raise
-            raise TimeoutError(f"the document was not there after {seconds:g} s") from error
-        else:
-            if self._late.is_set():  # an end looks like the end of a document without a length
-                raise TimeoutError(f"the document was not there after {seconds:g} s")
-        finally:
-            timer.cancel()
-
-    def _end(self) -> None:
-        self._late.set()
-        for connected in self._sockets:
-            with contextlib.suppress(OSError):  # it has ended by itself
-                connected.shutdown(socket.SHUT_RDWR)
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Keys come from the address that is configured, and no other."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """None: the answer stands, as an error."""
+    return fetch_keys
 
 
 def _from_file(path: str) -> Keys:

@@ -17,11 +17,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from parallax.adapters.tls import client_context, refusal
 from parallax.config.security import OAuth, Security
 from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError
+from parallax.runtime.fetching import fetch
 
 RENEW_AT = 0.7
 """A token is replaced after this part of its life: before librdkafka (0.8) and the batch path (0.85) authenticate again."""
@@ -154,11 +154,6 @@ def token_source(security: Security) -> TokenSource | None:
 # --- where they come from ----------------------------------------------------------------------------------------------
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_args: Any) -> None:
-        """Nowhere: the client's secret would go along."""
-
-
 def fetch_token(oauth: OAuth) -> Token:
     """A new token by the client credentials grant (RFC 6749, 4.4).
 
@@ -167,7 +162,7 @@ def fetch_token(oauth: OAuth) -> Token:
         ClusterUnavailableError: it did not answer in time.
     """
     where = f"token endpoint {oauth.token_endpoint}"
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+    context = None
     if oauth.token_endpoint.startswith("https:"):
         context = client_context(
             "security.sasl_oauth",
@@ -177,13 +172,9 @@ def fetch_token(oauth: OAuth) -> Token:
             key_password=None,
             verify_hostname=True,
         )
-        handlers.append(urllib.request.HTTPSHandler(context=context))
-    else:  # loopback alone, where no proxy leads
-        handlers.append(urllib.request.ProxyHandler({}))
     began_at_s = time.time()
     try:
-        with urllib.request.build_opener(*handlers).open(_request(oauth), timeout=_ANSWER_S) as answer:
-            body = answer.read(_MOST_BYTES)
+        body = fetch(_request(oauth), context=context, within_s=_ANSWER_S, most_bytes=_MOST_BYTES)
     except urllib.error.HTTPError as error:
         with error:
             kind = ConfigError if error.code in _REFUSED else ClusterUnavailableError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from parallax.identity import key_sets as module
 from parallax.identity.key_sets import FetchedKeys, fetch_from
 from tests.support import poll_until
 from tests.worlds.authority import Issuer, rsa_key, serving_document
+from tests.worlds.dripping import HEADS, LASTS_S, dripping
 
 KEYS = {"first": rsa_key(), "second": rsa_key()}
 
@@ -131,40 +130,15 @@ def test_keys_come_over_http_and_a_document_without_end_is_refused() -> None:
             keys.find("first")
 
 
-@pytest.mark.parametrize(
-    "head",
-    ["HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n", "HTTP/1.0 200 OK\r\nX-Slow: ", ""],
-    ids=["the document", "a header", "all of it"],
-)
+@HEADS
 def test_an_answer_that_drips_is_given_up_so_that_a_later_fetch_may_begin(
     head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever of it drips: a time-out of a socket begins anew with each byte."""
     monkeypatch.setattr(module, "_FETCH_TIMEOUT_S", 0.3)
-    enough = threading.Event()
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def drip() -> None:
-        connection, _ = listener.accept()
-        with connection, contextlib.suppress(OSError):
-            connection.recv(4_096)
-            connection.sendall(head.encode())
-            for _ in range(600):
-                if enough.wait(0.05):
-                    return
-                connection.sendall(b"H")
-
-    dripping = threading.Thread(target=drip, daemon=True)
-    dripping.start()
     began_s = time.monotonic()
-    try:
-        with pytest.raises(TimeoutError, match="not there after"):
-            fetch_from(f"http://127.0.0.1:{listener.getsockname()[1]}/keys", None)()
-        assert time.monotonic() - began_s < 15, "it drips for half a minute"
-    finally:
-        enough.set()
-        listener.close()
-        dripping.join(10)
+    with dripping(head) as address, pytest.raises(TimeoutError, match="not there after"):
+        fetch_from(address, None)()
+    assert time.monotonic() - began_s < LASTS_S / 2
 
 
 def test_keys_that_are_too_old_prove_nobody_until_they_are_fetched_again(document: Document) -> None:

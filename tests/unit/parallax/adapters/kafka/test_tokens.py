@@ -21,6 +21,7 @@ from parallax.config.config import Cluster
 from parallax.config.security import OAuth, Security
 from parallax.errors import ClusterUnavailableError, ConfigError
 from tests.worlds.certificates import Authority, tls_server
+from tests.worlds.dripping import HEADS, LASTS_S, dripping
 from tests.worlds.token_issuer import CLIENT, SECRET, TokenIssuer
 
 
@@ -62,6 +63,7 @@ class TestFetching:
             ((503, b"busy"), ClusterUnavailableError, "HTTP 503"),
             ((200, b"<html>"), ConfigError, "has no access_token"),
             ((200, b"[]"), ConfigError, "has no access_token"),
+            ((200, b" " * 300_000), ClusterUnavailableError, "did not answer: more than 262144 bytes"),
             ((200, b'{"access_token": "opaque"}'), ConfigError, "nothing says when it expires"),
             ((200, b'{"access_token": "a b", "expires_in": 5}'), ConfigError, "no usable access_token"),
             ((200, b'{"access_token": "a\\u0001b", "expires_in": 5}'), ConfigError, "no usable access_token"),
@@ -76,6 +78,20 @@ class TestFetching:
             fetch_token(oauth(issuer))
         assert SECRET not in str(caught.value)
         assert "script" not in str(caught.value)
+
+    @HEADS
+    def test_an_answer_that_drips_is_given_up(
+        self, issuer: TokenIssuer, head: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All that need a token wait for it meanwhile."""
+        monkeypatch.setattr(tokens, "_ANSWER_S", 0.3)
+        began_s = time.monotonic()
+        with (
+            dripping(head) as address,
+            pytest.raises(ClusterUnavailableError, match=r"did not answer: .*not there after 0\.3 s"),
+        ):
+            fetch_token(oauth(issuer, token_endpoint=address))
+        assert time.monotonic() - began_s < LASTS_S / 2
 
     def test_another_server_gets_no_secret(self, issuer: TokenIssuer, tmp_path: Path) -> None:
         ours, foreign = Authority(tmp_path / "ours"), Authority(tmp_path / "foreign")
