@@ -9,7 +9,7 @@ import structlog
 
 from parallax.config.config import Config
 from parallax.domain.ids import Lineage, SourceOffset, TopicName, TopicPartition, aggregate_cluster
-from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.ports.index import MappingIndexWriter
 from parallax.runtime.retry import RetryPolicy
 from parallax.v1.runlog_pb2 import Entry
@@ -49,7 +49,7 @@ def hold_lease(
 ) -> LeaseResult:
     """Copy the lease's shard until its deadline, or until today's end if it is ``available_now``.
 
-    Waits inside while a cluster is away, and goes on by itself when it is back.
+    Waits inside while a cluster is away, or refuses the replicator altogether, and goes on by itself afterwards.
 
     Args:
         lease: what to copy, and until when. The layout must exist (`replicator.kafka.layout.ensure_layout`).
@@ -165,7 +165,7 @@ class _Holder:
             try:
                 if self._one_session():
                     return
-            except (SessionError, ClusterUnavailableError) as error:
+            except (SessionError, ClusterUnavailableError, ConfigError) as error:
                 self._note_end(error)
             else:
                 continue
@@ -175,7 +175,7 @@ class _Holder:
                 waits = self._retries.waits_ms()
             self._clock.sleep_ms(min(next(waits), max(0.0, self._left_ms())))
 
-    def _note_end(self, error: SessionError | ClusterUnavailableError) -> None:
+    def _note_end(self, error: SessionError | ClusterUnavailableError | ConfigError) -> None:
         """What ended a session: a stop for the next ones, or what the lease waits for."""
         lease = str(self._lease)
         own = run_log_topic(self._config, self._lease.route.source)
@@ -186,10 +186,11 @@ class _Holder:
             if self._stops.refuse(error.reasons):
                 log.warning("topics_refused", lease=lease, problem=str(error))
         else:
-            if not isinstance(error, RunLogError):
+            if not isinstance(error, RunLogError | ConfigError):
                 log.warning("session_ended", lease=lease, problem=str(error))
             elif self._waiting_for != str(error):  # told once: it waits for a person
-                log.error("run_log_refused", lease=lease, problem=str(error))
+                event = "run_log_refused" if isinstance(error, RunLogError) else "lease_refused"
+                log.error(event, lease=lease, problem=str(error))
             self._waiting_for = str(error)
 
     def close(self) -> None:

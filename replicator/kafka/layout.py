@@ -31,6 +31,7 @@ from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from replicator.copying.recovery import RunLogError, RunLogProblem, Shard, States
 from replicator.copying.state import PartitionChange, PartitionState, encode, pieces_of
+from replicator.kafka.refusals import ID_NOT_ALLOWED, id_not_allowed
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
 from replicator.kafka.transactions.hanging import settle
@@ -409,11 +410,15 @@ def fence(config: Config, lease: Lease, path: str) -> None:
 
 
 class Writer:
-    """A transactional producer; initialising it fences whoever had its id before."""
+    """A transactional producer; initialising it fences whoever had its id before.
+
+    Every call raises `ConfigError` where the id is not allowed.
+    """
 
     def __init__(self, settings: Settings, route: Route, transactional: str) -> None:
         self._route = route
         self._cluster = aggregate_cluster(route.target)
+        self._transactional_id = transactional
         self._producer = Producer({**settings, "transactional.id": transactional, "acks": "all"})
 
     def __enter__(self) -> Self:
@@ -446,4 +451,6 @@ class Writer:
         try:
             method(*args)
         except KafkaException as error:
+            if error.args[0].code() == ID_NOT_ALLOWED:
+                raise id_not_allowed(self._cluster, self._transactional_id, doing) from error
             raise translated(error, self._cluster, doing) from error

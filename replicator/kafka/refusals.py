@@ -30,7 +30,7 @@ _ADVICE = {
 """What the target says for good: saying it again would not help."""
 FENCED = frozenset({47, 90})
 """Invalid producer epoch, producer fenced."""
-_ID_NOT_ALLOWED = 53
+ID_NOT_ALLOWED = 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,36 @@ def advice(code: int) -> str:
     return _ADVICE[code]
 
 
-def translated(code: int, text: str, transactional_id: str) -> ParallaxError:
+def translated(code: int, cluster: ClusterName, doing: str, transactional_id: str) -> ParallaxError:
     """The error of an answer that is no refusal for good.
 
     Args:
         code: Kafka's.
-        text: what was being done, and what the broker added.
-        transactional_id: the writer's, for the message that another owner has it.
+        cluster: whose answer it is.
+        doing: what was being done, and what the broker added.
+        transactional_id: the writer's, which another owner may have, or which may not be allowed.
     """
-    text = f"{text} {for_code(code).__name__} ({code})"
+    text = f"{cluster}: {doing}: {for_code(code).__name__} ({code})"
     if code in FENCED:
         return FencedError(f"{text}: another owner has taken over {transactional_id}")
-    if code == _ID_NOT_ALLOWED:
-        return ConfigError(text)
+    if code == ID_NOT_ALLOWED:
+        return id_not_allowed(cluster, transactional_id, doing)
     return ClusterUnavailableError(text)
+
+
+def id_not_allowed(cluster: ClusterName, transactional_id: str, doing: str) -> ConfigError:
+    """The replicator may not write under its transactional id, without which a shard copies nothing.
+
+    Args:
+        cluster: where the right is missing.
+        transactional_id: the id.
+        doing: what was being done.
+    """
+    return ConfigError(
+        f"RIGHT_MISSING: {Operation.WRITE} on transactional id {transactional_id} at {cluster} "
+        f"({for_code(ID_NOT_ALLOWED).__name__}, {doing}): allow names that begin with `parallax.` to the replicator's user; "
+        "copying goes on by itself from where it stopped"
+    )
 
 
 def missing_right(

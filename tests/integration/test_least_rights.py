@@ -434,10 +434,14 @@ class Pair:
 
     def take(self, kind: str, operation: Operation, *, shown: bool) -> None:
         """One right of the first topic away, and no other for a moment; ``shown``: the topic can be seen all the same."""
-        admin = self.secure.admins[kind]
         if shown:
             self.give(kind, Operation.DESCRIBE)
-        taken = binding(SPARK, Acl(Resource.TOPIC, Pattern(self.held.topic), operation))
+        self.remove(kind, Acl(Resource.TOPIC, Pattern(self.held.topic), operation))
+
+    def remove(self, kind: str, acl: Acl) -> None:
+        """A right of the replicator's away."""
+        admin = self.secure.admins[kind]
+        taken = binding(SPARK, acl)
         exactly = AclBindingFilter(
             taken.restype,
             taken.name,
@@ -453,8 +457,11 @@ class Pair:
 
     def give(self, kind: str, operation: Operation) -> None:
         """A right of the first topic."""
-        rule = binding(SPARK, Acl(Resource.TOPIC, Pattern(self.held.topic), operation))
-        for made in self.secure.admins[kind].create_acls([rule]).values():
+        self.add(kind, Acl(Resource.TOPIC, Pattern(self.held.topic), operation))
+
+    def add(self, kind: str, acl: Acl) -> None:
+        """A right of the replicator's."""
+        for made in self.secure.admins[kind].create_acls([binding(SPARK, acl)]).values():
             made.result(PATIENCE_S)
         time.sleep(SPREAD_S)
 
@@ -567,6 +574,29 @@ def test_a_topic_without_a_right_is_stopped_alone_and_goes_on_by_itself_once_it_
     assert pair.copied(pair.free) == ["1", "2", "3", "4"]
     told_stops = {part.reason for report in pair.reports for part in report.partitions if part.reason}
     assert len(told_stops) <= 1 + (not shown), told_stops
+
+
+@pytest.mark.parametrize("copy_path", ["batch", "record"])
+def test_a_shard_without_its_transactional_id_waits_by_name_and_goes_on_once_it_may(
+    secure: Secure, copy_path: str
+) -> None:
+    pair = Pair(secure, copy_path)
+    pair.allow_all()
+    pair.free.make("regional")
+    own = Acl(Resource.TRANSACTIONAL_ID, Pattern("parallax.", prefix=True), Operation.WRITE)
+    with pair.copying():
+        pair.produce(pair.free, "1")
+        poll_until(lambda: pair.copied(pair.free) == ["1"], 2 * PATIENCE_S, "the first record")
+        pair.remove("aggregate", own)
+        pair.produce(pair.free, "2")
+        poll_until(lambda: pair.reports[-1].waiting_for, 2 * PATIENCE_S, "that the shard waits")
+        told = pair.reports[-1].waiting_for
+        assert told.startswith("RIGHT_MISSING: Write on transactional id parallax."), told
+        assert f"at aggregate-{pair.held.topic} " in told
+        assert pair.copied(pair.free) == ["1"]
+        pair.add("aggregate", own)
+        poll_until(lambda: pair.copied(pair.free) == ["1", "2"], 2 * PATIENCE_S, "what waited")
+        poll_until(lambda: not pair.reports[-1].waiting_for, PATIENCE_S, "that it goes on")
 
 
 def test_there_is_a_deed_for_every_right() -> None:

@@ -256,9 +256,10 @@ class Sender:
                     if self.refused is None:
                         self.refused = Refusal(item, index, code, part.error_message or "")
                 else:
-                    text = f"{self._connections.cluster}: writing to {item}: {part.error_message or ''}"
+                    doing = f"writing to {item}" + (f": {part.error_message}" if part.error_message else "")
                     self._connections.refresh()
-                    self._fail(translated(code, text, self._coordinator.transactional_id))
+                    own_id = self._coordinator.transactional_id
+                    self._fail(translated(code, self._connections.cluster, doing, own_id))
         if not_allowed:
             cluster = self._connections.cluster
             self._fail(TopicsRefusedError({topic: not_writable(cluster, topic) for topic in not_allowed}))

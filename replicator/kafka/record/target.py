@@ -28,7 +28,14 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd, TargetLog
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.leader_epochs import LeaderEpochs, with_kept
-from replicator.kafka.refusals import NOT_ALLOWED, advice, is_for_good, not_writable
+from replicator.kafka.refusals import (
+    ID_NOT_ALLOWED,
+    NOT_ALLOWED,
+    advice,
+    id_not_allowed,
+    is_for_good,
+    not_writable,
+)
 from replicator.kafka.survey import FORGETFUL
 
 log = structlog.get_logger(__name__)
@@ -84,6 +91,7 @@ class KafkaTarget:
     Raises:
         ClusterUnavailableError: the cluster did not answer in time.
         FencedError: another owner initialised the id at the same moment.
+        ConfigError: the id is not allowed.
     """
 
     path = "record"
@@ -102,6 +110,7 @@ class KafkaTarget:
         timeout_ms: int = 10_000,
     ) -> None:
         self._cluster = cluster
+        self._transactional_id = transactional_id
         self._run_log = (str(run_log_topic), shard)
         self._timeout_s = timeout_ms / 1_000
         self._leader_epochs = leader_epochs
@@ -318,19 +327,26 @@ class KafkaTarget:
         )
         if isinstance(problem, FencedError):
             return problem
-        if (refused := self._refused(inner)) is not None:
+        cause = self._cause(inner)
+        if isinstance(cause, KafkaError) and cause.code() == ID_NOT_ALLOWED:
+            return id_not_allowed(self._cluster, self._transactional_id, doing)
+        if (refused := self._refused(cause)) is not None:
             return refused
         if isinstance(inner, KafkaError) and inner.fatal() and inner.code() == KafkaError._STATE:  # noqa: SLF001 - as above
             return FencedError(str(problem))
         return ClusterUnavailableError(str(problem))
 
+    def _cause(self, error: object) -> object:
+        """What a transaction met whose records librdkafka has purged."""
+        if isinstance(error, KafkaError) and not error.fatal() and error.code() in _PURGED:
+            return self._lost_error().args[0]
+        return error
+
     def _refused(self, error: object) -> TopicsRefusedError | None:
         """Which topics may not be written to, if that is the matter; None: it is not, or no longer.
 
-        Where partitions may not join a transaction, librdkafka purges all records of it, and names no topic.
+        Where partitions may not join a transaction, librdkafka names no topic.
         """
-        if isinstance(error, KafkaError) and not error.fatal() and error.code() in _PURGED:
-            error = self._lost_error().args[0]
         if not isinstance(error, KafkaError) or error.code() != NOT_ALLOWED or not self._callbacks:
             return None
         names = sorted({str(item.topic) for item in self._callbacks})

@@ -13,16 +13,15 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, In
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
 from parallax.domain.ids import TopicName, TopicPartition
-from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
+from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.runtime.deadline import Deadline
 from replicator.copying.session_end import TopicsRefusedError
-from replicator.kafka.refusals import FENCED, NOT_ALLOWED, not_writable
+from replicator.kafka.refusals import FENCED, ID_NOT_ALLOWED, NOT_ALLOWED, id_not_allowed, not_writable
 
 _NONE = 0
 _MOVED = frozenset({14, 15, 16})
 """Loading, not available, not the coordinator."""
 CONCURRENT_TRANSACTIONS = 51
-_ID_NOT_ALLOWED = frozenset({31, 53})
 _NOT_ATTEMPTED = 55
 """A partition was not added because another one could not be: what that one met is the cause."""
 _UNEXPECTED = -1
@@ -93,6 +92,7 @@ class Coordinator:
         """Fence every older owner of the id and abort what it left open.
 
         Raises:
+            ConfigError: the id is not allowed; so in every other call.
             ClusterUnavailableError: no definite answer in time.
         """
         answer = self._until_definite(
@@ -169,8 +169,8 @@ class Coordinator:
             problem = f"{self._connections.cluster}: {doing}{where}: {for_code(code).__name__} ({code})"
             if code in FENCED:
                 raise FencedError(f"{problem}: another owner has taken over {self.transactional_id}")
-            if code in _ID_NOT_ALLOWED:
-                raise ConfigError(problem)
+            if code == ID_NOT_ALLOWED:
+                raise id_not_allowed(self._connections.cluster, self.transactional_id, doing)
             if code == NOT_ALLOWED:
                 cluster = self._connections.cluster
                 raise TopicsRefusedError(
@@ -189,20 +189,16 @@ class Coordinator:
 
     def _found(self) -> Any:
         if self._node is None:
+            cluster, doing = self._connections.cluster, "finding the transaction coordinator"
             answer = self._connections.ask(
                 self._connections.any_node,
                 FindCoordinatorRequest(key=self.transactional_id, key_type=_TRANSACTION_KEY, max_version=3),
-                "finding the transaction coordinator",
+                doing,
             )
-            if answer.error_code in _ID_NOT_ALLOWED:
-                raise ConfigError(
-                    f"{self._connections.cluster}: {self.transactional_id}: {for_code(answer.error_code).__name__}"
-                )
+            if answer.error_code == ID_NOT_ALLOWED:
+                raise id_not_allowed(cluster, self.transactional_id, doing)
             if answer.error_code != _NONE:
-                raise ClusterUnavailableError(
-                    f"{self._connections.cluster}: finding the transaction coordinator: "
-                    f"{for_code(answer.error_code).__name__}"
-                )
+                raise ClusterUnavailableError(f"{cluster}: {doing}: {for_code(answer.error_code).__name__}")
             self._node = self._connections.coordinator(answer.host, answer.port, answer.node_id)
         return self._node
 

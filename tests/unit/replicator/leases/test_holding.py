@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route
-from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.runtime.deadline import SHORTEST_LEASE_MS
 from replicator.kafka.connector import Connector
 from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
@@ -216,3 +217,29 @@ def test_no_session_begins_beyond_the_deadline(sessions: int) -> None:
     )
     assert connector.asked == sessions
     assert result.aborts == sessions
+
+
+def test_a_lease_that_is_refused_waits_and_tells_of_it_once() -> None:
+    class Refusing(AwayConnector):
+        def run_log(self, _lease: Lease) -> Any:
+            self.asked += 1
+            raise ConfigError(
+                "RIGHT_MISSING: Write on transactional id parallax.a.b.1.0.batch at aggregate-b"
+            )
+
+    connector = Refusing()
+    reports: list[LeaseProgress] = []
+    config = Config.model_validate({"regions": {}, "cassandra": {"contact_points": ["127.0.0.1:2"]}})
+    overtime: Callable[[], bool] = lambda: connector.asked == 3  # noqa: E731 - with its type
+    with capture_logs() as logs:
+        copy_until_over(
+            LEASE,
+            config,
+            cast("Connector", connector),
+            feed=None,
+            report=reports.append,
+            overtime=overtime,
+        )
+    assert {report.waiting_for.partition(":")[0] for report in reports} == {"RIGHT_MISSING"}
+    [told] = [entry for entry in logs if entry["log_level"] in {"warning", "error"}]
+    assert (told["event"], told["problem"]) == ("lease_refused", reports[-1].waiting_for)

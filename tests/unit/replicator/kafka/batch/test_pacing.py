@@ -13,6 +13,7 @@ import pytest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
+from parallax.errors import ConfigError
 from replicator.copying.ports import NotAllowed, ReadFrom, RecordBlock
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.format.batch import BatchPlace, Record, make_batch, record_body, split
@@ -47,6 +48,8 @@ class Broker:
         return []
 
     def watch(self, _topics: Iterable[TopicName]) -> None: ...
+
+    def refresh(self) -> None: ...
 
     @property
     def problem(self) -> str:
@@ -215,6 +218,17 @@ def test_topics_that_may_not_be_written_to_are_all_named(loop: EventLoop) -> Non
     [(topic, reason)] = caught.value.reasons.items()
     assert topic == "orders"
     assert reason.startswith("RIGHT_MISSING: Write on topic orders at aggregate-b")
+
+
+def test_an_id_that_may_not_be_written_under_is_named(loop: EventLoop) -> None:
+    broker = Broker()
+    sending = sender(loop, broker)
+    sending.add(block(0))
+    sending.step()
+    [(request, answered, _)] = broker.requests
+    answered(produced(request, 53))
+    with pytest.raises(ConfigError, match=r"^RIGHT_MISSING: Write on transactional id "):
+        sending.flush("waiting")
 
 
 def test_a_partition_that_may_not_be_read_is_told_of_and_left_until_it_is_taken_anew(loop: EventLoop) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin._acl import AclOperation
 
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.record.target import KafkaTarget
 
@@ -34,6 +34,7 @@ class LosingProducer:
 def target_of(producer: LosingProducer) -> KafkaTarget:
     target = KafkaTarget.__new__(KafkaTarget)
     target._cluster = ClusterName("aggregate-b")
+    target._transactional_id = "own"
     target._producer = producer  # type: ignore[assignment] # only what is called
     return target
 
@@ -104,3 +105,14 @@ def test_a_transaction_that_has_failed_for_no_missing_right_is_tried_again(
 ) -> None:
     error = settled(purged_by, {"trips": allowed}, ["trips"])
     assert isinstance(error, ClusterUnavailableError)
+
+
+@pytest.mark.parametrize("fatal", [True, False])
+def test_an_id_that_is_not_allowed_is_named(*, fatal: bool) -> None:
+    refusal = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Fatal error", fatal=fatal)
+    producer = LosingProducer(refusal)
+    with pytest.raises(ConfigError, match=r"^RIGHT_MISSING: Write on transactional id own at aggregate-b "):
+        target_of(producer)._call("beginning a transaction", producer.begin_transaction)
+    error = settled(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, {"trips": [READ, WRITE]}, ["trips"])
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith("RIGHT_MISSING: Write on transactional id own at aggregate-b ")

@@ -11,12 +11,12 @@ import pytest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
-from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.transactions import coordinator
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 
-DONE, UNEXPECTED, INVALID_STATE, FENCED = 0, -1, 48, 90
+DONE, UNEXPECTED, INVALID_STATE, NOT_ALLOWED, FENCED = 0, -1, 48, 53, 90
 
 
 class Answers:
@@ -100,3 +100,25 @@ def test_one_topic_that_is_not_allowed_is_named(loop: EventLoop, codes: tuple[in
     [(topic, reason)] = caught.value.reasons.items()
     assert topic == "topic-of-29"
     assert reason.startswith("RIGHT_MISSING: Write on topic topic-of-29 at aggregate-b")
+
+
+@pytest.mark.parametrize(
+    "doing", ["finding the transaction coordinator", "initialising", "adding", "committing"]
+)
+def test_an_id_that_is_not_allowed_is_named(loop: EventLoop, doing: str) -> None:
+    class Refusing(Answers):
+        def ask(self, node: int, request: Any, asked: str) -> Any:
+            if not asked.startswith(doing):
+                return super().ask(node, request, asked)
+            part = SimpleNamespace(partition_index=3, partition_error_code=NOT_ALLOWED)
+            topics = [SimpleNamespace(name="trips", results_by_partition=[part])]
+            whole = {} if doing == "adding" else {"error_code": NOT_ALLOWED}
+            return SimpleNamespace(API_VERSION=3, results_by_topic_v3_and_below=topics, **whole)
+
+    it, producer = owner(loop, Refusing(DONE)), ProducerState(7, 3)
+    calls = {
+        "adding": lambda: it.add([TopicPartition(TopicName("trips"), 3)], producer),
+        "committing": lambda: it.end(producer, committed=True),
+    }
+    with pytest.raises(ConfigError, match=r"^RIGHT_MISSING: Write on transactional id own at aggregate-b "):
+        calls.get(doing, it.initialise)()
