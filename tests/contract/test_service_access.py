@@ -14,10 +14,12 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
+from starlette.routing import Match
 
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.transport import access as access_module
 from offsetsvc.transport.access import FOREIGN_NEEDS, NEEDS
+from offsetsvc.transport.rest import create_app
 from parallax.client.client import OffsetClient, at_region
 from parallax.client.credentials import ServiceCredentials
 from parallax.client.status import CODE_KEY
@@ -233,6 +235,31 @@ def test_every_call_was_tried_and_has_an_entry() -> None:
     assert {f"{flag}" for requests in REQUESTS.values() for flag, _ in requests if flag} == {
         need.flag for need in NEEDS.values() if need.flag
     }
+
+
+def routes_of(router: Any) -> Iterator[Any]:
+    """Every place that a router serves, those of the routers that it includes as well."""
+    for route in router.routes:
+        included = getattr(route, "original_router", None)
+        yield from [route] if included is None else routes_of(included)
+
+
+def test_every_path_of_rest_was_tried(callers: Callers) -> None:
+    """What is served without being tried would be in no table."""
+    app = create_app(callers.served.service, callers.served.metrics)
+    served = [(verb, route) for route in routes_of(app) for verb in route.methods - {"HEAD"}]
+    calls = [
+        ("GET" if body is None else "PUT", path.partition("?")[0])
+        for requests in PATHS.values()
+        for _, path, body in requests
+    ]
+
+    def is_tried(verb: str, route: Any) -> bool:
+        scopes = [{"type": "http", "method": verb, "path": path} for tried, path in calls if tried == verb]
+        return any(route.matches(scope)[0] is Match.FULL for scope in scopes)
+
+    assert len(served) >= len(calls) - 1  # one place is called in two ways
+    assert [f"{verb} {route.path}" for verb, route in served if not is_tried(verb, route)] == []
 
 
 def test_a_call_without_an_entry_serves_nobody(callers: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
