@@ -169,6 +169,7 @@ class Survey:
         refused: topics that can't be replicated, with what is wrong and what to do.
         same_cluster: why nothing may be copied, if both sides are one Kafka cluster; else empty.
         hidden: topics that one of the two does not show to the replicator, with the right that is missing there.
+        usable: of the topics that the target had refused (`Surveyor.request`) those that it lets be read and written to now.
     """
 
     ticket: int
@@ -178,16 +179,18 @@ class Survey:
     refused: Mapping[TopicName, str] = field(default_factory=dict)
     same_cluster: str = ""
     hidden: Mapping[TopicName, str] = field(default_factory=dict)
+    usable: Collection[TopicName] = ()
 
 
 class Surveyor(Protocol):
     """Looks at both clusters beside the copy loop, which never waits for it."""
 
-    def request(self, known: Collection[TopicName]) -> int:
+    def request(self, known: Collection[TopicName], refused: Collection[TopicName]) -> int:
         """Ask for a survey that begins after this call; its ticket grows by 1 with each request.
 
         Args:
             known: topics that were copied: where one is gone, it may just be hidden.
+            refused: topics that the target has refused to the replicator.
         """
 
     def result(self) -> Survey | None:

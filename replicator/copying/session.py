@@ -7,12 +7,12 @@ whatever goes wrong ends the session, and the next one begins from the run log (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 
 from parallax.config.config import Replicator
-from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicPartition
+from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicName, TopicPartition
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import (
     Clock,
@@ -74,10 +74,11 @@ class SurveyRequests:
         self,
         positions: Mapping[TopicPartition, SourceOffset],
         out_of_range: Mapping[TopicPartition, OutOfRange],
+        refused: Collection[TopicName],
     ) -> None:
-        """Request a survey, knowing these positions, and these partitions to be out of range."""
+        """Request a survey, knowing these positions, these partitions to be out of range, and these topics refused."""
         self._requested_at_ms, self._soon = self._clock.monotonic_ms(), False
-        ticket = self._surveyor.request({item.topic for item in positions})
+        ticket = self._surveyor.request({item.topic for item in positions}, refused)
         self._known = {
             number: known for number, known in self._known.items() if number > ticket - _KNOWN_REQUESTS
         }
@@ -332,7 +333,9 @@ class ShardSession:
 
     def _request_survey(self) -> None:
         self._requests.request(
-            {item: state.source_next for item, state in self._ledger.states.items()}, self._out_of_range
+            {item: state.source_next for item, state in self._ledger.states.items()},
+            self._out_of_range,
+            self._stops.refused,
         )
 
     def _reconcile(self, survey: Survey) -> None:
@@ -353,6 +356,7 @@ class ShardSession:
             shard=self._lease.shard,
             shard_count=self._lease.shard_count,
         )
+        self._stops.allow(survey.usable)
         decisions = list(map(self._unless_refused, found))
         if self.goal is None and self._lease.available_now and survey.source is not None:
             self.goal = {item: source_log.stable_end for item, source_log in survey.source_logs.items()}

@@ -68,6 +68,8 @@ class Stops:
         self._again_at_ms = math.inf
         self._stops: dict[TopicPartition, Stop] = {}
         self._topics: dict[TopicName, str] = {}
+        self._believed: dict[TopicName, tuple[float, float]] = {}
+        """Topics that were tried again because the target said so: when it is believed next, and how much later then."""
         self._told: dict[TopicPartition, str] = {}
 
     def note(self, stop: Stop) -> None:
@@ -81,6 +83,24 @@ class Stops:
         self._try_later()
         known = {*self._told.values()}
         return not known.issuperset(reasons.values())
+
+    @property
+    def refused(self) -> Collection[TopicName]:
+        """The topics that the target refuses."""
+        return self._topics.keys()
+
+    def allow(self, topics: Collection[TopicName]) -> None:
+        """The target says that it takes these topics now: they are tried before all else is.
+
+        A try costs a transaction, and brokers hear of a right one after the other. So whoever says so and refuses all the same is
+        believed again more and more rarely.
+        """
+        now_ms = self._clock.monotonic_ms()
+        for topic in self._topics.keys() & set(topics):
+            next_ms, wait_ms = self._believed.get(topic, (now_ms, _BELIEVED_AGAIN_MS))
+            if now_ms >= next_ms:
+                self._believed[topic] = (now_ms + wait_ms, 2 * wait_ms)
+                del self._topics[topic]
 
     def of(self, item: TopicPartition) -> Stop | None:
         """Where the partition can't go further, whatever its lineage is by now."""
@@ -112,6 +132,7 @@ class Stops:
         """Hold nothing up any longer."""
         self._stops.clear()
         self._topics.clear()
+        self._believed.clear()
         self._again_at_ms = math.inf
 
     def reasons(self) -> dict[TopicPartition, str]:
@@ -120,6 +141,9 @@ class Stops:
 
     def _try_later(self) -> None:
         self._again_at_ms = min(self._again_at_ms, self._clock.monotonic_ms() + self._again_after_ms)
+
+
+_BELIEVED_AGAIN_MS = 5_000
 
 
 @dataclass(slots=True)

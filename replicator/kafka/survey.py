@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import structlog
 from confluent_kafka import IsolationLevel, KafkaException
@@ -73,15 +74,16 @@ class KafkaSurveyor:
         """Topics whose target can't be made to fit, and why."""
         self._requested = 0
         self._known: frozenset[TopicName] = frozenset()
+        self._refused: frozenset[TopicName] = frozenset()
         self._newest: Survey | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"survey {lease}", daemon=True)
         self._thread.start()
 
-    def request(self, known: Collection[TopicName]) -> int:
+    def request(self, known: Collection[TopicName], refused: Collection[TopicName]) -> int:
         """Ask for a survey that begins after this call."""
         with self._wake:
-            self._known = frozenset(known)
+            self._known, self._refused = frozenset(known), frozenset(refused)
             self._requested += 1
             self._wake.notify()
             return self._requested
@@ -105,8 +107,8 @@ class KafkaSurveyor:
                 self._wake.wait_for(lambda seen=answered: self._closed or self._requested > seen)  # type: ignore[misc] # mypy can't type the default
                 if self._closed:
                     return
-                answered, known = self._requested, self._known
-            survey = self._look(answered, known)
+                answered, known, refused = self._requested, self._known, self._refused
+            survey = replace(self._look(answered, known), usable=self._usable(refused))
             with self._wake:
                 self._newest = survey
 
@@ -140,6 +142,13 @@ class KafkaSurveyor:
             reason = missing_right(self._target_cluster, topic, (Operation.READ, Operation.WRITE))
             hidden[topic] = f"{hidden[topic]}; {reason}" if topic in hidden else reason
         return Survey(ticket, source, logs, target, refused, hidden=hidden)
+
+    def _usable(self, refused: Collection[TopicName]) -> Collection[TopicName]:
+        try:
+            return self._target.usable(refused)
+        except ParallaxError as error:
+            log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
+            return ()
 
     def _with_hidden(
         self,

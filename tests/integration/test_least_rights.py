@@ -417,7 +417,6 @@ class Pair:
         values["topics"]["include"] = [self.held.topic, self.free.topic]
         values["replicator"] |= {
             "copy_path": copy_path,
-            "lease_epoch_s": 5,
             "discovery_interval_ms": 500,
             "watermark_interval_ms": 300,
         }

@@ -25,6 +25,7 @@ from parallax.adapters.kafka.logs import (
     read_offset_at,
     read_time_at,
     read_topics,
+    read_usable,
 )
 from parallax.config.config import Cluster
 from parallax.domain.commits import GroupCommit
@@ -131,6 +132,14 @@ class KafkaCluster:
             ClusterUnavailableError: the cluster did not answer in time.
         """
         return self._links.do(lambda link: read_hidden(link, topics)) if topics else frozenset()
+
+    def usable(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
+        """Those of the topics that this client may read and write to, asked now.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        return self._links.do(lambda link: read_usable(link, topics)) if topics else frozenset()
 
     def _known_topics(self, max_age_s: float) -> Mapping[TopicName, TopicInfo] | None:
         known = self._topics

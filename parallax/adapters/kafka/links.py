@@ -180,12 +180,16 @@ class Link:
             raise MovedError(text)
         raise BY_CODE.get(code, ClusterUnavailableError)(text)
 
-    def metadata(self, topics: Collection[TopicName] | None, doing: str) -> Any:
-        """Kafka's answer about topics (None: all), as they are now; none is created by it."""
+    def metadata(self, topics: Collection[TopicName] | None, doing: str, *, rights: bool = False) -> Any:
+        """Kafka's answer about topics (None: all), as they are now; none is created by it.
+
+        ``rights``: with what this client may do with each.
+        """
         asked = MetadataRequest.MetadataRequestTopic
         request = MetadataRequest(
             topics=None if topics is None else [asked(topic_id=None, name=str(name)) for name in topics],
             allow_auto_topic_creation=False,
+            include_topic_authorized_operations=rights,
             min_version=10,
             max_version=12,
         )

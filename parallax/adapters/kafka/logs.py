@@ -23,6 +23,8 @@ from parallax.ports.clusters import PositionTime, TopicInfo
 LATEST, EARLIEST = -1, -2
 NOT_ALLOWED = 29
 """Kafka's TOPIC_AUTHORIZATION_FAILED, where it is an answer and no error."""
+_READ_AND_WRITE = frozenset({3, 4})
+"""Kafka's numbers of operations."""
 _READ_UNCOMMITTED = 0
 _OUT_OF_RANGE = 1
 _FETCH_BYTES = 64 * 1024
@@ -63,6 +65,20 @@ def read_hidden(link: Link, topics: Collection[TopicName]) -> frozenset[TopicNam
     """
     answer = link.metadata(topics, "looking for topics")
     return frozenset(TopicName(topic.name) for topic in answer.topics if topic.error_code == NOT_ALLOWED)
+
+
+def read_usable(link: Link, topics: Collection[TopicName]) -> frozenset[TopicName]:
+    """Those of the topics that this client may read and write to.
+
+    Raises:
+        ClusterUnavailableError: no answer in time.
+    """
+    answer = link.metadata(topics, "asking for rights to topics", rights=True)
+    return frozenset(
+        TopicName(topic.name)
+        for topic in answer.topics
+        if not topic.error_code and set(topic.authorized_operations or ()) >= _READ_AND_WRITE
+    )
 
 
 def read_cluster_id(link: Link) -> str:

@@ -313,6 +313,10 @@ class SimRunLog:
         pass
 
 
+_USABLE = 0.5
+"""Probability that a target which has refused a topic says that it takes it now; it may refuse it all the same."""
+
+
 class SimSurveyor:
     def __init__(self, schedule: Schedule, source: Cluster, target: Cluster, lease: Lease) -> None:
         self._schedule = schedule
@@ -320,10 +324,12 @@ class SimSurveyor:
         self._target = target
         self._lease = lease
         self._ticket = 0
+        self._refused: list[TopicName] = []
         self._waiting = False
 
-    def request(self, _known: Collection[TopicName]) -> int:
+    def request(self, _known: Collection[TopicName], refused: Collection[TopicName]) -> int:
         self._ticket += 1
+        self._refused = sorted(refused)
         self._waiting = True
         return self._ticket
 
@@ -347,7 +353,8 @@ class SimSurveyor:
                         SourceOffset(log.stable_end),
                         log.epoch,
                     )
-        return Survey(self._ticket, _infos(self._source), logs, _infos(self._target))
+        usable = [name for name in self._refused if self._schedule.random.random() < _USABLE]
+        return Survey(self._ticket, _infos(self._source), logs, _infos(self._target), usable=usable)
 
     def close(self) -> None:
         pass

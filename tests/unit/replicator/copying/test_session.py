@@ -63,14 +63,17 @@ class Doors:
         self.same_cluster = ""
         self.events: list[SourceEvent] = []
         self.hidden: dict[TopicName, str] = {}
+        self.usable: set[TopicName] = set()
+        self.asked_about: set[TopicName] = set()
         self.taken: list[ReadFrom] = []
         self.written: list[Entry] = []
         self.topic_there = self.target_there = True
         self.end = TargetEnd(TargetOffset(0))
         self._asked = False
 
-    def request(self, _known: Collection[TopicName] = ()) -> int:
+    def request(self, _known: Collection[TopicName] = (), refused: Collection[TopicName] = ()) -> int:
         self._asked = True
+        self.asked_about = set(refused)
         return 1
 
     def result(self) -> Survey | None:
@@ -80,7 +83,8 @@ class Doors:
         source = {TRIPS: TopicInfo(TRIPS, TopicId("s"), self.source_partitions)} if self.topic_there else {}
         target = {TRIPS: TopicInfo(TRIPS, TopicId("t"), self.target_partitions)} if self.target_there else {}
         logs = self.logs if self.topic_there else {}
-        return Survey(1, source, logs, target, self.refused, self.same_cluster, self.hidden)
+        usable = self.usable & self.asked_about
+        return Survey(1, source, logs, target, self.refused, self.same_cluster, self.hidden, usable)
 
     def take(self, positions: Mapping[TopicPartition, ReadFrom]) -> None:
         self.taken += positions.values()
@@ -262,6 +266,39 @@ def test_of_a_topic_that_the_target_refuses_nothing_is_begun_read_or_committed(
     doors.request()
     assert told(session)[P0].status is STOPPED, "it is tried again, and has not gone on yet"
     assert len(doors.taken) == 2
+
+
+def test_a_topic_that_the_target_has_refused_goes_on_once_it_says_that_it_takes_it() -> None:
+    doors, clock = Doors(), StandingClock()
+    stops = Stops(clock, 600_000)
+    stops.refuse({TRIPS: "Write is missing"})
+    session = session_of(doors, {P0: copied_to(P0, 600)}, stops=stops, clock=clock)
+    told(session)
+    assert doors.taken == []
+    assert doors.asked_about == {TRIPS}
+    doors.usable = {TRIPS}
+    clock.sleep_ms(Replicator().discovery_interval_ms)
+    for _ in range(2):  # the first asks, the second hears
+        part = told(session)[P0]
+    assert [place.source_next for place in doors.taken if place.source_next] == [600]
+    assert (part.status, part.reason) == (STOPPED, "Write is missing"), "it has not gone on yet"
+    assert stops.refused == set()
+
+
+def test_a_target_that_says_it_takes_a_topic_and_refuses_it_is_believed_more_and_more_rarely() -> None:
+    clock, tried_at = StandingClock(), []
+    stops = Stops(clock, 600_000)
+    for second in range(200):
+        stops.refuse({TRIPS: "Write is missing"})
+        stops.allow({TRIPS, TopicName("another")})
+        if not stops.of_topic(TRIPS):
+            tried_at.append(second)
+        clock.sleep_ms(1_000)
+    assert tried_at == [0, 5, 15, 35, 75, 155]
+    stops.try_again()
+    stops.refuse({TRIPS: "Write is missing"})
+    stops.allow({TRIPS})
+    assert not stops.of_topic(TRIPS)
 
 
 def test_a_topic_that_one_side_does_not_show_is_stopped_and_never_forgotten() -> None:

@@ -13,7 +13,7 @@ class Surveys:
 
     asked = 0
 
-    def request(self, _known: object) -> int:
+    def request(self, _known: object, _refused: object) -> int:
         self.asked += 1
         return self.asked
 
@@ -30,7 +30,7 @@ def asked_soon(*without_end: int) -> list[bool]:
     for count in without_end:
         requests.note_without_end(count)
         found.append(requests.due(INTERVAL_MS))
-        requests.request({}, {})
+        requests.request({}, {}, ())
         assert not requests.due(INTERVAL_MS)
     return found
 
@@ -42,7 +42,7 @@ def test_a_survey_is_due_once_in_an_interval() -> None:
     assert not requests.due(INTERVAL_MS)
     clock.sleep_ms(1)
     assert requests.due(INTERVAL_MS)
-    requests.request({}, {})
+    requests.request({}, {}, ())
     assert not requests.due(INTERVAL_MS)
     assert surveys.asked == 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
@@ -57,6 +57,7 @@ def surveyor(
                 topics=lambda: TOPICS,
                 cluster_id=lambda: ids.get(name, name),
                 hidden=lambda _topics: frozenset(),
+                usable=lambda _topics: frozenset(),
             )
 
         monkeypatch.setattr(discovery, "list_offsets", list_offsets)
@@ -75,8 +76,8 @@ def surveyor(
     return made
 
 
-def surveyed(surveyor: KafkaSurveyor, *known: TopicName) -> Survey:
-    surveyor.request(known)
+def surveyed(surveyor: KafkaSurveyor, *known: TopicName, refused: Collection[TopicName] = ()) -> Survey:
+    surveyor.request(known, refused)
     return poll_until(surveyor.result, 10, "a survey")
 
 
@@ -166,6 +167,28 @@ def test_a_side_that_does_not_say_what_it_hides_does_not_count_as_one_that_lacks
     found = surveyed(made)
     made.close()
     assert getattr(found, side) is None
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_target_is_asked_whether_it_still_refuses_what_it_has_refused(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    answers: bool,
+) -> None:
+    trips, orders = TOPICS
+
+    def usable(asked: Collection[TopicName]) -> frozenset[TopicName]:
+        if not answers:
+            raise ClusterUnavailableError("no answer")
+        return frozenset(asked) & {trips}
+
+    made = surveyor(lambda _item: False)
+    monkeypatch.setattr(made._target, "usable", usable)
+    found = surveyed(made, refused=(trips, orders))
+    made.close()
+    assert set(found.usable) == ({trips} if answers else set())
+    assert found.source == TOPICS
 
 
 def test_a_target_with_fewer_partitions_is_made_to_fit_and_one_with_as_many_is_left_alone(
