@@ -18,6 +18,7 @@ from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.domain.ids import RegionName
 from parallax.runtime.process import configure_logging
+from replicator.findings import Finding, Severity
 from replicator.kafka.run_log_check import check_route
 from replicator.kafka.topics import TopicAdmin
 from replicator.leases.board import ProgressBoard
@@ -26,8 +27,6 @@ from replicator.leases.console import progress_view
 from replicator.leases.query import lease_keys, replication_query, routes_of
 from replicator.leases.status import ReplicationStatus
 from replicator.preflight import (
-    Finding,
-    Severity,
     refuse_if_blocked,
     refused_findings,
     run_preflight,

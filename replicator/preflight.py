@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from parallax.config.config import Config
-from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster, regional_cluster
+from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster
 from parallax.errors import ParallaxError, PreflightError, UnavailableError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.recovery import RunLogProblem
+from replicator.findings import Finding, Problem, Severity
+from replicator.graph_check import check_graph
 from replicator.kafka.run_log import run_log_topic
 from replicator.kafka.run_log_check import RouteCheck
 from replicator.kafka.topics import (
@@ -33,68 +34,6 @@ _REPLICAS = 3
 _LARGEST_ENTRY_BYTES = 1024 * 1024
 """An entry of `replicator.copying.ledger.MAX_RUNS_PER_TRANSACTION` runs stays below it."""
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
-
-
-class Severity(Enum):
-    """How grave a finding is."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
-class Problem(Enum):
-    """What a finding is about."""
-
-    TOO_FEW_SLOTS = "TOO_FEW_SLOTS"
-    TRANSACTIONS_REFUSED = "TRANSACTIONS_REFUSED"
-    CLUSTER_REFUSED = "CLUSTER_REFUSED"
-    CLUSTER_UNREACHABLE = "CLUSTER_UNREACHABLE"
-    SAME_CLUSTER = "SAME_CLUSTER"
-    PARTITION_MISMATCH = "PARTITION_MISMATCH"
-    MESSAGES_TOO_LARGE = "MESSAGES_TOO_LARGE"
-    TIMESTAMPS_OUT_OF_BOUNDS = "TIMESTAMPS_OUT_OF_BOUNDS"
-    TIMESTAMPS_REWRITTEN = "TIMESTAMPS_REWRITTEN"
-    RECOMPRESSED = "RECOMPRESSED"
-    TARGET_MAY_LOSE = "TARGET_MAY_LOSE"
-    RUN_LOG_TOO_SHORT = "RUN_LOG_TOO_SHORT"
-    RUN_LOG_MISSING = "RUN_LOG_MISSING"
-    RUN_LOG_UNFIT = "RUN_LOG_UNFIT"
-    RUN_LOG_REFUSED = "RUN_LOG_REFUSED"
-    STATUS_OUT_OF_REACH = "STATUS_OUT_OF_REACH"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that does not fit.
-
-    Attributes:
-        where: a cluster, a route, or ``route/topic``.
-        topic: the only topic that is concerned; None: all of ``where``.
-    """
-
-    severity: Severity
-    problem: Problem
-    where: str
-    message: str
-    advice: str
-    topic: TopicName | None = None
-
-    @property
-    def blocks(self) -> bool:
-        """Whether nothing may be started because of it."""
-        return self.severity is Severity.ERROR
-
-    def to_json(self) -> dict[str, str | None]:
-        """The finding as JSON types."""
-        return {
-            "severity": self.severity.value,
-            "problem": self.problem.value,
-            "where": self.where,
-            "topic": self.topic,
-            "message": self.message,
-            "advice": self.advice,
-        }
 
 
 class PreflightCluster(Protocol):
@@ -139,13 +78,15 @@ def run_preflight(
     """
     findings: list[Finding] = []
     sides: dict[ClusterName, _Side | None] = {}
-    sources = dict.fromkeys(regional_cluster(route.source) for route in routes)
+    sources = dict.fromkeys(config.source_cluster(route) for route in routes)
     targets = dict.fromkeys(aggregate_cluster(route.target) for route in routes)
     for cluster in (*sources, *targets):
         sides[cluster] = _look(config, cluster, open_cluster(cluster), findings, is_target=cluster in targets)
     findings.extend(_one_cluster_twice(config, sides, open_cluster))
+    topics = {name: side.topics for name, side in sides.items() if side is not None}
+    findings.extend(check_graph(config, routes, topics))
     for route in routes:
-        source = sides[regional_cluster(route.source)]
+        source = sides[config.source_cluster(route)]
         target = sides[aggregate_cluster(route.target)]
         if source is not None and target is not None:
             findings.extend(_compare_route(config, route, source, target))
@@ -324,7 +265,8 @@ def _one_cluster_twice(
             except ParallaxError:  # the routes don't need it
                 continue
         if cluster_id:
-            by_id.setdefault(cluster_id, []).append(cluster)
+            names = by_id.setdefault(cluster_id, [])
+            names += [name for name in [config.one_kafka(cluster)] if name not in names]
     for cluster_id, clusters in by_id.items():
         if len(clusters) > 1:
             yield Finding(
@@ -338,9 +280,10 @@ def _one_cluster_twice(
 
 
 def _compare_route(config: Config, route: Route, source: _Side, target: _Side) -> Iterator[Finding]:
+    choice = config.topic_choice(route)
     for name, info in sorted(source.topics.items()):
         there = target.topics.get(name)
-        if there is not None and config.topics.chosen(name):
+        if there is not None and choice.chosen(name):
             yield from compare_topic(
                 route, info, source.configs.get(name, {}), there, target.configs.get(name, {})
             )
@@ -426,9 +369,9 @@ def _unfit_settings(
 def _check_durability(config: Config, route: Route, target: _Side) -> Iterator[Finding]:
     """What the target would lose with one disk, or by an unclean election: of its topics, and of the run log."""
     brokers, cluster = target.replication.brokers, target.cluster
-    run_log = run_log_topic(config, route.source)
+    run_log, choice = run_log_topic(config, route.source), config.topic_choice(route)
     for name in sorted(target.topics):
-        if name != run_log and not config.topics.chosen(name):
+        if name != run_log and not choice.chosen(name):
             continue
         settings, replicas = target.configs.get(name, {}), target.replication.replicas.get(name, 1)
         what = "entries" if name == run_log else "records"
@@ -466,14 +409,14 @@ def _check_durability(config: Config, route: Route, target: _Side) -> Iterator[F
 
 
 def _check_retention(config: Config, route: Route, source: _Side) -> Iterator[Finding]:
-    kept_ms = config.replicator.run_log_retention_ms
+    kept_ms, choice = config.replicator.run_log_retention_ms, config.topic_choice(route)
     for name, settings in sorted(source.configs.items()):
         retention_ms = _number(settings, "retention.ms", _FOREVER_MS)
         if retention_ms is None or "delete" not in settings.get("cleanup.policy", "delete"):
             continue
         if retention_ms < 0:
             retention_ms = _FOREVER_MS
-        if config.topics.chosen(name) and retention_ms > kept_ms:
+        if choice.chosen(name) and retention_ms > kept_ms:
             shown = "for ever" if retention_ms == _FOREVER_MS else f"for {retention_ms} ms"
             yield Finding(
                 Severity.WARNING,

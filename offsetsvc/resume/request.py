@@ -21,6 +21,7 @@ from parallax.domain.formats import UnreadableRow, readable
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
+    RegionName,
     Route,
     TargetOffset,
     TopicId,
@@ -300,6 +301,7 @@ class _Call:
             )
             for topic, indexed in shared.indexed.items()
         }
+        regions = {topic: self._sources(topic, indexed) for topic, indexed in shared.indexed.items()}
         questions = []
         for partition in partitions:
             origin, destination = (
@@ -310,8 +312,19 @@ class _Call:
             )
             left = shared.progress[partition.topic].get(partition.partition)
             progress = left if isinstance(left, Progress) else None
-            questions.append(self._question(partition, origin, destination, progress))
+            question = self._question(partition, origin, destination, progress, regions[partition.topic])
+            questions.append(question)
         return questions
+
+    def _sources(self, topic: TopicName, indexed: Mapping[Route, RouteTopic]) -> list[RegionName]:
+        """The regions whose records of the topic come to the destination, or came there once."""
+        config = self._config
+        routes = [
+            route
+            for route in self._routes_out
+            if config.topic_choice(route).chosen(topic) or indexed[route].records
+        ]
+        return [route.source for route in routes or self._routes_out]
 
     def _lineages(
         self,
@@ -329,6 +342,7 @@ class _Call:
         origin: ClusterState,
         destination: ClusterState,
         progress: Progress | None,
+        regions: Sequence[RegionName],
     ) -> Question:
         commit = self._commits.of(partition, origin.topic_id or None)
         if not destination.reachable and not destination.lineages.of(partition.partition):
@@ -348,7 +362,7 @@ class _Call:
             topic_partition=partition,
             origin=origin,
             destination=destination,
-            regions=[route.source for route in self._routes_out],
+            regions=regions,
             commit=commit,
             progress=progress,
             starts_at_end=self._config.sync.no_commit == "latest",

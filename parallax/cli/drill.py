@@ -18,7 +18,7 @@ from rich.markup import escape
 from parallax.cli.options import ActorOption, ConfigOption, JsonOption
 from parallax.cli.output import console, print_json
 from parallax.config.config import Config, load
-from parallax.domain.ids import GroupName, RegionName, aggregate_cluster
+from parallax.domain.ids import GroupName, RegionName, TopicName, aggregate_cluster
 from parallax.domain.rights import Principal
 from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
 from parallax.failover.drill.canary import KafkaCanary
@@ -109,11 +109,16 @@ def plan_of(config: Config, origin: str | None, to: str | None) -> DrillPlan:
     away = to if to is not None else others.pop(0)
     if home == away:
         raise InvalidNameError(f"--from and --to are the same region, {home!r}")
-    into = [{route.source for route in config.routes_into(RegionName(name))} for name in (home, away)]
-    producing = tuple(sorted(into[0] & into[1]))
+    topic, group = TopicName(config.drill.topic), GroupName(config.drill.group)
+    into = [config.routes_into(RegionName(name)) for name in (home, away)]
+    producing = tuple(sorted({route.source for route in into[0]} & {route.source for route in into[1]}))
     if not producing:
         raise ConfigError(f"no region is replicated to both {home} and {away}")
-    topic, group = config.drill.topic, GroupName(config.drill.group)
+    for route in (*into[0], *into[1]):
+        if config.topics.chosen(topic) and not config.topic_choice(route).chosen(topic):
+            raise ConfigError(
+                f"drill.topic {topic!r} is not replicated by route {route}: its topics leave it out"
+            )
     if not config.topics.chosen(topic):
         raise ConfigError(f"drill.topic {topic!r} is not replicated: 'topics' leaves it out")
     if not config.groups.chosen(group):

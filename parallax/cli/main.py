@@ -50,6 +50,7 @@ COMMANDS = {
     "failback": Entry("parallax.cli.failover", "services", "failback"),
     "verify": Entry("parallax.cli.verify", "services", "verify"),
     "drill": Entry("parallax.cli.drill", "services", "drill"),
+    "topics": Entry("parallax.cli.topics", "services"),
     "audit-log": Entry("parallax.cli.audit_log", "services", "audit_log"),
 }
 

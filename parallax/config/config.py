@@ -6,8 +6,7 @@ Keys carry their units. A key that does not exist is an error that names the lin
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,7 +18,8 @@ from parallax.config.environment import override
 from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
 from parallax.config.security import Security, StoreTls
-from parallax.config.values import Address, Addresses, Pattern, RegionKey, Section
+from parallax.config.topics import Names, RouteSettings, Topics
+from parallax.config.values import Address, Addresses, RegionKey, Section
 from parallax.domain.ids import (
     ClusterName,
     RegionName,
@@ -29,7 +29,9 @@ from parallax.domain.ids import (
     region_of,
     regional_cluster,
 )
-from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
+from parallax.domain.route_graph import Edge
+from parallax.domain.topic_choice import TopicChoice, TopicNaming
+from parallax.errors import ConfigError, UnknownRegionError, UnknownRouteError
 
 
 class Cluster(Section):
@@ -56,27 +58,21 @@ class Region(Section):
     regional: Cluster | None = None
     aggregate: Cluster | None = None
     offsetsvc: ServiceAddresses | None = None
+    cluster: Cluster | None = None  # after the others: secrets are read where this one has them
+    """One Kafka in both roles; ``regional`` and ``aggregate`` are it then."""
 
     @model_validator(mode="after")
     def _has_a_cluster(self) -> Region:
+        if self.cluster is not None:
+            if any(other not in (None, self.cluster) for other in (self.regional, self.aggregate)):
+                raise ValueError("'cluster' is one Kafka in both roles: leave 'regional' and 'aggregate' out")
+            object.__setattr__(self, "regional", self.cluster)
+            object.__setattr__(self, "aggregate", self.cluster)
         if self.regional is None and self.aggregate is None:
-            raise ValueError("a region needs a 'regional' or an 'aggregate' cluster, or both")
+            raise ValueError(
+                "a region needs a 'regional' or an 'aggregate' cluster, or both, or one 'cluster' in both roles"
+            )
         return self
-
-
-class Names(Section):
-    """A choice of names by regular expressions that must match the whole name."""
-
-    include: tuple[Pattern, ...] = (".*",)
-    exclude: tuple[Pattern, ...] = ()
-
-    def chosen(self, name: str) -> bool:
-        """Whether the name is included and not excluded."""
-
-        def matches(patterns: tuple[str, ...]) -> bool:
-            return any(re.fullmatch(pattern, name) is not None for pattern in patterns)
-
-        return matches(self.include) and not matches(self.exclude)
 
 
 class Groups(Names):
@@ -284,9 +280,9 @@ class Config(Section):
 
     regions: Mapping[RegionKey, Region]
     cassandra: Cassandra
-    routes: tuple[str, ...] | None = None
-    """Written ``a->b``; None: from every regional to every aggregate cluster."""
-    topics: Names = Names(exclude=(r"__.*", r"parallax\..*"))
+    routes: tuple[RouteSettings, ...] | None = None
+    """None: from every regional to every aggregate cluster, but from none to itself."""
+    topics: Topics = Topics()
     groups: Groups = Groups(exclude=(r"console-consumer-.*", r"parallax\..*"))
     index: Index = Index()
     replicator: Replicator = Replicator()
@@ -298,32 +294,97 @@ class Config(Section):
 
     @field_validator("routes")
     @classmethod
-    def _routes_fit(cls, routes: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+    def _routes_fit(
+        cls, routes: tuple[RouteSettings, ...] | None, info: ValidationInfo
+    ) -> tuple[RouteSettings, ...] | None:
         regions: Mapping[str, Region] | None = info.data.get("regions")
         if regions is None:  # they are wrong themselves, and reported
             return routes
-        for text in routes or ():
-            try:
-                route = Route.parse(text)
-            except InvalidNameError as error:
-                raise ValueError(str(error)) from error
-            if route.source not in regions or regions[route.source].regional is None:
-                raise ValueError(f"route {text!r}: region {route.source!r} has no regional cluster")
-            if route.target not in regions or regions[route.target].aggregate is None:
-                raise ValueError(f"route {text!r}: region {route.target!r} has no aggregate cluster")
+        seen: set[Route] = set()
+        for item in routes or ():
+            route = item.parsed()
+            source, target = regions.get(route.source), regions.get(route.target)
+            if source is None or getattr(source, item.from_) is None:
+                raise ValueError(f"route {item.route!r}: region {route.source!r} has no {item.from_} cluster")
+            if target is None or target.aggregate is None:
+                raise ValueError(f"route {item.route!r}: region {route.target!r} has no aggregate cluster")
+            if route.source == route.target and (source.cluster is not None or item.from_ == "aggregate"):
+                raise ValueError(f"route {item.route!r}: it leads from a cluster to itself")
+            if route in seen:
+                raise ValueError(
+                    f"route {item.route!r} stands there twice: one entry may have all its topics"
+                )
+            seen.add(route)
+            _regions_exist(regions, item.copied().regions, f"route {item.route!r}: copies")
         return routes
+
+    @field_validator("topics")
+    @classmethod
+    def _residencies_fit(cls, topics: Topics, info: ValidationInfo) -> Topics:
+        regions: Mapping[str, Region] | None = info.data.get("regions")
+        for rule in () if regions is None else topics.residency:
+            _regions_exist(regions or {}, rule.regions, f"residency of {rule.match!r}")
+        return topics
 
     def all_routes(self) -> tuple[Route, ...]:
         """Every route, listed or derived."""
+        return tuple(item.parsed() for item in self.route_settings())
+
+    def route_settings(self) -> tuple[RouteSettings, ...]:
+        """The settings of every route, listed or derived."""
         if self.routes is not None:
-            return tuple(Route.parse(text) for text in self.routes)
+            return self.routes
         return tuple(
-            Route(RegionName(source), RegionName(target))
+            RouteSettings(route=f"{source}->{target}")
             for target, to in self.regions.items()
             if to.aggregate is not None
             for source, of in self.regions.items()
-            if of.regional is not None
+            if of.regional is not None and (source != target or of.cluster is None)
         )
+
+    def settings_of(self, route: Route) -> RouteSettings:
+        """The route's settings; those of a plain one if it is not configured."""
+        found = (item for item in self.route_settings() if item.parsed() == route)
+        return next(found, RouteSettings(route=str(route)))
+
+    def topic_choice(self, route: Route) -> TopicChoice:
+        """Which topics the route copies."""
+        return TopicChoice(
+            route.target,
+            self.topics.patterns(),
+            self.settings_of(route).topics.patterns(),
+            builtin=self.topics.builtin_excludes,
+            residency=self.topics.residencies(),
+        )
+
+    def source_cluster(self, route: Route) -> ClusterName:
+        """The cluster that the route reads."""
+        of = aggregate_cluster if self.settings_of(route).from_ == "aggregate" else regional_cluster
+        return of(route.source)
+
+    def one_kafka(self, cluster: ClusterName) -> ClusterName:
+        """The same name for both roles of a region that has one Kafka for both."""
+        region = self.regions.get(region_of(cluster))
+        return cluster if region is None or region.cluster is None else regional_cluster(region_of(cluster))
+
+    def edges(self) -> list[Edge]:
+        """Every route, as the route graph has it."""
+        return [
+            Edge(
+                route,
+                self.one_kafka(self.source_cluster(route)),
+                self.one_kafka(aggregate_cluster(route.target)),
+                self.topic_choice(route),
+                item.copied(),
+                TopicNaming(item.naming),
+            )
+            for item in self.route_settings()
+            for route in [item.parsed()]
+        ]
+
+    def producing_clusters(self) -> list[ClusterName]:
+        """The clusters at which records are produced."""
+        return [regional_cluster(RegionName(name)) for name, of in self.regions.items() if of.regional]
 
     def routes_into(self, target: RegionName) -> tuple[Route, ...]:
         """The routes whose target is the region.
@@ -384,6 +445,12 @@ class Config(Section):
 
     def _route_list(self) -> str:
         return ", ".join(str(route) for route in self.all_routes()) or "none"
+
+
+def _regions_exist(regions: Mapping[str, Region], names: Collection[str], what: str) -> None:
+    unknown = sorted(set(names) - regions.keys())
+    if unknown:
+        raise ValueError(f"{what}: unknown region {unknown[0]!r}; configured: {', '.join(regions)}")
 
 
 def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:

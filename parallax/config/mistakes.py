@@ -61,7 +61,7 @@ def describe(
         key = dotted(tuple(_name(part) for part in location)) or "(top)"
         if mistake["type"] == "extra_forbidden":
             section = section_of(reduce(below, location[:-1], model))
-            valid = [] if section is None else list(section.model_fields)
+            valid = [] if section is None else [f.alias or name for name, f in section.model_fields.items()]
             near = difflib.get_close_matches(str(location[-1]), valid, n=1, cutoff=0.0)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             if _name(location[-1]) != location[-1]:

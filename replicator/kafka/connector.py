@@ -13,7 +13,7 @@ from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.librdkafka import client_settings
 from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Config
-from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster, regional_cluster
+from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import InvariantError
 from replicator.copying.ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
 from replicator.copying.recovery import States
@@ -101,7 +101,8 @@ class KafkaConnector:
             if path != KafkaTarget.path:
                 fence(self._config, lease, path)
         admin = KafkaCluster(cluster, self._config.cluster(cluster), timeout_ms=_TOPIC_TIMEOUT_MS)
-        topics = [name for name in admin.topics() if self._config.topics.chosen(name)]
+        choice = self._config.topic_choice(lease.route)
+        topics = [name for name in admin.topics() if choice.chosen(name)]
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}")
         with ExitStack() as unfinished:
             loop = EventLoop()
@@ -137,7 +138,7 @@ class KafkaConnector:
 
     def source(self, lease: Lease) -> SourceReader:
         """A consumer without a group."""
-        cluster = regional_cluster(lease.route.source)
+        cluster = self._config.source_cluster(lease.route)
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.target}")
         return KafkaSource(settings, cluster)
 
@@ -200,7 +201,7 @@ class BatchConnector(KafkaConnector):
         if self._loop is None:
             raise InvariantError("the source is opened after the target, whose event loop turns it too")
         ahead = self._config.replicator.fetch_ahead_max_bytes
-        cluster = regional_cluster(lease.route.source)
+        cluster = self._config.source_cluster(lease.route)
         connections = Connections(
             self._loop,
             cluster,

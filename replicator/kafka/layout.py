@@ -26,6 +26,7 @@ from parallax.adapters.kafka.librdkafka import Settings, client_settings, transl
 from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition, aggregate_cluster
 from parallax.domain.place import LogRange
+from parallax.domain.topic_choice import Patterns
 from parallax.errors import ConfigError, NotFoundError, RefusedError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
@@ -157,7 +158,7 @@ def ensure_layout(
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=10_000)
     replicas = config.cluster(cluster).replication_factor
     admin.create(compacted_plan(LAYOUTS_TOPIC, replicas), Deadline.after_ms(_TIMEOUT_MS))
-    current, topics = read_layout(config, route), topics_chosen(config)
+    current, topics = read_layout(config, route), topics_chosen(config, route)
     if current is not None and current.topics not in ("", topics):
         _refuse_rival(config, route, admin, current, topics)
     if _is_as(current, shards) and current.topics == topics:
@@ -217,7 +218,7 @@ def _changed(
             settled=True,
             run_log=run_log.topic,
             run_log_id=run_log.topic_id,
-            topics=topics_chosen(config),
+            topics=topics_chosen(config, route),
         )
         writer.commit([*snapshots(config, route, first, {}), writer.layout_record(first)])
         current = first
@@ -231,7 +232,7 @@ def _changed(
             run_log=run_log.topic,
             run_log_id=run_log.topic_id,
             previous_shards=current.shards,
-            topics=topics_chosen(config),
+            topics=topics_chosen(config, route),
         )
         writer.commit([writer.layout_record(following)])
         reached("announced")
@@ -239,9 +240,21 @@ def _changed(
     return current
 
 
-def topics_chosen(config: Config) -> str:
-    """Which topics are replicated, as text that is the same for the same choice."""
-    return json.dumps({"include": sorted(config.topics.include), "exclude": sorted(config.topics.exclude)})
+def topics_chosen(config: Config, route: Route) -> str:
+    """Which topics the route copies, as text that is the same for the same choice."""
+    choice = config.topic_choice(route)
+    told: dict[str, object] = _patterns(choice.general)
+    if choice.own != Patterns():
+        told["route"] = _patterns(choice.own)
+    if choice.builtin:
+        told["builtin_excludes"] = True
+    if choice.residency:
+        told["residency"] = sorted([rule.match, *sorted(rule.regions)] for rule in choice.residency)
+    return json.dumps(told)
+
+
+def _patterns(patterns: Patterns) -> dict[str, object]:
+    return {"include": sorted(patterns.include), "exclude": sorted(patterns.exclude)}
 
 
 def _refuse_rival(
@@ -262,7 +275,7 @@ def _refuse_rival(
         raise RefusedError(
             f"OTHER_TOPICS: {aggregate_cluster(route.target)}: another replicator is copying {route}, with other topics: {current.topics}; "
             f"here they are {topics}. The two would take the route from each other for ever. Stop that one, or give "
-            "both the same topics (topics.include, topics.exclude)"
+            "both the same topics (sections 'topics' and 'routes')"
         )
 
 

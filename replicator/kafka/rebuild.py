@@ -22,7 +22,6 @@ from parallax.domain.ids import (
     TargetOffset,
     TopicPartition,
     aggregate_cluster,
-    regional_cluster,
 )
 from parallax.domain.index_rows import LineageRecord
 from parallax.domain.runs import Run
@@ -139,7 +138,7 @@ class Rebuild:
         self._config = config
         self._route = route
         self._index = index
-        self._source = open_cluster(regional_cluster(route.source))
+        self._source = open_cluster(config.source_cluster(route))
         self._target = open_cluster(aggregate_cluster(route.target))
         self._record_offsets = record_offsets
         self._anew = anew
@@ -186,7 +185,7 @@ class Rebuild:
                 settled=True,
                 run_log=self._run_log,
                 run_log_id=topic.topic_id,
-                topics=topics_chosen(config),
+                topics=topics_chosen(config, route),
             )
             states = dict(plan.kept)
             states |= {item.topic_partition: item.state for item in plan.partitions if item.state is not None}
@@ -324,10 +323,11 @@ class Rebuild:
                 records[record.partition.topic_partition].append(record)
             for (partition, lineage), stamped in self._index.newest(self._route, topic).items():
                 newest[TopicPartition(topic, partition), lineage] = stamped.row
+        choice = self._config.topic_choice(self._route)
         there = {
             TopicPartition(name, partition)
             for name, info in targets.items()
-            if self._config.topics.chosen(name)
+            if choice.chosen(name)
             for partition in range(info.partitions)
         }
         items = sorted(item for item in {*records, *there} if wanted(item))

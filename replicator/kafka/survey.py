@@ -22,7 +22,6 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
     aggregate_cluster,
-    regional_cluster,
 )
 from parallax.errors import NotFoundError, ParallaxError, PartitionStoppedError
 from parallax.ports.clusters import TopicInfo
@@ -57,11 +56,11 @@ class KafkaSurveyor:
     """
 
     def __init__(self, config: Config, lease: Lease, *, timeout_ms: int = 5_000) -> None:
-        self._names = config.topics
+        self._choice = config.topic_choice(lease.route)
         self._lease = lease
         self._target_topics = TargetTopics(config, lease.route)
         self._timeout_s = timeout_ms / 1_000
-        source, target = regional_cluster(lease.route.source), aggregate_cluster(lease.route.target)
+        source, target = config.source_cluster(lease.route), aggregate_cluster(lease.route.target)
         self._source_cluster, self._target_cluster = source, target
         self._source = KafkaCluster(source, config.cluster(source), timeout_ms=timeout_ms)
         self._target = KafkaCluster(target, config.cluster(target), timeout_ms=timeout_ms)
@@ -161,7 +160,7 @@ class KafkaSurveyor:
             return None, frozenset()
         try:
             return topics, cluster.hidden(
-                {topic for topic in wanted if self._names.chosen(topic)} - topics.keys()
+                {topic for topic in wanted if self._choice.chosen(topic)} - topics.keys()
             )
         except ParallaxError as error:
             log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
@@ -187,7 +186,7 @@ class KafkaSurveyor:
 
     def _topics(self, cluster: KafkaCluster) -> dict[TopicName, TopicInfo] | None:
         try:
-            return {name: info for name, info in cluster.topics().items() if self._names.chosen(name)}
+            return {name: info for name, info in cluster.topics().items() if self._choice.chosen(name)}
         except ParallaxError as error:
             log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
             return None

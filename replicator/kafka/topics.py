@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.librdkafka import AdminLink, client_settings, translated
 from parallax.config.config import Cluster, Config
-from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster, regional_cluster
+from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster
 from parallax.domain.outcome import Outcome
 from parallax.errors import (
     ClusterUnavailableError,
@@ -294,7 +294,7 @@ class TargetTopics:
 
     @cached_property
     def _source(self) -> TopicAdmin:
-        return self._admin(regional_cluster(self._route.source))
+        return self._admin(self._config.source_cluster(self._route))
 
     @cached_property
     def _target(self) -> TopicAdmin:

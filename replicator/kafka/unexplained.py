@@ -52,7 +52,8 @@ def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping
     ):
         return {}
     topics = admin.topics()
-    items = partitions_of_shard((info for name, info in topics.items() if config.topics.chosen(name)), lease)
+    choice = config.topic_choice(lease.route)
+    items = partitions_of_shard((info for name, info in topics.items() if choice.chosen(name)), lease)
     others = [
         KafkaRunLog(config, route, shard)
         for route in config.routes_into(lease.route.target)

@@ -230,6 +230,7 @@ class World:
         regions: their names.
         partitions: of the topic in every aggregate cluster.
         lacking: regions and partitions that their regional cluster's topic does not have (`recreate_source` adds one).
+        uncopied: regions of which no route has ever copied the topic.
         service: settings of this section.
         sync: likewise.
         tail_rows: rows that the index reads as a tail.
@@ -241,6 +242,7 @@ class World:
         *,
         partitions: int = 1,
         lacking: Collection[tuple[str, int]] = (),
+        uncopied: Collection[str] = (),
         service: Mapping[str, Any] | None = None,
         sync: Mapping[str, Any] | None = None,
         tail_rows: int = 8,
@@ -268,6 +270,7 @@ class World:
         self._leaders: dict[RegionName, list[int]] = {region: [0] for region in self.regions}
         self._version = 0
         self._lacking = set(lacking)
+        self._uncopied = set(uncopied)
         for region in self.regions:
             self.create_topic(region, partitions)
 
@@ -282,6 +285,8 @@ class World:
             self.logs[name, partition] = []
             self._end_at(name, partition)
             for source in self.regions:
+                if source in self._uncopied:
+                    continue
                 item = self.item(source, region, partition)
                 before = self._copying.get(item)
                 source_id = "" if (source, partition) in self._lacking else f"regional-{source}-1"

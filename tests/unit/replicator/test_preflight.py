@@ -14,6 +14,7 @@ from parallax.domain.ids import ClusterName, RegionName, Route, TopicId, TopicNa
 from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError, PreflightError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.recovery import RunLogError, RunLogProblem
+from replicator.findings import Finding, Problem, Severity
 from replicator.kafka.layout import LayoutRecord
 from replicator.kafka.run_log_check import RouteCheck, ShardCheck
 from replicator.kafka.topics import (
@@ -25,9 +26,6 @@ from replicator.kafka.topics import (
     target_topic_plan,
 )
 from replicator.preflight import (
-    Finding,
-    Problem,
-    Severity,
     compare_topic,
     refuse_if_blocked,
     refused_findings,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from parallax.config.config import load
-from parallax.domain.ids import ClusterName, RegionName, Route
+from parallax.domain.ids import ClusterName, RegionName, Route, TopicName
 from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
 
 GOOD = """\
@@ -63,6 +64,54 @@ def test_no_route_leads_into_a_region_without_an_aggregate_cluster(tmp_path: Pat
             ":10: index.interval_ms: Input should be a valid integer",
         ),
         ("cassandra:", "routes: [a->edge]\ncassandra:", "region 'edge' has no aggregate cluster"),
+        ("cassandra:", "routes: [a->b, a->b]\ncassandra:", "route 'a->b' stands there twice: one entry may"),
+        (
+            "cassandra:",
+            "routes:\n- a->b\n- {route: b->b, fron: regional}\ncassandra:",
+            ":12: unknown key 'routes.1.fron'; did you mean 'from'?",
+        ),
+        ("cassandra:", "routes: [{route: a->b, from: hub}]\ncassandra:", "routes.0.from: Input should be"),
+        (
+            "cassandra:",
+            "routes: [{route: edge->b, from: aggregate}]\ncassandra:",
+            "route 'edge->b': region 'edge' has no aggregate cluster",
+        ),
+        (
+            "cassandra:",
+            "routes: [{route: a->a, from: aggregate}]\ncassandra:",
+            "route 'a->a': it leads from a cluster to itself",
+        ),
+        (
+            "cassandra:",
+            "routes: [{route: a->b, copies: [c]}]\ncassandra:",
+            "route 'a->b': copies: unknown region 'c'; configured: a, b, edge",
+        ),
+        ("cassandra:", "routes: [{route: a->b, copies: []}]\ncassandra:", "copies: an empty list copies"),
+        (
+            "cassandra:",
+            "routes: [{route: a->b, naming: copy}]\ncassandra:",
+            "routes.0.naming: naming 'copy': it takes ${topic} once",
+        ),
+        (
+            "cassandra:",
+            'routes: [{route: a->b, naming: "x/${topic}"}]\ncassandra:',
+            "names of topics have ASCII letters, digits, '.', '_' and '-' alone",
+        ),
+        (
+            "cassandra:",
+            "routes: [{route: a->b, topics: {include: ['*']}}]\ncassandra:",
+            "routes.0.topics.include.0: '*' is not a regular expression",
+        ),
+        (
+            "cassandra:",
+            "topics: {residency: [{match: eu.*, regions: [eu]}]}\ncassandra:",
+            "residency of 'eu.*': unknown region 'eu'; configured: a, b, edge",
+        ),
+        (
+            "    regional:",
+            '    cluster: {bootstrap_servers: "127.0.0.1:9"}\n    regional:',
+            "'cluster' is one Kafka in both roles: leave 'regional' and 'aggregate' out",
+        ),
         ("cassandra:", "routes: [a-b]\ncassandra:", "'a-b' is not of the form 'source->target'"),
         ("cassandra:", "routes:\n- a->edge\ncassandra:", ":10: routes: route 'a->edge'"),
         ("regions:", "regions: [", "not valid YAML"),
@@ -231,3 +280,60 @@ def test_passwords_do_not_show(tmp_path: Path) -> None:
     security = config.cluster(ClusterName("regional-a")).security
     assert security.sasl_password is not None
     assert security.sasl_password.get_secret_value() == "hunter2"
+
+
+ONE_KAFKA = """
+regions:
+  a:
+    cluster: {bootstrap_servers: "127.0.0.1:1", security: {sasl_password: secret}}
+  b:
+    cluster: {bootstrap_servers: "127.0.0.1:2"}
+cassandra: {contact_points: ["127.0.0.1:9042"]}
+"""
+
+
+def test_one_kafka_has_both_roles_and_is_not_copied_to_itself(tmp_path: Path) -> None:
+    config = load(written(tmp_path, ONE_KAFKA), {})
+    assert {str(route) for route in config.all_routes()} == {"a->b", "b->a"}
+    a, b = (config.cluster(ClusterName(name)) for name in ("regional-a", "aggregate-a"))
+    assert a is b
+    assert {str(edge.source) for edge in config.edges()} == {"regional-a", "regional-b"}
+    assert {str(edge.target) for edge in config.edges()} == {"regional-a", "regional-b"}
+
+
+def test_its_secrets_are_read_in_other_processes_too(tmp_path: Path) -> None:
+    config = pickle.loads(pickle.dumps(load(written(tmp_path, ONE_KAFKA), {})))  # noqa: S301 - our own
+    for name in ("regional-a", "aggregate-a"):
+        password = config.cluster(ClusterName(name)).security.sasl_password
+        assert password is not None
+        assert password.get_secret_value() == "secret"
+
+
+def test_a_route_narrows_the_topics_that_all_share(tmp_path: Path) -> None:
+    text = """
+topics: {include: ["pay.*", "trips", "x.internal"], exclude: ["pay.x"], residency: [{match: "pay.eu", regions: [a]}]}
+routes:
+- route: a->b
+  topics: {exclude: ["trips"]}
+- a->a
+"""
+    config = load(written(tmp_path, GOOD + text), {})
+    names = [
+        TopicName(x)
+        for x in ("pay.y", "pay.x", "trips", "pay.eu", "pay.internal", "x.internal", "parallax.runs.a")
+    ]
+    chosen = {
+        str(route): [name for name in names if config.topic_choice(route).chosen(name)]
+        for route in config.all_routes()
+    }
+    assert chosen == {
+        "a->b": ["pay.y", "x.internal"],
+        "a->a": ["pay.y", "trips", "pay.eu", "x.internal"],
+    }
+    assert [name for name in names if config.topics.chosen(name)] == chosen["a->a"]
+
+
+def test_built_in_excludes_go_but_for_our_own_topics_and_kafkas(tmp_path: Path) -> None:
+    config = load(written(tmp_path, GOOD + "topics: {builtin_excludes: false}\n"), {})
+    names = ["heartbeats", "_schemas", "__consumer_offsets", "parallax.runs.a"]
+    assert [name for name in names if config.topics.chosen(name)] == ["heartbeats", "_schemas"]

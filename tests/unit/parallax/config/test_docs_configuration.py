@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from parallax.config.config import Cluster, Config, Region, Security, load
 from parallax.domain.ids import ClusterName
+from parallax.domain.topic_choice import BUILTIN_EXCLUDES
 
 PAGE = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \| (.+) \|$", re.MULTILINE)
@@ -21,13 +22,15 @@ ROWS = {key: (kind, default, meaning) for key, kind, default, meaning in ROW.fin
 
 
 def sections(annotation: Any) -> list[type[BaseModel]]:
-    found = (annotation, *get_args(annotation))
+    parts = get_args(annotation)
+    found = (annotation, *parts, *(item for part in parts for item in get_args(part)))
     return [item for item in found if isinstance(item, type) and issubclass(item, BaseModel)]
 
 
 def keys(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Every key that has a value of its own, and every section that may be missing."""
-    for name, field in model.model_fields.items():
+    for own_name, field in model.model_fields.items():
+        name = field.alias or own_name
         inner = sections(field.annotation)
         if not inner or type(None) in get_args(field.annotation):
             yield above + name, field
@@ -126,6 +129,13 @@ def test_the_variables_load(example: Path) -> None:
     assert config.topics.chosen("payments.x")
 
 
-def test_a_section_of_names_replaces_the_default_exclude(example: Path) -> None:
-    assert load(example, {}).topics.exclude == ()
+def test_the_built_in_excludes_are_told_and_survive_a_section(example: Path) -> None:
+    topics = load(example, {}).topics
+    assert topics.model_fields_set == {"include"}
+    for pattern in BUILTIN_EXCLUDES:
+        assert f"`{pattern}`" in PAGE
+
+
+def test_a_section_of_groups_replaces_the_default_exclude(example: Path) -> None:
     assert load(example, {}).groups.exclude != ()
+    assert load(example, {"PARALLAX__GROUPS__INCLUDE": "['.*']"}).groups.exclude == ()

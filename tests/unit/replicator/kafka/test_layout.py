@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from parallax.config.config import Config, Names
+from parallax.config.config import Config
+from parallax.config.topics import Topics
 from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition
 from parallax.errors import ConfigError, FencedError, RefusedError
 from parallax.v1.runlog_pb2 import Entry
@@ -173,7 +174,7 @@ def test_a_first_layout_that_was_not_finished_is_begun_again(kafka: LayoutKafka)
 
 
 def with_topics(kafka: LayoutKafka, *include: str) -> Config:
-    return kafka.config.model_copy(update={"topics": Names(include=include)})
+    return kafka.config.model_copy(update={"topics": Topics(include=include)})
 
 
 def two_replicators(kafka: LayoutKafka) -> str:

@@ -1,0 +1,112 @@
+"""Which topics are copied, by which routes, and under which names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from parallax.config.values import Pattern, RegionKey, Section
+from parallax.domain.ids import RegionName, Route
+from parallax.domain.route_graph import Copies, CopiesKind
+from parallax.domain.topic_choice import Patterns, Residency, TopicNaming, is_left_out_builtin
+from parallax.errors import InvalidNameError
+
+
+class Names(Section):
+    """A choice of names by regular expressions that must match the whole name."""
+
+    include: tuple[Pattern, ...] = (".*",)
+    exclude: tuple[Pattern, ...] = ()
+
+    def patterns(self) -> Patterns:
+        """The choice by itself."""
+        return Patterns(self.include, self.exclude)
+
+    def chosen(self, name: str) -> bool:
+        """Whether the name is included and not excluded."""
+        return self.patterns().choose(name)
+
+
+class ResidencyRule(Section):
+    """Where records of some topics may lie."""
+
+    match: Pattern
+    regions: Annotated[tuple[RegionKey, ...], Field(min_length=1)]
+
+
+class Topics(Names):
+    """Which topics are copied; routes may narrow the choice."""
+
+    builtin_excludes: bool = True
+    """Leave out what brokers, registries, MirrorMaker 2, Connect and Streams keep for themselves
+    (`parallax.domain.topic_choice.BUILTIN_EXCLUDES`), unless ``include`` spells its name out. Kafka's own topics and Parallax's are never copied."""
+    residency: tuple[ResidencyRule, ...] = ()
+    """It outweighs ``include`` and all routes."""
+
+    def chosen(self, name: str) -> bool:
+        """Whether a route may choose it: included, not excluded, and not left out by a built-in exclude."""
+        left_out = is_left_out_builtin(self.patterns(), name, builtin=self.builtin_excludes)
+        return super().chosen(name) and not left_out
+
+    def residencies(self) -> tuple[Residency, ...]:
+        """The rules by themselves."""
+        return tuple(
+            Residency(rule.match, frozenset(map(RegionName, rule.regions))) for rule in self.residency
+        )
+
+
+class RouteSettings(Section):
+    """One route; the text ``a->b`` alone may stand for the section."""
+
+    route: str
+    """``a->b``."""
+    from_: Literal["regional", "aggregate"] = Field(default="regional", alias="from")
+    """The cluster of region a that is read: the regional one, or the aggregate one, for chains."""
+    copies: Literal["own", "all"] | tuple[RegionKey, ...] | None = None
+    """Records that were produced at the cluster that is read, all, or those produced in some regions; None: ``own`` from a
+    regional cluster, ``all`` from an aggregate one, where nothing is produced."""
+    start: Literal["earliest", "latest"] | Annotated[int, Field(ge=0)] = "earliest"
+    """Where a topic that was never copied begins; a number is a time, in milliseconds since 1970."""
+    topics: Names = Names()
+    """They narrow the choice of the section ``topics``."""
+    naming: str = "${topic}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_alone(cls, values: Any) -> Any:
+        return {"route": values} if isinstance(values, str) else values
+
+    @field_validator("route")
+    @classmethod
+    def _is_a_route(cls, text: str) -> str:
+        try:
+            Route.parse(text)
+        except InvalidNameError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+    @field_validator("naming")
+    @classmethod
+    def _is_a_name(cls, template: str) -> str:
+        try:
+            return TopicNaming(template).template
+        except InvalidNameError as error:
+            raise ValueError(str(error)) from error
+
+    @model_validator(mode="after")
+    def _copies_something(self) -> Self:
+        if self.copies == ():
+            raise ValueError("copies: an empty list copies nothing: name regions, or set 'own' or 'all'")
+        return self
+
+    def parsed(self) -> Route:
+        """The route by itself."""
+        return Route.parse(self.route)
+
+    def copied(self) -> Copies:
+        """Which records it copies."""
+        if isinstance(self.copies, tuple):
+            return Copies(CopiesKind.REGIONS, frozenset(map(RegionName, self.copies)))
+        default = CopiesKind.OWN if self.from_ == "regional" else CopiesKind.ALL
+        return Copies(default if self.copies is None else CopiesKind(self.copies))
