@@ -92,7 +92,9 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
         )
     )
     metrics = ServiceMetrics()
-    metrics.watch(service, identity)
+    gauges = metrics.watch(service, identity)
+    gauges.start()
+    stack.callback(gauges.stop)
     grpc_server = GrpcServer(
         service, metrics, address=listen.grpc, credentials=server_credentials(tls), identity=identity
     )

@@ -115,10 +115,10 @@ def _application(
     keys = lease_keys(config, routes_of(config, regions))
     board = ProgressBoard(keys)
     queries = [replication_query(config, region, available_now=available_now) for region in regions]
-    status: list[StatusPart] = [ReplicationStatus(board, Claims(keys))]
+    status: list[StatusPart] = [ReplicationStatus(board, Claims(keys), config.metrics)]
     if with_sync:
         queries.append(sync_query(config))
-        status.append(SyncBoard(config.sync.interval_ms))
+        status.append(SyncBoard(config.sync.interval_ms, old_names=config.metrics.old_names))
     return Application(
         name="replicator",
         queries=queries,

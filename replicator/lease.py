@@ -10,6 +10,7 @@ from typing import Any
 
 from parallax.domain.ids import RegionName, Route, TopicPartition
 from parallax.errors import InvalidNameError
+from replicator.latencies import NO_LATENCIES, Latencies
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class LeaseProgress:
         index_lag_ms: age of the oldest run-log entry that is not indexed yet; 0 if all are.
         index_gap_offsets: of the run log, that retention took before they were indexed, as found since the lease began.
         waiting_for: what the lease waits for (a cluster that does not answer), or empty.
+        record_ages: of the records committed since the lease began: how old they were when they were sent.
+        latencies: of the same: how old they were when their copy was committed.
     """
 
     lease: Lease
@@ -128,6 +131,8 @@ class LeaseProgress:
     foreign_records: int = 0
     index_gap_offsets: int = 0
     waiting_for: str = ""
+    record_ages: Latencies = NO_LATENCIES
+    latencies: Latencies = NO_LATENCIES
 
 
 @dataclass(frozen=True)

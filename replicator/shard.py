@@ -228,6 +228,8 @@ class _Holder:
                 index_gap_offsets=0 if feed is None else feed.gap_offsets,
                 foreign_records=0 if self._foreign_records is None else self._foreign_records.records,
                 waiting_for=self._waiting_for,
+                record_ages=counts.record_ages.value(),
+                latencies=counts.latencies.value(),
             )
         )
 

@@ -49,7 +49,7 @@ def _run_on_spark(config: Config, *, json_logs: bool) -> None:
     application = Application(
         name="sync",
         queries=[sync_query(config)],
-        status=[SyncBoard(config.sync.interval_ms)],
+        status=[SyncBoard(config.sync.interval_ms, old_names=config.metrics.old_names)],
         status_address=config.sync.status_address,
         status_tls=config.sync.status_tls,
         service=config.service,

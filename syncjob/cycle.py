@@ -27,7 +27,7 @@ from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.runtime.deadline import Deadline
 from syncjob.active import moves_seen, pairs_to_ask
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
-from syncjob.decide import Decision, Reason, Rules, decide, held, needs_answers, writes
+from syncjob.decide import UNPUBLISHABLE, Decision, Reason, Rules, decide, held, needs_answers, writes
 from syncjob.dormant import DormantGroups
 from syncjob.facts import GroupFacts, GroupSide, Place, Seen
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
@@ -74,6 +74,13 @@ class CycleReport:
         """How many decisions there were of each reason, and what else happened, by name."""
         counted = Counter(decision.reason.value for decision in self.decisions)
         return {**counted, "moves": self.moves, "rewinds": self.rewinds, FAILED_GROUPS: len(self.failures)}
+
+    @property
+    def unpublished(self) -> dict[str, int]:
+        """How many groups have something that can't be published, by reason; `FAILED_GROUPS`: nothing was decided."""
+        held = {(item.group, item.reason) for item in self.decisions if item.reason in UNPUBLISHABLE}
+        counted = Counter(reason.value for _, reason in held)
+        return {**counted, FAILED_GROUPS: len(self.failures)}
 
     @property
     def unreadable(self) -> list[str]:

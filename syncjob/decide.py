@@ -70,6 +70,21 @@ class Reason(Enum):
     """The target did not confirm the write; the next cycle tries again."""
 
 
+UNPUBLISHABLE = (
+    Reason.REWIND_REFUSED,
+    Reason.ACTIVE_AT_TARGET,
+    Reason.DUAL_ACTIVE,
+    Reason.ACTIVE_ELSEWHERE,
+    Reason.UNDECIDED,
+    Reason.TARGET_AWAY,
+    Reason.NO_TOPIC,
+    Reason.NO_ANSWER,
+    Reason.UNREADABLE_ROW,
+    Reason.WRITE_FAILED,
+)
+"""What keeps an offset from being published that should be; the other reasons are as they should be, or pass by themselves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What happens to one partition of a group on one passive cluster.

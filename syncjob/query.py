@@ -52,6 +52,7 @@ class SyncHolder:
     def hold(self, lease: Mapping[str, int]) -> Mapping[str, int]:
         """Sync until the lease's deadline; what was done, counted by reason."""
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
+        from syncjob.cycle import CycleReport  # noqa: PLC0415
         from syncjob.run import run_until  # noqa: PLC0415
         from syncjob.status import REPORTS_PATH, UNREADABLE_TOLD, SyncReport  # noqa: PLC0415
 
@@ -60,9 +61,13 @@ class SyncHolder:
         _log.info("lease_begun", lease="sync", process=os.getpid())
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
-        def report(counts: Mapping[str, int], problem: str, unreadable: Sequence[str]) -> None:
+        def report(counts: Mapping[str, int], problem: str, cycle: CycleReport | None) -> None:
+            unreadable = [] if cycle is None else cycle.unreadable
+            unpublished = {} if cycle is None else cycle.unpublished
             rows = tuple(unreadable[:UNREADABLE_TOLD])
-            reporter.put(SyncReport(reporter.attempt, dict(counts), problem, rows, len(unreadable)))
+            reporter.put(
+                SyncReport(reporter.attempt, dict(counts), problem, rows, len(unreadable), unpublished)
+            )
 
         try:
             return run_until(self.config, Deadline.after_ms(remaining_ms), threading.Event(), report)

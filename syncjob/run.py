@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
@@ -59,7 +59,9 @@ def run_until(
     config: Config,
     deadline: Deadline,
     stop: threading.Event,
-    tell: Callable[[Mapping[str, int], str, Sequence[str]], object] = lambda _counts, _problem, _rows: None,
+    tell: Callable[[Mapping[str, int], str, CycleReport | None], object] = lambda _counts, _problem, _cycle: (
+        None
+    ),
 ) -> Mapping[str, int]:
     """Sync every ``sync.interval_ms`` until the deadline or until ``stop`` is set; the sums of what was done.
 
@@ -69,8 +71,8 @@ def run_until(
         config: everything.
         deadline: when to end.
         stop: ends it earlier.
-        tell: hears after each cycle the sums so far, why the cycle failed (empty if it was good), and what is stored
-            and can't be read.
+        tell: hears after each cycle the sums so far, why the cycle failed (empty if it was good), and what it did (None if
+            it failed).
 
     Raises:
         ConfigError: something that no waiting mends.
@@ -86,11 +88,11 @@ def run_until(
                 problem = f"[{error.code}] {error}"
                 _log.warning("cycle_failed", problem=problem)
                 totals[FAILED_CYCLES] += 1
-                tell(totals, problem, ())
+                tell(totals, problem, None)
             else:
                 totals[CYCLES] += 1
                 totals.update(report.counts)
-                tell(totals, "", report.unreadable)
+                tell(totals, "", report)
                 if say.passed:
                     _log.info("synced", away=list(report.away), **report.counts)
                     say = Deadline.after_ms(_SAY_EVERY_S * 1_000)

@@ -14,7 +14,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from syncjob.decide import Reason
+from syncjob.decide import UNPUBLISHABLE, Reason
 
 REPORTS_PATH = "/sync-reports"
 UNREADABLE_TOLD = 20
@@ -47,6 +47,7 @@ class SyncReport:
         problem: why the last cycle failed; empty if it was good.
         unreadable_rows: the first `UNREADABLE_TOLD` of what is stored and can't be read, as the last cycle saw it.
         unreadable: how many there are.
+        unpublished: in the last cycle, how many groups had something that can't be published, by reason.
     """
 
     attempt: str
@@ -54,6 +55,7 @@ class SyncReport:
     problem: str = ""
     unreadable_rows: tuple[str, ...] = ()
     unreadable: int = 0
+    unpublished: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON types."""
@@ -67,11 +69,13 @@ class SyncReport:
             ValueError: it is none.
         """
         try:
-            counts = {str(name): int(count) for name, count in values["counts"].items()}
-            rows = tuple(map(str, values["unreadable_rows"]))
-            return cls(
-                str(values["attempt"]), counts, str(values["problem"]), rows, int(values["unreadable"])
+            counts, unpublished = (
+                {str(name): int(count) for name, count in values[kind].items()}
+                for kind in ("counts", "unpublished")
             )
+            rows = tuple(map(str, values["unreadable_rows"]))
+            problem, unreadable = str(values["problem"]), int(values["unreadable"])
+            return cls(str(values["attempt"]), counts, problem, rows, unreadable, unpublished)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a report of the syncjob: {error!r}") from error
 
@@ -89,11 +93,15 @@ class SyncBoard:
     Args:
         interval_ms: ``sync.interval_ms``.
         clock: seconds, monotonic.
+        old_names: whether a scrape shows what was renamed under its old name too.
     """
 
     name = "sync"
 
-    def __init__(self, interval_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, interval_ms: int, clock: Callable[[], float] = time.monotonic, *, old_names: bool = True
+    ) -> None:
+        self._old_names = old_names
         self.takers = {REPORTS_PATH: self.record}
         self._late_after_ms = late_after_ms(interval_ms)
         self._clock = clock
@@ -165,21 +173,33 @@ class SyncBoard:
         """Every metric with its samples."""
         counts = self._totals()
         with self._lock:
-            unreadable, good_ms = self._report.unreadable, self._good_ms()
+            report, good_ms = self._report, self._good_ms()
         for name, description in _COUNTERS.items():
             yield CounterMetricFamily(f"{PREFIX}{name}_total", description, value=counts[name])
         age = GaugeMetricFamily(
-            f"{PREFIX}last_good_cycle_age_ms",
+            f"{PREFIX}last_good_cycle_age_seconds",
             "How long ago the last cycle came to its end; none did: no sample.",
         )
+        old_age = GaugeMetricFamily(
+            f"{PREFIX}last_good_cycle_age_ms", "Old name of last_good_cycle_age_seconds, in milliseconds."
+        )
         if good_ms is not None:
-            age.add_metric((), good_ms)
-        yield age
+            age.add_metric((), good_ms / 1_000)
+            old_age.add_metric((), good_ms)
+        yield from (age, old_age) if self._old_names else (age,)
         yield GaugeMetricFamily(
             f"{PREFIX}unreadable_rows",
             "Rows of groups that this release can't read; /status names them.",
-            value=unreadable,
+            value=report.unreadable,
         )
+        unpublished = GaugeMetricFamily(
+            f"{PREFIX}unpublished_groups",
+            "Groups of which something can't be published, by reason, as the last cycle saw it.",
+            labels=("reason",),
+        )
+        for name in (*(reason.value for reason in UNPUBLISHABLE), FAILED_GROUPS):
+            unpublished.add_metric((name,), report.unpublished.get(name, 0))
+        yield unpublished
         decisions = CounterMetricFamily(
             f"{PREFIX}decisions_total",
             "Decisions, one for each group, partition, target cluster and cycle, by reason.",

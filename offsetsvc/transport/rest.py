@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Response
 from fastapi.responses import JSONResponse
 from google.protobuf.message import Message
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 
 from offsetsvc.audit import MOST_ENTRIES
@@ -23,6 +22,7 @@ from offsetsvc.transport.rest_docs import docs_route
 from offsetsvc.transport.rest_problems import ProblemApp, problems
 from parallax.adapters.http.bodies import BoundedBodies
 from parallax.adapters.http.connection import HttpLimits
+from parallax.adapters.http.metrics import compressed, metrics_page
 from parallax.client.json import schema_of, to_json
 from parallax.domain.ids import names_a_cluster
 from parallax.errors import InvalidNameError
@@ -148,6 +148,7 @@ def create_app(
     app.include_router(docs_route(app))
     app.add_middleware(BoundedBodies, most_bytes=limits.body_bytes, within_s=limits.body_within_s)
     app.add_middleware(AskedFirst, access=access, metrics=metrics)
+    app.add_middleware(compressed)
     return app
 
 
@@ -447,6 +448,7 @@ def _operation(service: UseCases, metrics: ServiceMetrics, access: Access) -> AP
 
     @router.get("/metrics", include_in_schema=False)
     def prometheus() -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        content_type, page = metrics_page(metrics.registry)
+        return Response(page, media_type=content_type)
 
     return router

@@ -275,6 +275,25 @@ class AuditSettings(Section):
     """How long an entry is kept; Cassandra forgets it then."""
 
 
+class MetricsSettings(Section):
+    """How much of a process its /metrics shows (docs/metrics.md)."""
+
+    partitions: Literal["all", "worst", "none"] = "worst"
+    """Of which partitions, and in the offset service of which topics, a scrape has samples of their own; what is told by route
+    counts all of them in any case."""
+    worst: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """With ``worst``: how many of each route; those that are stopped come first, then those that lag most."""
+    refresh_interval_s: Annotated[float, Field(ge=0.1, le=3_600)] = 15
+    """How often the offset service reads the store for its gauges; a scrape reads nothing."""
+    old_names: bool = True
+    """Show what was renamed under its old name too; goes with the next release."""
+
+    @property
+    def most_shown(self) -> int | None:
+        """How many partitions of a route have samples of their own; None: all."""
+        return {"all": None, "worst": self.worst, "none": 0}[self.partitions]
+
+
 class Config(Section):
     """Everything that a Parallax process needs to know."""
 
@@ -291,6 +310,7 @@ class Config(Section):
     sync: Sync = Sync()
     drill: DrillSettings = DrillSettings()
     audit: AuditSettings = AuditSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @field_validator("routes")
     @classmethod

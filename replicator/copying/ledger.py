@@ -39,7 +39,7 @@ Positions = Callable[[TopicPartition], SourceOffset]
 class OpenTransaction:
     """What was sent, by partition and leader epoch, and the runs that its acknowledgements make of it."""
 
-    __slots__ = ("_ends", "_newest_ms", "_sent", "began_at_ms", "most_runs", "records", "size_bytes")
+    __slots__ = ("_ends", "_newest_ms", "_sent", "began_at_ms", "most_runs", "records", "size_bytes", "times")
 
     def __init__(self, began_at_ms: float) -> None:
         self.began_at_ms = began_at_ms
@@ -50,6 +50,8 @@ class OpenTransaction:
         self._sent: dict[TopicPartition, list[tuple[int, OffsetRanges]]] = {}
         self._ends: dict[TopicPartition, SourceOffset] = {}
         self._newest_ms: dict[TopicPartition, int] = {}
+        self.times: list[tuple[int, int, int]] = []
+        """Of each block that has one, its timestamp, when it was sent (Unix epoch), and how many records it has."""
 
     def __contains__(self, item: TopicPartition) -> bool:
         return item in self._sent
@@ -59,7 +61,7 @@ class OpenTransaction:
         """The partitions with records."""
         return list(self._sent)
 
-    def add(self, block: RecordBlock) -> None:
+    def add(self, block: RecordBlock, sent_at_ms: int) -> None:
         """Take note of records sent."""
         by_epoch = self._sent.setdefault(block.topic_partition, [])
         if by_epoch and by_epoch[-1][0] == block.leader_epoch:
@@ -68,6 +70,8 @@ class OpenTransaction:
             by_epoch.append((block.leader_epoch, OffsetRanges(block.offsets)))
         self._ends.pop(block.topic_partition, None)
         self._newest_ms[block.topic_partition] = block.newest_timestamp_ms
+        if block.newest_timestamp_ms > 0:
+            self.times.append((block.newest_timestamp_ms, sent_at_ms, len(block.offsets)))
         self.records += len(block.offsets)
         self.most_runs += block.most_runs
         self.size_bytes += block.size_bytes
@@ -185,7 +189,7 @@ class Ledger:
             self._begin()
             self.open = OpenTransaction(self._clock.monotonic_ms())
         self._target.produce(block)
-        self.open.add(block)
+        self.open.add(block, self._clock.now_ms())
 
     @property
     def open_for_ms(self) -> float:
@@ -388,6 +392,9 @@ class Ledger:
             newest = opened.newest_ms(item)
             if newest > 0:
                 self._latency_ms[item] = max(0.0, wall_ms - newest)
+        for newest, sent_at_ms, count in opened.times:
+            self.counts.record_ages.add(sent_at_ms - newest, count)
+            self.counts.latencies.add(wall_ms - newest, count)
         self.counts.size_bytes += opened.size_bytes
 
     def progress(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from parallax.domain.ids import Lineage, SourceOffset, TopicName, TopicPartition
 from parallax.errors import ParallaxError
 from replicator.copying.ports import Clock
+from replicator.latencies import LatencyCounter
 
 
 class SessionError(ParallaxError):
@@ -156,6 +157,10 @@ class Counts:
     aborts: int = 0
     watermarks: int = 0
     bytes_of: dict[TopicPartition, int] = field(default_factory=dict)
+    record_ages: LatencyCounter = field(default_factory=LatencyCounter)
+    """From a record's timestamp to when it was sent."""
+    latencies: LatencyCounter = field(default_factory=LatencyCounter)
+    """From a record's timestamp to the commit of its copy."""
 
 
 FORGOTTEN_AFTER_MS = 3_600_000

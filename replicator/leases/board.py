@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from parallax.domain.ids import Route, RoutePartition, TopicName, TopicPartition
+from replicator.latencies import NO_LATENCIES, Latencies
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 
 _log = structlog.get_logger(__name__)
@@ -43,7 +44,13 @@ class LeaseReport:
         # Not with `asdict` as a whole: it takes ten times as long, a second's report of many partitions some 10 ms.
         partitions = [{**vars(item), "status": item.status.value} for item in progress.partitions]
         return {
-            "progress": {**vars(progress), "lease": progress.lease.to_json(), "partitions": partitions},
+            "progress": {
+                **vars(progress),
+                "lease": progress.lease.to_json(),
+                "partitions": partitions,
+                "record_ages": progress.record_ages.to_json(),
+                "latencies": progress.latencies.to_json(),
+            },
             "attempt": self.attempt,
             "ended": self.ended,
         }
@@ -62,6 +69,8 @@ class LeaseReport:
                 PartitionProgress(**{**item, "status": PartitionStatus(item["status"])})
                 for item in progress["partitions"]
             )
+            for name in ("record_ages", "latencies"):
+                progress[name] = Latencies.from_json(progress[name])
             return cls(LeaseProgress(**progress), str(values["attempt"]), bool(values["ended"]))
         except (TypeError, KeyError, AttributeError, ValueError) as error:
             raise ValueError(f"not a lease's report: {error!r}") from error
@@ -80,6 +89,21 @@ class _Total:
 
     def next_lease(self) -> None:
         self.before, self.current = self.value, 0
+
+
+@dataclass(slots=True)
+class _LatencyTotal:
+    """The same for latencies."""
+
+    before: Latencies = NO_LATENCIES
+    current: Latencies = NO_LATENCIES
+
+    @property
+    def value(self) -> Latencies:
+        return self.before + self.current
+
+    def next_lease(self) -> None:
+        self.before, self.current = self.value, NO_LATENCIES
 
 
 @dataclass(slots=True)
@@ -109,6 +133,8 @@ class LeaseTotals:
     heard_at_s: float
     transactions: _Total = field(default_factory=_Total)
     transaction_aborts: _Total = field(default_factory=_Total)
+    record_ages: _LatencyTotal = field(default_factory=_LatencyTotal)
+    latencies: _LatencyTotal = field(default_factory=_LatencyTotal)
     partitions: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
     replaced_attempts: set[str] = field(default_factory=set)
 
@@ -218,6 +244,8 @@ def _begin_anew(lease: LeaseTotals, *, same_epoch: bool) -> None:
     lease.replaced_attempts = {*before, lease.report.attempt}
     lease.transactions.next_lease()
     lease.transaction_aborts.next_lease()
+    lease.record_ages.next_lease()
+    lease.latencies.next_lease()
     for totals in lease.partitions.values():
         totals.records.next_lease()
         totals.bytes.next_lease()
@@ -226,6 +254,8 @@ def _begin_anew(lease: LeaseTotals, *, same_epoch: bool) -> None:
 def _take_over(lease: LeaseTotals, report: LeaseProgress) -> None:
     lease.transactions.current = report.transactions
     lease.transaction_aborts.current = report.aborts
+    lease.record_ages.current = report.record_ages
+    lease.latencies.current = report.latencies
     for item in report.partitions:
         partition = TopicPartition(TopicName(item.topic), item.partition)
         totals = lease.partitions.setdefault(partition, PartitionTotals())

@@ -185,13 +185,15 @@ def test_dual_active_is_told_counted_and_settled(client: OffsetClient, served: S
         decision.fencing_number,
         ["a"],
     )
+    served.gauges.refresh()
     with served.http() as http:
         metrics = http.get("/metrics").text
-    assert f'parallax_offsetsvc_dual_active{{group="{GROUP}"}} {float(decision.fencing_number)}' in metrics
+    assert f'parallax_offsetsvc_dual_active{{group="{GROUP}"}} 1.0' in metrics
     assert 'parallax_offsetsvc_primary_groups{mode="active_passive",region="b"} 1.0' in metrics
     assert not client.set_primary(Change(GROUP, B)).dual_active
+    served.gauges.refresh()
     with served.http() as http:
-        assert "parallax_offsetsvc_dual_active{" not in http.get("/metrics").text
+        assert f'parallax_offsetsvc_dual_active{{group="{GROUP}"}} 0.0' in http.get("/metrics").text
 
 
 class _Alone(MemoryPrimaryStore):
@@ -281,6 +283,7 @@ def test_a_group_whose_decisions_cant_be_read_is_told_beside_the_others(
     with pytest.raises(InvariantError, match="newer release"):
         client.get_primary(GROUP)
     assert f"group {GROUP}: of a newer release" in run("primary").stdout
+    served.gauges.refresh()
     with served.http() as http:
         metrics = http.get("/metrics").text
     assert "parallax_offsetsvc_unreadable_primaries 1.0" in metrics

@@ -34,6 +34,7 @@ def world() -> World:
 @pytest.fixture(scope="module")
 def http(world: World) -> Iterator[httpx.Client]:
     with serving(world) as served, served.http() as client:
+        served.gauges.refresh()
         yield client
 
 
@@ -291,7 +292,17 @@ def test_metrics_count_requests_and_outcomes(http: httpx.Client) -> None:
         'parallax_offsetsvc_requests_total{code="UNKNOWN_GROUP",method="GetGroupPositions",transport="rest"}',
         'parallax_offsetsvc_request_duration_seconds_bucket{le="0.001",method="GetFailoverOffset"',
         'parallax_offsetsvc_outcomes_total{outcome="OK"}',
+        f'parallax_offsetsvc_freshness_seconds{{source="a",target="b",topic="{TOPIC}"}}',
         f'parallax_offsetsvc_freshness_ms{{route="a->b",topic="{TOPIC}"}}',
         "parallax_offsetsvc_store_up 1.0",
     ):
         assert line in text
+
+
+def test_a_scrape_is_gzipped_for_who_takes_it(http: httpx.Client) -> None:
+    plain = http.get("/metrics", headers={"Accept-Encoding": "identity"})
+    small = http.get("/metrics", headers={"Accept-Encoding": "gzip"})
+    assert (plain.headers.get("Content-Encoding"), small.headers["Content-Encoding"]) == (None, "gzip")
+    assert int(small.headers["Content-Length"]) < int(plain.headers["Content-Length"]) / 2
+    assert 'parallax_build_info{component="offsetsvc"' in small.text
+    assert "_created" not in small.text

@@ -123,7 +123,15 @@ def test_leases_show_the_token_of_the_run_and_nothing_else(callers: Callers) -> 
     target = StatusTarget(*callers.server.address, TOKEN, callers.ca)
     assert target.request("/ending") == {"end": False}
     assert target.request(
-        "/sync-reports", {"attempt": "x", "counts": {}, "problem": "", "unreadable_rows": [], "unreadable": 0}
+        "/sync-reports",
+        {
+            "attempt": "x",
+            "counts": {},
+            "problem": "",
+            "unreadable_rows": [],
+            "unreadable": 0,
+            "unpublished": {},
+        },
     ) == {"end": False}
     with pytest.raises(ValueError, match="403"):
         StatusTarget(*callers.server.address, "another run's", callers.ca).request("/ending")

@@ -218,7 +218,7 @@ class Copier:
 
     def _send(self, block: RecordBlock) -> None:
         self._opened = self._opened or OpenTransaction(0)
-        self._opened.add(block)
+        self._opened.add(block, sent_at_ms=0)
         self._skipped_to = 0
         for record in block.records:
             self.open_batch.append((record, len(self._cluster.entries)))

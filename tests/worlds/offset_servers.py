@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import httpx
 
+from offsetsvc.gauges import StoreGauges
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.service import UseCases
 from offsetsvc.transport.grpc_server import GrpcServer
@@ -34,6 +35,8 @@ class Served:
     world: World
     service: UseCases
     metrics: ServiceMetrics
+    gauges: StoreGauges
+    """Nobody but the test reads the store for them."""
     grpc: GrpcServer
     rest: HttpServer
 
@@ -77,7 +80,7 @@ def serving(world: World) -> Iterator[Served]:
         service = stack.enter_context(world.service())
         metrics, tls = ServiceMetrics(), world.config.service.tls
         identity = Identity(world.config.service.auth)
-        metrics.watch(service, identity)
+        gauges = metrics.watch(service, identity)
         app = create_app(service, metrics, identity=identity)
         rest = HttpServer(app, address="127.0.0.1:0", tls=tls)
         rest.start()
@@ -87,4 +90,4 @@ def serving(world: World) -> Iterator[Served]:
         )
         server.start()
         stack.callback(server.stop, 0.0)
-        yield Served(world, service, metrics, server, rest)
+        yield Served(world, service, metrics, gauges, server, rest)

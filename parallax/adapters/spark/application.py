@@ -153,6 +153,7 @@ class Application:
             tls=self.status_tls,
             identity=Identity(auth),
             client_ca=tls.client_ca if auth.mode == "mtls" and tls is not None else None,
+            component=self.name,
         )
 
     def _end_leases(self, server: StatusServer) -> None:

@@ -21,14 +21,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from parallax.adapters.http.bodies import PROBLEM, BodyError, ClientGoneError, problem, read_body
 from parallax.adapters.http.connection import HttpLimits, shown_in
+from parallax.adapters.http.metrics import compressed, metrics_page, process_registry
 from parallax.adapters.http.server import HttpServer
 from parallax.adapters.spark.reporting import ENDING_PATH, TOKEN_HEADER
 from parallax.config.config import StatusTls, Tls
@@ -95,6 +94,7 @@ class StatusServer:
         identity: tells who calls, and whether it may read.
         client_ca: PEM file of the authority that signs readers' certificates; None: they show none. Leases and probes
             need none either way.
+        component: what the process is called in its metrics.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class StatusServer:
         tls: StatusTls | None = None,
         identity: Identity = ASKS_NOBODY,
         client_ca: str | None = None,
+        component: str = "replicator",
     ) -> None:
         self.queries: Callable[[], Sequence[Mapping[str, Any]]] = list
         """The state of the queries for /status, asked at each request; none before they run."""
@@ -114,13 +115,13 @@ class StatusServer:
         self._token = token
         self._door = Door(identity)
         self._ending = threading.Event()
-        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry = process_registry(component)
         for part in parts:
             self._registry.register(part)
         _check_address(address)
         try:
             self._server = HttpServer(
-                self._serve,
+                compressed(self._serve),
                 address=address,
                 tls=None if tls is None else _of_server(tls, client_ca),
                 without=True,
@@ -164,7 +165,7 @@ class StatusServer:
 
     def _page(self, path: str, shown: Shown) -> Reply:
         if path == "/metrics":
-            return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            return HTTPStatus.OK, *metrics_page(self._registry)
         if path == "/livez":
             return HTTPStatus.OK, _TEXT, b"ok\n"
         if path == "/readyz":

@@ -3,85 +3,66 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NoReturn
 
 import pytest
 import yaml
-from prometheus_client.core import Metric
 
-from offsetsvc.metrics import ServiceMetrics
-from parallax.errors import StoreUnavailableError
-from replicator.leases.board import ProgressBoard
-from replicator.leases.claims import Claims
-from replicator.leases.status import LEASE_LABELS, LEASE_METRICS, PARTITION_LABELS, PREFIX, ReplicationStatus
 from syncjob.decide import Reason
-from syncjob.status import SyncBoard
+from tests.worlds.scrapes import exported
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(parallax_\w+)` \| (\w+) \| ([\w, ]*) ?\|", re.MULTILINE)
+OLD_ROW = re.compile(r"^\| `(parallax_\w+)` \| `(parallax_\w+)`", re.MULTILINE)
 NAME = re.compile(r"parallax_(?:replicator|sync|offsetsvc)_\w*[a-z]\b")
+NEW, OLD = exported(old_names=False), exported(old_names=True)
 
 
-def away(*_: Any) -> NoReturn:
-    raise StoreUnavailableError("nobody answers")
-
-
-def families() -> Iterator[Metric]:
-    yield from ReplicationStatus(ProgressBoard([]), Claims([])).collect()
-    yield from SyncBoard(1_000).collect()
-    metrics = ServiceMetrics()
-    service: Any = SimpleNamespace(
-        mapping=SimpleNamespace(routes=away),
-        primaries=SimpleNamespace(all=away),
-        moves=SimpleNamespace(unaudited=dict),
-    )
-    metrics.watch(service)
-    yield from metrics.registry.collect()
-
-
-def exported() -> dict[str, str]:
-    """Name as scraped, and type."""
-    return {f"{item.name}_total" if item.type == "counter" else item.name: item.type for item in families()}
-
-
-def labels() -> dict[str, tuple[str, ...]]:
-    """The labels of those whose families tell them."""
-    told = {item.name: tuple(getattr(item, "_labelnames", ())) for item in families()}
-    return {name: told[name.removesuffix("_total")] for name in exported()}
-
-
-def rows() -> dict[str, tuple[str, tuple[str, ...]]]:
-    return {
+def test_every_metric_has_its_row_with_its_type_and_its_labels_and_every_row_its_metric() -> None:
+    rows = {
         name: (kind, tuple(label for label in named.strip().split(", ") if label))
         for name, kind, named in ROW.findall(PAGE)
     }
+    assert rows == {name: (metric.kind, metric.labels) for name, metric in NEW.items()}
 
 
-def test_every_metric_has_its_row_and_every_row_its_metric() -> None:
-    assert {name: kind for name, (kind, _) in rows().items()} == exported()
+def test_every_old_name_says_what_it_is_now() -> None:
+    told = dict(OLD_ROW.findall(PAGE))
+    assert set(told) == set(OLD) - set(NEW)
+    assert set(told.values()) <= set(NEW)
+    for name, metric in OLD.items():
+        if name in NEW:
+            assert [label for label in metric.labels if label != "route"] == list(NEW[name].labels), name
 
 
-def test_the_rows_name_the_labels() -> None:
-    found = {name: told for name, (_, told) in rows().items()}
-    of_requests = {
-        "parallax_offsetsvc_requests_total": ("transport", "method", "code"),
-        "parallax_offsetsvc_request_duration_seconds": ("transport", "method"),
-        "parallax_offsetsvc_outcomes_total": ("outcome",),
-    }
-    metrics = ServiceMetrics()
-    for metric in (metrics._requests, metrics._seconds, metrics._outcomes):
-        scraped = metric._name + ("_total" if metric._type == "counter" else "")
-        assert of_requests[scraped] == metric._labelnames
-    assert found == labels() | of_requests
-    assert {found[PREFIX + metric.name] for metric in LEASE_METRICS} == {LEASE_LABELS}
-    assert found[f"{PREFIX}records_total"] == PARTITION_LABELS
+def test_the_text_names_only_what_there_is() -> None:
+    assert set(NAME.findall(PAGE)) <= set(OLD)
 
 
-def test_the_text_and_the_rules_name_only_what_there_is() -> None:
-    assert set(NAME.findall(PAGE)) == set(exported())
+UNITS = ("_seconds", "_bytes", "_records", "_offsets")
+ABBREVIATED = re.compile(r"_(ms|s|us|ns|milliseconds|min|minutes|h|hours|kb|mb|kib|mib|percent)(_|$)")
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_names_are_as_prometheus_has_them(name: str) -> None:
+    """The rules of ``promtool check metrics``, which `make test-rules` asks itself."""
+    kind = NEW[name].kind
+    assert name.endswith("_total") == (kind == "counter")
+    assert not ABBREVIATED.search(name)
+    assert not name.endswith(("_count", "_sum", "_bucket"))
+    assert kind != "histogram" or name.endswith(UNITS)
+    assert NEW[name].description
+    assert not {"le", "quantile"} & set(NEW[name].labels)
+
+
+def test_one_word_for_one_label() -> None:
+    meanings: defaultdict[str, set[str]] = defaultdict(set)
+    for metric in NEW.values():
+        for label in metric.labels:
+            meanings[label].add(metric.name)
+    assert "route" not in meanings
+    assert {"source", "target"} <= set(meanings)
 
 
 def test_the_rules_are_yaml_and_name_reasons_that_there_are() -> None:

@@ -382,3 +382,22 @@ def test_a_lag_that_only_readers_tell_of_is_noticed(monkeypatch: pytest.MonkeyPa
         test_a_stopped_partition_lags_by_what_its_source_holds(0, {}, 700)
     with pytest.raises(AssertionError):
         test_a_partition_whose_source_is_damaged_lags_from_the_damage_on()
+
+
+def test_how_long_records_take_is_counted_when_their_copies_are_committed() -> None:
+    """An injected delay shows: before a record is sent in both figures, before its commit in the latency alone."""
+    doors, clock = Doors(), StandingClock()
+    session = session_of(doors, {P0: copied_to(P0, 0)}, clock)
+    session.step()
+    written_at_ms = clock.now_ms()
+    clock.sleep_ms(700)
+    block = RecordBlock(P0, 0, range(3), [None] * 3, 30, newest_timestamp_ms=written_at_ms)
+    session._ledger.send(block)
+    clock.sleep_ms(1_500)
+    before = session._ledger.counts.latencies.value()
+    session.commit()
+    counts = session._ledger.counts
+    ages, latencies = counts.record_ages.value(), counts.latencies.value()
+    assert (sum(before.counts), sum(ages.counts), sum(latencies.counts)) == (0, 3, 3)
+    assert ages.sum_s == pytest.approx(3 * 0.7)
+    assert latencies.sum_s == pytest.approx(3 * 2.2)

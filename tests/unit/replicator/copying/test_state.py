@@ -491,8 +491,8 @@ def block(offsets: list[int], epoch: int = 3) -> RecordBlock:
 
 def test_runs_break_at_gaps_on_either_side_and_at_leader_epochs() -> None:
     opened = OpenTransaction(0)
-    opened.add(block([10, 11, 13]))
-    opened.add(block([14, 15], epoch=4))
+    opened.add(block([10, 11, 13]), sent_at_ms=0)
+    opened.add(block([14, 15], epoch=4), sent_at_ms=0)
     opened.reached_end(ITEM, 17)
     change = opened.change(state(), [20, 21, 22, 23, 30])
     assert change.rows == (
@@ -507,15 +507,15 @@ def test_runs_break_at_gaps_on_either_side_and_at_leader_epochs() -> None:
 
 def test_an_end_told_before_further_records_counts_no_more() -> None:
     opened = OpenTransaction(0)
-    opened.add(block([10]))
+    opened.add(block([10]), sent_at_ms=0)
     opened.reached_end(ITEM, 17)
-    opened.add(block([18]))
+    opened.add(block([18]), sent_at_ms=0)
     assert opened.source_next(ITEM) == 19
 
 
 def test_records_without_acknowledgement_are_never_taken_for_copied() -> None:
     opened = OpenTransaction(0)
-    opened.add(block([10, 11]))
+    opened.add(block([10, 11]), sent_at_ms=0)
     with pytest.raises(InvariantError):
         opened.change(state(), [20])
 

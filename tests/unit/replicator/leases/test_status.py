@@ -176,9 +176,10 @@ def test_reports_become_metrics_with_route_topic_and_partition(server: StatusSer
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    first = (("partition", "0"), ("route", "a->b"), ("topic", "trips"))
-    second = (("partition", "1"), ("route", "a->b"), ("topic", "trips"))
-    lease = (("route", "a->b"), ("shard", "0"))
+    route = (("source", "a"), ("target", "b"))
+    first = (("partition", "0"), ("route", "a->b"), *route, ("topic", "trips"))
+    second = (("partition", "1"), ("route", "a->b"), *route, ("topic", "trips"))
+    lease = (("route", "a->b"), ("shard", "0"), *route)
     expected = {
         ("parallax_replicator_records_total", first): 50,
         ("parallax_replicator_bytes_total", first): 5_000,
@@ -189,6 +190,15 @@ def test_reports_become_metrics_with_route_topic_and_partition(server: StatusSer
         ("parallax_replicator_transactions_total", lease): 5,
         ("parallax_replicator_transaction_aborts_total", lease): 1,
         ("parallax_replicator_index_lag_ms", lease): 3,
+        ("parallax_replicator_index_lag_seconds", lease): 0.003,
+        ("parallax_replicator_partition_latency_seconds", first): 0.0125,
+        ("parallax_replicator_route_records_total", route): 55,
+        ("parallax_replicator_route_bytes_total", route): 5_500,
+        ("parallax_replicator_route_lag_records", route): 14,
+        ("parallax_replicator_route_partitions", tuple(sorted((*route, ("status", "copying"))))): 1,
+        ("parallax_replicator_route_partitions", tuple(sorted((*route, ("status", "stopped"))))): 1,
+        ("parallax_replicator_route_partitions", tuple(sorted((*route, ("status", "waiting"))))): 0,
+        ("parallax_replicator_replication_latency_seconds_count", route): 0,
     }
     assert {key: samples.get(key) for key in expected} == expected
 
@@ -210,7 +220,8 @@ def test_a_stopped_partition_is_named_with_its_reason_and_the_others_are_ready(s
     status = json.loads(ask(server, "/status")[1])
     assert (status["ready"], status["stopped"]) == (True, {"a->b/trips-0": "too large"})
     metrics = ask(server, "/metrics")[1]
-    stop = 'parallax_replicator_stop_reason{partition="0",reason="too large",route="a->b",topic="trips"} 1.0'
+    place = 'partition="0",reason="too large",route="a->b",source="a",target="b",topic="trips"'
+    stop = f"parallax_replicator_stop_reason{{{place}}} 1.0"
     assert stop in metrics
     posted(server, report(shard=0))
     assert "stop_reason{" not in ask(server, "/metrics")[1]

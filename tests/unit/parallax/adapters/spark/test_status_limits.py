@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import socket
 import time
@@ -72,3 +73,21 @@ def test_json_of_a_hundred_thousand_levels_is_a_bad_report(server: StatusServer)
 def test_half_sent_requests_hold_nobody_up(server: StatusServer) -> None:
     with half_sent(server.address, 300):
         assert_answered(server)
+
+
+def test_pages_are_gzipped_for_who_takes_it(server: StatusServer) -> None:
+    sizes = {}
+    for encoding in ("gzip", "identity"):
+        connection = http.client.HTTPConnection(*server.address, timeout=5)
+        connection.request("GET", "/metrics", headers={"Accept-Encoding": encoding})
+        answer = connection.getresponse()
+        page = answer.read()
+        connection.close()
+        sizes[encoding] = (answer.headers["Content-Encoding"], len(page))
+        text = gzip.decompress(page) if encoding == "gzip" else page
+        assert b'parallax_build_info{component="replicator"' in text
+        assert b"process_resident_memory_bytes" in text
+        assert b"_created" not in text
+    assert sizes["gzip"][0] == "gzip"
+    assert sizes["identity"][0] is None
+    assert sizes["gzip"][1] < sizes["identity"][1] / 2

@@ -1,0 +1,114 @@
+"""Every metric that the code can export, with its labels, and a scrape of each process with a sample of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from prometheus_client.core import Metric
+
+from offsetsvc.metrics import ServiceMetrics
+from parallax.config.config import MetricsSettings
+from parallax.domain.ids import GroupName, RegionName, Route
+from parallax.domain.outcome import Outcome
+from parallax.domain.primary import Assignment, Mode, PrimaryDecision, Stage
+from parallax.errors import DeadlineError
+from parallax.v1 import offsets_pb2 as pb
+from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
+from replicator.leases.board import LeaseReport, ProgressBoard
+from replicator.leases.claims import Claims
+from replicator.leases.status import ReplicationStatus
+from syncjob.status import SyncBoard, SyncReport
+
+A, B = RegionName("a"), RegionName("b")
+_HIDDEN = {"le"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A metric.
+
+    Attributes:
+        name: as it is scraped; of a histogram without its suffixes.
+        values: by label, the values of the samples of this module's scrapes.
+    """
+
+    name: str
+    kind: str
+    description: str
+    labels: tuple[str, ...]
+    values: dict[str, frozenset[str]]
+
+
+def exported(*, old_names: bool) -> dict[str, Exported]:
+    """Every metric of ours by name."""
+    found: dict[str, Exported] = {}
+    for family in families(old_names=old_names):
+        if not family.name.startswith("parallax_"):
+            continue
+        name, kind = family.name, family.type
+        name += {"counter": "_total", "info": "_info"}.get(kind, "")
+        labels = tuple(label for label in family.samples[0].labels if label not in _HIDDEN)
+        values = {label: frozenset(sample.labels[label] for sample in family.samples) for label in labels}
+        found[name] = Exported(
+            name, "gauge" if kind == "info" else kind, family.documentation, labels, values
+        )
+    return found
+
+
+def families(*, old_names: bool) -> Iterator[Metric]:
+    """Every family of the three kinds of processes, each with a sample."""
+    settings = MetricsSettings(old_names=old_names)
+    yield from leases(settings).collect()
+    yield from syncs(settings).collect()
+    yield from service(settings).registry.collect()
+
+
+def leases(settings: MetricsSettings) -> ReplicationStatus:
+    """A lease with a partition that copies and one that is stopped."""
+    board = ProgressBoard([LeaseKey(Route(A, B), 0)])
+    lease = Lease(Route(A, B), 0, shard_count=1, layout=1, epoch=1, deadline_unix_ms=0)
+    parts = (
+        PartitionProgress("trips", 0, 5, 500, 5, 1, 12.5, PartitionStatus.COPYING),
+        PartitionProgress("trips", 1, 5, 500, 5, 1, 12.5, PartitionStatus.STOPPED, "a reason"),
+    )
+    board.record(LeaseReport(LeaseProgress(lease, parts, transactions=1, aborts=0, index_lag_ms=0), "first"))
+    return ReplicationStatus(board, Claims([]), settings)
+
+
+def syncs(settings: MetricsSettings) -> SyncBoard:
+    """A sync job after a good cycle."""
+    board = SyncBoard(1_000, old_names=settings.old_names)
+    board.record(SyncReport("first", {"cycles": 1}).to_json())
+    return board
+
+
+def service(settings: MetricsSettings) -> ServiceMetrics:
+    """An offset service that was asked once, with a group that is dual active and moving."""
+    decision = PrimaryDecision(
+        GroupName("billing"), 7, Mode.ACTIVE_PASSIVE, A, None, Stage.MOVING, None, A, 5_000
+    )
+    routes = [pb.RouteInfo(route="a->b", topics=[pb.RouteTopic(topic="trips", freshness_ms=5)])]
+    service: Any = SimpleNamespace(
+        config=SimpleNamespace(metrics=settings),
+        mapping=SimpleNamespace(routes=_late),
+        primaries=SimpleNamespace(all=lambda: {decision.group: Assignment(decision, (decision,))}),
+        moves=SimpleNamespace(unaudited=lambda: {"ReportProgress": 1}),
+    )
+    identity: Any = SimpleNamespace(keys_age_ms=lambda: 5_000)
+    metrics = ServiceMetrics()
+    gauges = metrics.watch(service, identity)
+    gauges.refresh()
+    service.mapping.routes = lambda _deadline: pb.ListRoutesResponse(routes=routes)
+    gauges.refresh()
+    with metrics.request("grpc", "ListRuns"):
+        pass
+    answer: Any = SimpleNamespace(outcome=Outcome.OK)
+    metrics.answered([answer])
+    return metrics
+
+
+def _late(_deadline: object) -> NoReturn:
+    raise DeadlineError("too many topics")
