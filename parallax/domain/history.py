@@ -1,25 +1,22 @@
-"""The rows of one lineage of one route and partition, in order, with the invariants that make them usable.
-
-A history may hold any subset of the rows that were ever written (a look-up fetches a few, coarse rows outlive
-fine ones): each answer that it gives is a floor, so missing rows make it earlier, never wrong.
-"""
+"""The rows of one lineage of one route and partition, in order, with the invariants that make them usable."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset
+from parallax.domain.lineage_history import EpochRows, LineageHistory, epochs_of
 from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 
 _order: Callable[[Run], tuple[int, int, int]] = attrgetter("source_start", "target_start", "count")
 
 
-class History:
-    """Rows of one lineage, in order. Its invariants.
+class History(LineageHistory):
+    """Rows of one lineage in a list, such as a look-up fetches them. Its invariants.
 
     A. ``source_start`` and ``target_start`` never go back from one row to the next.
     B. Rows do not overlap: each starts at or above the end of the one before, on both sides.
@@ -34,7 +31,7 @@ class History:
 
     __slots__ = (
         "_epoch_ends",
-        "_extra_epoch_ends",
+        "_epochs",
         "_lost",
         "_proven_from",
         "_rows",
@@ -48,21 +45,10 @@ class History:
         lineage: Lineage,
         rows: Iterable[Run] = (),
         lost: Iterable[LostRange] = (),
-        epoch_ends: Iterable[tuple[int, SourceOffset]] = (),
     ) -> None:
-        """Take rows and lost ranges in any order.
-
-        Args:
-            lineage: what the rows belong to.
-            rows: runs and watermarks.
-            lost: lost ranges.
-            epoch_ends: pairs (source leader epoch, next offset after a record of it) known apart from the
-                rows, for look-ups that fetch a few rows only. An epoch without row or pair makes answers
-                early where the other side knows that epoch alone.
-        """
+        """Take rows and lost ranges in any order."""
         self.lineage = lineage
         self._lost = sorted(set(lost), key=lambda gap: (gap.source_start, gap.source_end))
-        self._extra_epoch_ends = tuple(epoch_ends)
         self._take(_normalised(rows))
 
     def _take(self, rows: list[Run]) -> None:
@@ -71,7 +57,16 @@ class History:
         self._source_starts: list[int] = [row.source_start for row in rows]
         self._target_starts: list[int] = [row.target_start for row in rows]
         self._proven_from = self._floors(rows)
-        self._epoch_ends = tuple(sorted(_with_ends(dict(self._extra_epoch_ends), rows).items()))
+        self._epochs: dict[int, EpochRows] = {}
+        self._epoch_ends: tuple[tuple[int, SourceOffset], ...] = ()
+        self._note_epochs(rows)
+
+    def _note_epochs(self, rows: Sequence[Run]) -> None:
+        epochs = epochs_of(rows, self._epochs)
+        self._epochs |= epochs
+        ends = dict(self._epoch_ends)
+        ends.update((epoch, known.end) for epoch, known in epochs.items() if epoch != UNKNOWN_EPOCH)
+        self._epoch_ends = tuple(sorted(ends.items()))
 
     def _floors(self, rows: Sequence[Run]) -> list[int]:
         """For each row the lowest source offset from which on nothing lies below the row's start. Ascends."""
@@ -98,74 +93,24 @@ class History:
         return self._lost
 
     @property
+    def first(self) -> Run | None:
+        """The first row."""
+        return self._rows[0] if self._rows else None
+
+    @property
     def newest(self) -> Run | None:
         """The last row."""
         return self._rows[-1] if self._rows else None
 
     @property
+    def epochs(self) -> Mapping[int, EpochRows]:
+        """What the rows tell of each source leader epoch, `UNKNOWN_EPOCH` included."""
+        return self._epochs
+
+    @property
     def epoch_ends(self) -> Sequence[tuple[int, SourceOffset]]:
         """Pairs (source leader epoch, next offset after its last known record), ascending."""
         return self._epoch_ends
-
-    @property
-    def read_ends(self) -> Sequence[tuple[int, SourceOffset]]:
-        """As `epoch_ends`, but none ends in or behind a lost range for it: of what was lost nobody knows the epoch."""
-        if not self._lost:
-            return self._epoch_ends
-        ends = dict(self._extra_epoch_ends)
-        return tuple(sorted(_with_ends(ends, self._rows, self.without_lost_before).items()))
-
-    def read_below(
-        self, source_next: SourceOffset, *, lost_before: Sequence[LostRange] = (), passed_over: bool = False
-    ) -> tuple[tuple[int, SourceOffset], ...]:
-        """What a reader of the log below an offset has read: `read_ends` up to there, as `SourcePosition` names them.
-
-        An epoch of which all lies behind a lost range was read from the range's beginning on, and not at all by a reader
-        that stands before it: the range may hide that the source had thrown away what was read before, and that its log
-        has other records there.
-
-        Args:
-            source_next: where the reader stands.
-            lost_before: what older generations lost below this one's beginning: it stands behind that as well.
-            passed_over: the reader may have come to where a range lies with records from behind it, and none from before:
-                what it has read begins at the range's end then, be the range the log's beginning.
-        """
-        if not self._lost and not lost_before:
-            return tuple((epoch, min(end, source_next)) for epoch, end in self._epoch_ends)
-        first: dict[int, int] = {}
-        for row in self._rows:
-            # A watermark has the epoch of the last record before it, so one at a range's end still tells of below.
-            first.setdefault(row.source_leader_epoch, row.source_start + (row.count > 0))
-        gaps = self._whole_gaps(lost_before)
-        pairs: list[tuple[int, SourceOffset]] = []
-        for epoch, end in self.read_ends:
-            behind = [
-                gap_end if passed_over else gap
-                for gap, gap_end in gaps
-                if epoch not in first or first[epoch] > gap_end
-            ]
-            start = max(behind, default=SourceOffset(0))
-            if behind and start >= source_next:
-                continue
-            if start:
-                pairs.append((epoch, start))
-            pairs.append((epoch, max(min(end, source_next), start)))
-        return tuple(pairs)
-
-    def _whole_gaps(self, lost_before: Sequence[LostRange] = ()) -> list[tuple[SourceOffset, SourceOffset]]:
-        """Beginning and end of what is lost; ranges between which no record was read are one."""
-        gaps: list[tuple[SourceOffset, SourceOffset]] = []
-        for gap in sorted({*lost_before, *self._lost}, key=lambda gap: (gap.source_start, gap.source_end)):
-            if gaps and gap.source_start <= gaps[-1][1]:
-                gaps[-1] = (gaps[-1][0], max(gaps[-1][1], gap.source_end))
-            else:
-                gaps.append((gap.source_start, gap.source_end))
-        return gaps
-
-    def holds_nothing_in(self, start: SourceOffset, end: SourceOffset) -> bool:
-        """Whether the rows prove that the log has no record in ``[start, end)``."""
-        row = self.last_proven_by(start)
-        return row is not None and row.source_start >= end
 
     def add(self, *rows: Run) -> None:
         """Take further rows.
@@ -198,7 +143,7 @@ class History:
         self._source_starts += [row.source_start for row in tail]
         self._target_starts += [row.target_start for row in tail]
         self._proven_from += floors
-        self._epoch_ends = tuple(sorted(_with_ends(dict(self._epoch_ends), tail).items()))
+        self._note_epochs(tail)
 
     def floor_by_target(self, target: TargetOffset) -> Run | None:
         """The last row with ``target_start <= target``."""
@@ -233,17 +178,6 @@ class History:
                 kept.append(replace(row, count=target_end - row.target_start))
         return History(self.lineage, kept, [gap for gap in self._lost if gap.target_at <= target_end])
 
-    def without_lost_before(self, row: Run) -> SourceOffset:
-        """The row's ``previous_source_end``, moved down over lost ranges that lead up to it.
-
-        What was lost can lie nowhere on the target, so a lost range hides nothing between two rows.
-        """
-        end = row.previous_source_end
-        for gap in reversed(self._lost):
-            if gap.source_start < end <= gap.source_end:
-                end = gap.source_start
-        return end
-
 
 def check_invariants(rows: Sequence[Run]) -> None:
     """Check invariants A to E from scratch (D, and C within a row, are checked by `Run` itself).
@@ -272,19 +206,6 @@ def check_invariants(rows: Sequence[Run]) -> None:
                     f"E: {row} has an older leader epoch than the run before it ({last_epoch})"
                 )
             last_epoch = row.source_leader_epoch
-
-
-def _with_ends(
-    ends: dict[int, SourceOffset],
-    rows: Iterable[Run],
-    before: Callable[[Run], int] = attrgetter("previous_source_end"),
-) -> dict[int, SourceOffset]:
-    for row in rows:
-        epoch, count = row.source_leader_epoch, row.count
-        end = row.source_start + count if count else before(row)
-        if epoch != UNKNOWN_EPOCH and end > ends.get(epoch, -1):
-            ends[epoch] = SourceOffset(end)
-    return ends
 
 
 def _normalised(rows: Iterable[Run]) -> list[Run]:

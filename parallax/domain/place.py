@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from parallax.domain.history import History
 from parallax.domain.ids import SourceOffset, TargetOffset
+from parallax.domain.lineage_history import LineageHistory
 from parallax.domain.progress import SourceHistory, SourcePosition, consumed_end, records_below
 from parallax.domain.runs import Run
 
@@ -57,7 +57,9 @@ class Place:
 _CONSUMED = Place(None, Via.CONSUMED)
 
 
-def position_of(source_next: SourceOffset, history: History) -> tuple[TargetOffset | None, Via, Run | None]:
+def position_of(
+    source_next: SourceOffset, history: LineageHistory
+) -> tuple[TargetOffset | None, Via, Run | None]:
     """The largest place that provably has no record of the source at or above ``source_next`` below it.
 
     Returns:
@@ -104,7 +106,7 @@ def place_of(
     candidates: Sequence[SourceHistory | None] = lineages or [None]
     for index, item in enumerate(candidates):
         following = [*lineages[index + 1 :], *newer]
-        starts = [rows[0].target_start for later in following if (rows := later.history.rows)]
+        starts = [first.target_start for later in following if (first := later.history.first) is not None]
         if starts and min(starts) <= low_watermark:
             continue  # all that the lineage ever had lies below the log start
         before = [*older, *lineages[:index]] if item is not None or not newer else []

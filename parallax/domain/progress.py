@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.lineage_history import LineageHistory
 from parallax.domain.runs import LostRange, Run
 
 MAX_EPOCH_ENDS = 8
@@ -155,7 +155,7 @@ class SourceHistory:
     """
 
     source: SourceId
-    history: History
+    history: LineageHistory
     closed_at: SourceOffset | None = None
 
     @property
@@ -170,7 +170,7 @@ class SourceHistory:
         return self.history.without_lost_before(newest) if newest.is_watermark else newest.source_end
 
 
-def consumed_end(consumed: SourcePosition, history: History) -> SourceOffset:
+def consumed_end(consumed: SourcePosition, history: LineageHistory) -> SourceOffset:
     """The next offset up to which the history's own records were consumed, lost ranges that lead on included.
 
     Each leader epoch that both sides know proves it up to the lower of their ends in it. Without a common epoch
@@ -179,13 +179,13 @@ def consumed_end(consumed: SourcePosition, history: History) -> SourceOffset:
     return _agreed(consumed, history, history.epoch_ends)
 
 
-def read_end(consumed: SourcePosition, history: History) -> SourceOffset:
+def read_end(consumed: SourcePosition, history: LineageHistory) -> SourceOffset:
     """As `consumed_end`, for what a reader of the history's log has read: nothing of a lost range."""
     return _agreed(consumed, history, history.read_ends)
 
 
 def _agreed(
-    consumed: SourcePosition, history: History, known: Sequence[tuple[int, SourceOffset]]
+    consumed: SourcePosition, history: LineageHistory, known: Sequence[tuple[int, SourceOffset]]
 ) -> SourceOffset:
     spans = consumed.spans
     if not spans or not known:
@@ -199,14 +199,14 @@ def _agreed(
     return proven
 
 
-def last_consumed_end(consumed: SourcePosition, history: History) -> SourceOffset:
+def last_consumed_end(consumed: SourcePosition, history: LineageHistory) -> SourceOffset:
     """The next offset after the history's last own record that can have been consumed, whatever lies before it."""
     ends = consumed.ends if consumed.starts else {}
     shared = (min(end, ends[epoch]) for epoch, end in history.epoch_ends if epoch in ends)
     return max([consumed_end(consumed, history), *shared])
 
 
-def consumed_spans(consumed: SourcePosition, history: History) -> Sequence[Span]:
+def consumed_spans(consumed: SourcePosition, history: LineageHistory) -> Sequence[Span]:
     """Which of the history's own records were consumed: first those below `consumed_end`, then those further on.
 
     What was read behind a lost range is named by its leader epoch wherever that epoch's log has the same records, though
@@ -226,7 +226,7 @@ def consumed_spans(consumed: SourcePosition, history: History) -> Sequence[Span]
     return _joined(spans)
 
 
-def known_spans(consumed: SourcePosition, history: History) -> Sequence[Span]:
+def known_spans(consumed: SourcePosition, history: LineageHistory) -> Sequence[Span]:
     """Which offsets of the history's log are known to be read, or to have been told of as lost.
 
     Unlike `consumed_spans` it claims nothing of what merely holds none of the history's records, such as its lost ranges. Of
@@ -235,7 +235,7 @@ def known_spans(consumed: SourcePosition, history: History) -> Sequence[Span]:
     spans = consumed.spans
     if not spans or not history.epoch_ends:
         # Nothing to compare: offsets alone count, if there are rows at all.
-        return [(SourceOffset(0), consumed.source_next)] if history.rows or not spans else []
+        return [(SourceOffset(0), consumed.source_next)] if history.newest is not None or not spans else []
     known = dict([*history.read_ends, history.epoch_ends[-1]])
     return _joined(
         (start, min(end, known[epoch]))
@@ -310,7 +310,8 @@ def _with_lost_before(
     """Each history, oldest first, with what older ones lost below its first row."""
     lost: list[LostRange] = []
     for item in histories:
-        begins_at = item.history.rows[0].source_start if item.history.rows else 0
+        first = item.history.first
+        begins_at = first.source_start if first is not None else 0
         yield item, [gap for gap in lost if gap.source_end <= begins_at]
         lost += item.history.lost
 
@@ -318,7 +319,7 @@ def _with_lost_before(
 def prefix(
     leader_epoch: int,
     source_next: SourceOffset,
-    history: History,
+    history: LineageHistory,
     *,
     lost_before: Sequence[LostRange] = (),
     passed_over: bool = False,
@@ -329,7 +330,7 @@ def prefix(
         leader_epoch: of a row at that place.
         source_next: the next offset after the last record consumed.
         history: the log.
-        lost_before: as for `History.read_below`,
+        lost_before: as for `LineageHistory.read_below`,
         passed_over: this, too.
     """
     ends = history.read_below(source_next, lost_before=lost_before, passed_over=passed_over)
@@ -339,7 +340,7 @@ def prefix(
     return SourcePosition(leader_epoch, source_next, ends)
 
 
-def records_below(target: TargetOffset, history: History) -> tuple[SourceOffset, Run] | None:
+def records_below(target: TargetOffset, history: LineageHistory) -> tuple[SourceOffset, Run] | None:
     """The next offset after the last source record that lies below ``target``, and the row that proves it."""
     row = history.floor_by_target(target)
     if row is None:

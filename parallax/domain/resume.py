@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from parallax.domain.history import History
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.lineage_history import LineageHistory
 from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.place import LogRange, Via, place_of, rows_end
 from parallax.domain.progress import (
@@ -282,10 +282,15 @@ def _never_delivered(
 
 
 def _passed(
-    gap: LostRange, history: History, commit: TargetOffset, consumed: SourcePosition, moved: SourcePosition
+    gap: LostRange,
+    history: LineageHistory,
+    commit: TargetOffset,
+    consumed: SourcePosition,
+    moved: SourcePosition,
 ) -> Sequence[LostRange]:
     """The parts of a range at the origin that count as consumed."""
-    if any(row.source_start >= gap.source_end for row in history.rows):
+    newest = history.newest
+    if newest is not None and newest.source_start >= gap.source_end:
         return within(gap, known_spans(consumed, history))
     # The rows behind the range are missing: its place on the target tells.
     crossed = gap.target_at <= commit and moved.source_next < gap.source_end <= consumed.source_next
