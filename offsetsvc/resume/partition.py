@@ -27,6 +27,7 @@ from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange, Via, position_of, rows_end
+from parallax.domain.plain import consumed_plainly, plain_partition, resume_plainly
 from parallax.domain.progress import (
     START,
     Progress,
@@ -138,14 +139,7 @@ class _PartitionAnswer:
         commit = self._effective_commit()
         consumed = self._fetch(commit)
         destination_log = self._destination_log()
-        place = resume(
-            commit=commit,
-            regions=question.regions,
-            origin=[rows.history() for rows in self._origin if self._leads_on(rows.view)],
-            destination=[rows.history() for rows in self._destination],
-            destination_log=destination_log,
-            progress=self._progress(),
-        )
+        place = self._resume(commit, destination_log)
         nothing_consumed = question.commit.next_offset is None and not question.starts_at_end
         self._notes |= set(place.notes) - {Outcome.OK}
         positions = {**place.positions, **consumed}
@@ -162,6 +156,24 @@ class _PartitionAnswer:
                 limits=question.limits,
             )
         return self._put_together(commit, place, positions, skips)
+
+    def _resume(self, commit: TargetOffset, destination_log: LogRange) -> Resume:
+        regions, progress = self._question.regions, self._progress()
+        origin = [rows.history() for rows in self._origin if self._leads_on(rows.view)]
+        destination = [rows.history() for rows in self._destination]
+        plain = plain_partition(regions, origin, destination)
+        if plain is not None:
+            place = resume_plainly(plain, commit=commit, destination_log=destination_log, progress=progress)
+            if place is not None:
+                return place
+        return resume(
+            commit=commit,
+            regions=regions,
+            origin=origin,
+            destination=destination,
+            destination_log=destination_log,
+            progress=progress,
+        )
 
     def _effective_commit(self) -> TargetOffset:
         """The next offset that the rule takes: within the log, settled where the origin lost its tail."""
@@ -221,6 +233,8 @@ class _PartitionAnswer:
 
     def _consumed(self, source: SourceId, commit: TargetOffset, moved: SourcePosition) -> SourcePosition:
         at_origin = [rows.history() for rows in self._origin if rows.view.source == source]
+        if len(at_origin) == 1 and not at_origin[0].history.lost:
+            return consumed_plainly(commit, at_origin[0], moved)[0]
         return consumed_position(commit, at_origin, moved)[0]
 
     def _fetch_source(

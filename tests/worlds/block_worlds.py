@@ -57,16 +57,27 @@ def side_in_blocks(items: Sequence[SourceHistory], size: int) -> list[SourceHist
     return side
 
 
-def made_up(chance: Random, most_rows: int) -> tuple[list[Run], list[LostRange]]:
-    """Rows as a replicator writes them, with all that can be among them, and what was lost between them."""
+def made_up(chance: Random, most_rows: int, *, small: bool = False) -> tuple[list[Run], list[LostRange]]:
+    """Rows as a replicator writes them, with all that can be among them, and what was lost between them.
+
+    Args:
+        chance: decides.
+        most_rows: not more.
+        small: offsets lie near to each other.
+    """
     rows: list[Run] = []
     lost: list[LostRange] = []
-    source, target, last_run_end, epoch = 0, chance.choice([0, 0, 1 << 40]), 0, chance.choice([-1, 0, 3])
+    source, target, last_run_end, epoch = (
+        0,
+        0 if small else chance.choice([0, 0, 1 << 40]),
+        0,
+        chance.choice([-1, 0, 3]),
+    )
     previous = 0
     for _ in range(chance.randint(0, most_rows)):
         source += chance.choice([0, 0, 1, 3])
-        target += chance.choice([0, 1, 4, 300])
-        if chance.random() < 0.02:
+        target += chance.choice([0, 1, 4, 9 if small else 300])
+        if not small and chance.random() < 0.02:
             source, target = source + chance.choice([70_000, 1 << 33]), target + (1 << 17)
         kind = chance.random()
         if kind < 0.1:
@@ -86,7 +97,7 @@ def made_up(chance: Random, most_rows: int) -> tuple[list[Run], list[LostRange]]
             continue
         if chance.random() < 0.1:
             epoch += chance.randint(1, 2)
-        count = chance.choice([1, 2, 5, 200])
+        count = chance.choice([1, 2, 5, 9 if small else 200])
         rows.append(_row(chance, source, target, count, previous, epoch))
         source, target = source + count, target + count
         last_run_end = previous = source

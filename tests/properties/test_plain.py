@@ -1,0 +1,239 @@
+"""The plain path against the rule, to the last field: over lineages made up, and in the worlds of tests/worlds/model.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from parallax.domain import plain as plain_module
+from parallax.domain import resume as resume_module
+from parallax.domain.history import History
+from parallax.domain.ids import (
+    ClusterName,
+    Lineage,
+    RegionName,
+    SourceId,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+)
+from parallax.domain.outcome import Outcome
+from parallax.domain.place import LogRange, Via
+from parallax.domain.plain import PlainPartition, plain_partition, resume_plainly
+from parallax.domain.progress import Progress, SourceHistory, SourcePosition
+from parallax.domain.resume import Resume
+from tests.worlds.block_worlds import made_up
+from tests.worlds.model import options_of, run_long_world, run_world
+
+RULE = resume_module.resume
+
+
+def assert_equal(question: dict[str, Any]) -> Resume | None:
+    """The short cut's answer, which is the rule's; None: it leaves the question to the rule."""
+    plain = plain_partition(question["regions"], question["origin"], question["destination"])
+    if plain is None:
+        return None
+    asked = {name: question[name] for name in ("commit", "destination_log", "progress")}
+    found = resume_plainly(plain, **asked)
+    assert found is None or found == RULE(**question)
+    return found
+
+
+# --- lineages made up ----------------------------------------------------------------------------------------------
+
+
+def question_of(seed: int) -> dict[str, Any]:
+    """A question about lineages that need not fit together: the rule has an answer to each."""
+    chance = Random(seed)
+    regions = [RegionName(name) for name in "abcd"[: chance.randint(1, 3)]]
+    origin, destination = ([_side(chance, region) for region in regions] for _ in range(2))
+    if chance.random() < 0.05:
+        del chance.choice([origin, destination])[0]
+    if chance.random() < 0.05:
+        regions.append(RegionName("e"))
+    ends = [item.history.newest.target_end for item in (*origin, *destination) if item.history.rows]
+    most = max(ends, default=TargetOffset(0)) + 3
+    low = chance.choice([0, 0, chance.randint(0, most)])
+    progress = None
+    if chance.random() < 0.6:
+        sources = [item.source for item in origin] + [SourceId(RegionName("f"), TopicId("f"))]
+        moved = {
+            source: _position(chance, most)
+            for source in sources
+            if chance.random() < (0.7 if source.region != "f" else 0.05)
+        }
+        progress = Progress(
+            ClusterName("aggregate-a"),
+            TopicId("t"),
+            TargetOffset(chance.choice([0, chance.randint(0, most)])),
+            moved,
+        )
+    return {
+        "commit": TargetOffset(chance.randint(0, most)),
+        "regions": regions,
+        "origin": origin,
+        "destination": destination,
+        "destination_log": LogRange(TargetOffset(low), TargetOffset(chance.randint(low, max(low, most)))),
+        "progress": progress,
+    }
+
+
+def _side(chance: Random, region: RegionName) -> SourceHistory:
+    rows, lost = made_up(chance, 25, small=True)
+    topic_id = TopicId(f"{region}-1" if chance.random() < 0.98 else chance.choice(["", f"{region}-2"]))
+    history = History(Lineage(topic_id, TopicId("t")), rows, lost if chance.random() < 0.05 else ())
+    closed_at = SourceOffset(chance.randint(0, 300)) if chance.random() < 0.03 else None
+    return SourceHistory(SourceId(region, topic_id), history, closed_at)
+
+
+def _position(chance: Random, most: int) -> SourcePosition:
+    epochs = sorted(chance.choice(range(-1, 6)) for _ in range(chance.randint(0, 3)))
+    ends = tuple(
+        (epoch, SourceOffset(chance.randint(0, most))) for epoch in dict.fromkeys(epochs) if epoch >= 0
+    )
+    if ends and chance.random() < 0.1:
+        epoch, start = ends[-1]
+        ends = (*ends, (epoch, SourceOffset(start + chance.randint(1, 9))))
+    return SourcePosition(chance.choice([-1, *epochs]), SourceOffset(chance.randint(0, most)), ends)
+
+
+def compare(seeds: range) -> Counter[Outcome]:
+    """Made-up questions; what the short cut noted, a note as often as it did."""
+    notes: Counter[Outcome] = Counter()
+    for seed in seeds:
+        found = assert_equal(question_of(seed))
+        notes.update([] if found is None else found.notes)
+    return notes
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_the_short_cut_says_what_the_rule_says(part: int) -> None:
+    notes = compare(range(part * 2_000, part * 2_000 + 2_000))
+    assert min(notes[note] for note in NOTES) > 20
+
+
+NOTES = (
+    Outcome.OK,
+    Outcome.PENDING,
+    Outcome.TRIMMED,
+    Outcome.REWOUND,
+    Outcome.LINEAGE_CHANGED,
+    Outcome.EARLIEST_FALLBACK,
+    Outcome.CLAMPED_TO_END,
+)
+
+
+# --- worlds --------------------------------------------------------------------------------------------------------
+
+
+class _Both:
+    """Asks the rule, and the short cut as well: at the group's commit, and at others."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = Random(seed)
+        self.plain = self.others = 0
+
+    def resume(self, **question: Any) -> Resume:
+        ends = [item.history.newest.target_end for item in question["origin"] if item.history.rows]
+        commits = [self._chance.randint(0, max(ends, default=0) + 3) for _ in range(5)]
+        for commit in (question["commit"], *commits):
+            found = assert_equal(question | {"commit": TargetOffset(commit)})
+            self.plain += found is not None
+            self.others += found is None
+        return RULE(**question)
+
+
+def play(seeds: range, long_seeds: range, monkeypatch: pytest.MonkeyPatch) -> _Both:
+    both = _Both(seeds.start)
+    monkeypatch.setattr(resume_module, "resume", both.resume)
+    for seed in seeds:
+        run_world(seed, options_of(seed))
+    for seed in long_seeds:
+        run_long_world(seed)
+    return both
+
+
+def test_in_worlds_the_short_cut_says_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = play(range(350), range(20), monkeypatch)
+    assert both.plain > 1_000
+    assert both.others > 1_000
+
+
+# --- mutants -------------------------------------------------------------------------------------------------------
+
+RIGHT = {
+    name: getattr(plain_module, name)
+    for name in ("consumed_plainly", "consumed_end", "position_of", "records_below", "plain_partition")
+}
+
+
+def _wrong(name: str, change: Callable[..., object]) -> tuple[str, Callable[..., object]]:
+    return name, lambda *arguments, **named: change(RIGHT[name](*arguments, **named))
+
+
+def _moves_forgotten(commit: TargetOffset, item: SourceHistory, moved: SourcePosition) -> object:
+    del moved
+    return RIGHT["consumed_plainly"](commit, item)
+
+
+def _moved_taken_for_read(moved: SourcePosition, epoch: int, source_next: SourceOffset, ends: object) -> bool:
+    del ends
+    return (moved.leader_epoch, moved.source_next) <= (epoch, source_next)
+
+
+def _offsets_alone(consumed: SourcePosition, history: object) -> SourceOffset:
+    del history
+    return consumed.source_next
+
+
+def _lost_is_plain(regions: Any, origin: Any, destination: Any) -> PlainPartition | None:
+    def without(items: Any) -> list[SourceHistory]:
+        return [replace(item, history=History(item.history.lineage, item.history.rows, ())) for item in items]
+
+    return RIGHT["plain_partition"](regions, without(origin), without(destination))
+
+
+def _closed_is_plain(regions: Any, origin: Any, destination: Any) -> PlainPartition | None:
+    def without(items: Any) -> list[SourceHistory]:
+        return [replace(item, closed_at=None) for item in items]
+
+    return RIGHT["plain_partition"](regions, without(origin), without(destination))
+
+
+MUTANTS: dict[str, tuple[str, Callable[..., object]]] = {
+    "one record more was consumed": _wrong(
+        "consumed_plainly",
+        lambda found: (replace(found[0], source_next=SourceOffset(found[0].source_next + 1)), found[1]),
+    ),
+    "no proof": _wrong("consumed_plainly", lambda found: (found[0], None)),
+    "no epoch": _wrong("consumed_plainly", lambda found: (replace(found[0], leader_epoch=-1), found[1])),
+    "no ends of epochs": _wrong(
+        "consumed_plainly", lambda found: (replace(found[0], epoch_ends=()), found[1])
+    ),
+    "moves are forgotten": ("consumed_plainly", _moves_forgotten),
+    "what a move left is taken for read": ("_is_within", _moved_taken_for_read),
+    "a move always leaves more": ("_is_within", lambda *_: True),
+    "epochs are not compared": ("consumed_end", _offsets_alone),
+    "one place further": _wrong("position_of", lambda found: ((found[0] or 0) + 1, *found[1:])),
+    "no row is needed": _wrong("position_of", lambda found: (found[0], Via.AFTER, found[2])),
+    "nothing lies below the log start": ("records_below", lambda *_: None),
+    "all may still come": ("_may_still_come", lambda *_: True),
+    "nothing may still come": ("_may_still_come", lambda *_: False),
+    "lost ranges are plain": ("plain_partition", _lost_is_plain),
+    "closed lineages are plain": ("plain_partition", _closed_is_plain),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_each_mutant_dies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, wrong = MUTANTS[name]
+    monkeypatch.setattr(plain_module, where, wrong)
+    if where == "plain_partition":
+        monkeypatch.setitem(globals(), where, wrong)
+    with pytest.raises(AssertionError):
+        compare(range(2_000))
