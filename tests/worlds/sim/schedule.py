@@ -11,13 +11,20 @@ class Crash(BaseException):
     """The process is gone: nothing of it may catch this or tidy up."""
 
 
+def _baton() -> threading.Lock:
+    """Taken by whoever waits for it. A semaphore makes a lock anew for each wait, which costs more than most steps."""
+    baton = threading.Lock()
+    baton.acquire()
+    return baton
+
+
 class Actor:
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         self.name = name
         self.asleep_until = 0.0
         self.over = False
         self.doomed = False
-        self.turn = threading.Semaphore(0)
+        self.turn = _baton()
         self.work = work
 
 
@@ -32,7 +39,7 @@ class Schedule:
         self.calm = False
         self.on_step: Callable[[], None] = lambda: None
         self._running: Actor | None = None
-        self._main = threading.Semaphore(0)
+        self._main = _baton()
         self._until: Callable[[], bool] = lambda: True
         self._bound = 0
         self._failure: BaseException | None = None
