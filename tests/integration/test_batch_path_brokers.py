@@ -67,7 +67,7 @@ def replicas(admin: AdminClient, topic: str) -> int:
 @pytest.mark.stack
 @pytest.mark.timeout(_OWN_STACK_TIMEOUT_S)
 def test_leaders_die_and_return_on_both_sides_and_no_record_is_lost_or_doubled(tmp_path: Path) -> None:
-    spec = StackSpec(("m",), brokers={"regional-m": 3, "aggregate-m": 3}, services=False)
+    spec = StackSpec(("m",), brokers={"regional-m": 3, "aggregate-m": 3}, services=False, store=False)
     with LocalStack(spec, tmp_path) as stack:
         harness = Harness(
             stack, unique_name("leaders"), clusters=("regional-m", "aggregate-m"), source_replicas=3

@@ -372,7 +372,7 @@ DEEDS: dict[tuple[Process, ClusterKind, Resource, AclNames, Operation], Callable
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     """Brokers of one region."""
-    spec = StackSpec(regions=("a",), services=False, secure=True)
+    spec = StackSpec(regions=("a",), services=False, store=False, secure=True)
     with LocalStack(spec, Path(tmp_path_factory.mktemp("secure"))) as stack:
         yield Secure(stack)
 

@@ -23,17 +23,18 @@ def prepare_material(layout: StackLayout) -> None:
 
 
 def grant_rights(layout: StackLayout) -> int:
-    """Make Cassandra's roles, and give every user of Kafka what it needs; how many rules there are at brokers.
+    """Make Cassandra's roles, if it is there, and give every user of Kafka what it needs; how many rules there are at brokers.
 
     Raises:
         StackError: somebody refused.
     """
     if layout.material is None:
         return 0
-    nodes = layout.spec.cassandra_nodes
-    create_roles(
-        layout.ports[next(iter(nodes))], layout.material, dict.fromkeys(sorted(set(nodes.values())), 1)
-    )
+    if layout.spec.store:
+        nodes = layout.spec.cassandra_nodes
+        create_roles(
+            layout.ports[next(iter(nodes))], layout.material, dict.fromkeys(sorted(set(nodes.values())), 1)
+        )
     return sum(
         grant(layout.bootstrap(cluster.name), cluster.kind, layout.material)
         for cluster in layout.spec.clusters
