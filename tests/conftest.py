@@ -18,41 +18,42 @@ from lab.stack.stack import LocalStack
 from lab.stack.versions import load_versions
 from tests.support import Stack, unique_name
 
-_INFRASTRUCTURE_TURN, _INFRASTRUCTURE_ALONE_TURN, _STACK_TURN, _OWN_STACK_TURN = 1, 2, 3, 4
+_OWN_STACK_TURN, _INFRASTRUCTURE_TURN = 1, 2
+_INFRASTRUCTURE_ALONE_TURN, _STACK_TURN, _OWN_STACK_ALONE_TURN = 3, 4, 5
+_SHARED_TURNS = {_OWN_STACK_TURN, _INFRASTRUCTURE_TURN}
 _TURN = {"infrastructure": _INFRASTRUCTURE_TURN, "stack": _STACK_TURN}
+_ALONE_TURN = {_OWN_STACK_TURN: _OWN_STACK_ALONE_TURN, _INFRASTRUCTURE_TURN: _INFRASTRUCTURE_ALONE_TURN}
 _LAST_TURN = {"infrastructure": _INFRASTRUCTURE_ALONE_TURN, "stack": _STACK_TURN}
 _PRINTED_LINES = 40
 _running: dict[str, LocalStack] = {}
 
 
 def _turn(item: pytest.Item) -> int:
-    """Tests without a stack come first, then those that share one, last those that start their own.
+    """Tests without a stack come first, then those that start brokers of their own, then those that share a stack.
 
     A test that asks for its fixture only when it runs says so in its mark: `stack("infrastructure")`. One that keeps
-    the machine busy by itself is marked `alone`, and comes after the others of its turn.
+    the machine busy by itself is marked `alone`: it comes later than the others of its kind.
     """
     mark = item.get_closest_marker("stack")
     names = (*getattr(item, "fixturenames", ()), *(mark.args if mark else ()))
     turns = [_TURN[name] for name in names if name in _TURN]
     turn = max(turns, default=_OWN_STACK_TURN if mark else 0)
-    if turn == _INFRASTRUCTURE_TURN and item.get_closest_marker("alone"):
-        return _INFRASTRUCTURE_ALONE_TURN
-    return turn
+    return _ALONE_TURN.get(turn, turn) if item.get_closest_marker("alone") else turn
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that uses the stack, so that `-m "not stack"` is a run without it, and take turns.
 
-    Where two workers share the tests (`make test`), both take part in the first two turns, each with an
-    `infrastructure` of its own; what comes after that needs the machine for itself and stays with one of them.
+    Where two workers share the tests (`make test`), both take part in the first turns, file by file, each with an
+    `infrastructure` of its own; what comes after that keeps the machine busy and stays with one of them.
     First, because pytest-xdist reads the groups in the same hook.
     """
     for item in items:
         if _TURN.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stack)
         if turn := _turn(item):
-            lane = item.path.stem if turn == _INFRASTRUCTURE_TURN else "alone"
+            lane = item.path.stem if turn in _SHARED_TURNS else "alone"
             item.add_marker(pytest.mark.xdist_group(lane))
     items.sort(key=_turn)
 
