@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CODE := parallax replicator offsetsvc syncjob lab
-# Who works where is told by tests/conftest.py. A third worker would need a third set of brokers.
+# Who works where is told by tests/conftest.py. A third worker with a stack would need a third set of brokers.
+# Tests with a stack wait more than they work: what needs none takes the processor time that they leave.
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+STOPPED_BY_HAND := env --default-signal=INT # a shell lets what it runs beside ignore Ctrl-C
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo prove storm soak simulate worlds bench bench-full pictures test test-fast test-one lint types format formats proto check licences sbom lock clean
@@ -58,7 +60,10 @@ sbom: setup ## Bill of materials of what the services install (build/sbom.json, 
 	@$(BIN)/python -m requirements.sbom
 
 test: setup ## Every test, on the real stack
-	@$(BIN)/pytest $(TWO_WORKERS)
+	@mkdir -p build; $(STOPPED_BY_HAND) nice $(BIN)/pytest $(TWO_WORKERS) -m "not stack" >build/test-fast.log 2>&1 & fast=$$!; \
+	$(STOPPED_BY_HAND) $(BIN)/pytest $(TWO_WORKERS) -m stack & stack=$$!; \
+	trap 'wait; exit 130' INT; trap 'kill -INT $$fast $$stack; wait; exit 143' TERM; \
+	wait $$stack; failed=$$?; wait $$fast || failed=$$?; cat build/test-fast.log; exit $$failed
 
 test-fast: setup ## The tests that need no stack
 	@$(BIN)/pytest $(TWO_WORKERS) -m "not stack"
