@@ -11,7 +11,7 @@ TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 STOPPED_BY_HAND := env --default-signal=INT # a shell lets what it runs beside ignore Ctrl-C
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate worlds bench bench-full pictures test test-fast test-one lint types format formats proto check licences sbom lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full pictures test test-fast test-one test-rules lint types format formats proto check licences sbom lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,6 +49,7 @@ proto: setup ## Generate the protobuf code under parallax/v1
 check: lint types sbom ## Lint, types, drift of what is generated, and the bill of materials
 	@$(BIN)/python proto/generate.py --check
 	@$(BIN)/python -m requirements.licences --check
+	@$(BIN)/python -m lab.dashboards --check
 
 pictures: setup ## Draw the pictures of the pages anew (docs/pictures)
 	@$(BIN)/python -m tests.worlds.pictured
@@ -71,6 +72,11 @@ test-fast: setup ## The tests that need no stack
 test-one: setup ## One test, file or folder, or by words of names: T=tests/unit/... or T="words"; STACK=folder of a running stack
 	@test -n "$(T)" || { echo 'make test-one T=tests/unit/parallax/domain/test_primary.py (or T="a test_name or other")'; exit 2; }
 	@$(if $(STACK),PARALLAX_TEST_INFRASTRUCTURE=$(STACK) PARALLAX_TEST_STACK=$(STACK)) $(BIN)/pytest --tb=short -v $(if $(findstring tests/,$(T)),$(T),-k "$(T)")
+
+test-rules: setup ## Rules, alerts and dashboards on Debian's prometheus and prometheus-alertmanager, which have to be installed
+	@for tool in promtool prometheus amtool; do command -v $$tool >/dev/null || { echo "$$tool is missing: apt-get install prometheus prometheus-alertmanager"; exit 2; }; done
+	@cd deploy/prometheus && promtool check config prometheus.yaml && promtool test rules rules-test.yaml && amtool check-config alertmanager.yaml
+	@$(BIN)/python -m tests.worlds.scrapes | promtool check metrics
 
 demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too; SECURE=1: TLS and least rights)
 	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies) $(if $(filter-out 0,$(SECURE)),--secure)

@@ -7,9 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-import yaml
 
-from syncjob.decide import Reason
 from tests.worlds.scrapes import exported
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -63,14 +61,6 @@ def test_one_word_for_one_label() -> None:
             meanings[label].add(metric.name)
     assert "route" not in meanings
     assert {"source", "target"} <= set(meanings)
-
-
-def test_the_rules_are_yaml_and_name_reasons_that_there_are() -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    (group,) = yaml.safe_load(block)["groups"]
-    assert all(rule["alert"].startswith("Parallax") and rule["expr"] for rule in group["rules"])
-    (reasons,) = re.findall(r'reason=~"([^"]+)"', block)
-    assert set(reasons.split("|")) <= {reason.value for reason in Reason}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/failover.md"])

@@ -1,0 +1,542 @@
+"""Grafana dashboards, written to deploy/grafana: ``python -m lab.dashboards`` (``--check``: is what is there up to date?).
+
+overview       what to look at first: is everything copied, answered and published?
+replication    routes and their worst partitions
+groups         where groups are primary, moves, and what the sync job publishes
+service        requests to the offset services, and the processes themselves
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[1] / "deploy" / "grafana"
+
+_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_COLUMNS = 24
+_ROUTE = 'source=~"$source", target=~"$target"'
+_OF_ROUTE = "{{source}}->{{target}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query of a panel.
+
+    Attributes:
+        legend: labels in double braces.
+    """
+
+    expr: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel.
+
+    Attributes:
+        unit: Grafana's word for it: ``s``, ``bytes``, ``short``.
+        kind: ``timeseries``, ``stat`` or ``table``.
+        limit: from this value on a stat is red; None: it has no colour.
+        low_is_bad: red below ``limit`` instead.
+        meaning: shown at the panel's title.
+    """
+
+    title: str
+    queries: Sequence[Query]
+    unit: str = "short"
+    kind: str = "timeseries"
+    width: int = 12
+    limit: float | None = None
+    low_is_bad: bool = False
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """A dashboard.
+
+    Attributes:
+        by_route: whether it has the variables ``source`` and ``target``.
+    """
+
+    name: str
+    title: str
+    panels: Sequence[Panel]
+    by_route: bool = field(default=False)
+
+
+def _stat(title: str, expr: str, limit: float | None = None, **more: Any) -> Panel:
+    return Panel(title, [Query(expr)], kind="stat", width=4, limit=limit, **more)
+
+
+OVERVIEW = Dashboard(
+    "overview",
+    "Parallax: overview",
+    [
+        _stat(
+            "Leases missing",
+            "sum(parallax_replicator_leases_missing)",
+            1,
+            meaning="What these shards hold is not copied.",
+        ),
+        _stat(
+            "Partitions stopped",
+            'sum(max by (source, target) (parallax_replicator_route_partitions{status="stopped"}))',
+            1,
+            meaning="They go on only once somebody has looked.",
+        ),
+        _stat(
+            "Leases waiting",
+            "sum(parallax_replicator_waiting)",
+            1,
+            meaning="A cluster does not answer, or a run log has to be mended.",
+        ),
+        _stat(
+            "Store",
+            "min(parallax_offsetsvc_store_up)",
+            1,
+            low_is_bad=True,
+            meaning="0: an offset service gets no answer of it.",
+        ),
+        _stat("Moves under way", "max(parallax_offsetsvc_moving_groups)"),
+        _stat(
+            "Groups dual active",
+            "sum(max by (group) (parallax_offsetsvc_dual_active)) or vector(0)",
+            1,
+            meaning="Regions have decided differently; nothing is synced for them.",
+        ),
+        Panel("Records copied", [Query("parallax:route_records:rate1m", _OF_ROUTE)], "cps"),
+        Panel(
+            "Lag",
+            [Query("parallax:route_lag_records:max", _OF_ROUTE)],
+            meaning="Source offsets that are not copied yet.",
+        ),
+        Panel(
+            "Latency, p99",
+            [Query("parallax:replication_latency_seconds:p99_5m", _OF_ROUTE)],
+            "s",
+            meaning="From a record's timestamp to the commit of its copy: what a region's loss would leave behind.",
+        ),
+        Panel(
+            "Freshness of the mapping",
+            [Query("parallax:route_freshness_seconds:max", _OF_ROUTE)],
+            "s",
+            meaning="Beyond service.stale_after_ms answers say STALE.",
+        ),
+        Panel(
+            "Last good cycle of the sync job",
+            [Query("min(parallax_sync_last_good_cycle_age_seconds)", "age")],
+            "s",
+        ),
+        Panel(
+            "Groups that can't be published",
+            [Query("max by (reason) (parallax_sync_unpublished_groups) > 0", "{{reason}}")],
+        ),
+    ],
+)
+
+REPLICATION = Dashboard(
+    "replication",
+    "Parallax: replication",
+    [
+        Panel(
+            "Records copied",
+            [
+                Query(
+                    f"sum by (source, target) (rate(parallax_replicator_route_records_total{{{_ROUTE}}}[1m]))",
+                    _OF_ROUTE,
+                )
+            ],
+            "cps",
+        ),
+        Panel(
+            "Bytes copied",
+            [
+                Query(
+                    f"sum by (source, target) (rate(parallax_replicator_route_bytes_total{{{_ROUTE}}}[1m]))",
+                    _OF_ROUTE,
+                )
+            ],
+            "Bps",
+        ),
+        Panel(
+            "Lag",
+            [
+                Query(
+                    f"max by (source, target) (parallax_replicator_route_lag_records{{{_ROUTE}}})", _OF_ROUTE
+                )
+            ],
+        ),
+        Panel(
+            "Latency",
+            [
+                Query(f"parallax:replication_latency_seconds:p50_5m{{{_ROUTE}}}", f"{_OF_ROUTE} p50"),
+                Query(f"parallax:replication_latency_seconds:p99_5m{{{_ROUTE}}}", f"{_OF_ROUTE} p99"),
+            ],
+            "s",
+            meaning="From a record's timestamp to the commit of its copy.",
+        ),
+        Panel(
+            "Age of records when they are sent, p99",
+            [Query(f"parallax:record_age_seconds:p99_5m{{{_ROUTE}}}", _OF_ROUTE)],
+            "s",
+            meaning="What came before Parallax, and what waited for it; the rest of the latency is the target's.",
+        ),
+        Panel(
+            "Partitions",
+            [
+                Query(
+                    f"max by (source, target, status) (parallax_replicator_route_partitions{{{_ROUTE}}})",
+                    f"{_OF_ROUTE} {{{{status}}}}",
+                )
+            ],
+        ),
+        Panel(
+            "The partitions that lag most",
+            [
+                Query(
+                    f"topk(20, max by (source, target, topic, partition) (parallax_replicator_lag_records{{{_ROUTE}}}))",
+                    f"{_OF_ROUTE} {{{{topic}}}}-{{{{partition}}}}",
+                )
+            ],
+            meaning="Of those that are shown (metrics.partitions).",
+        ),
+        Panel(
+            "The partitions of the oldest copies",
+            [
+                Query(
+                    "topk(20, max by (source, target, topic, partition) "
+                    f"(parallax_replicator_partition_latency_seconds{{{_ROUTE}}}))",
+                    f"{_OF_ROUTE} {{{{topic}}}}-{{{{partition}}}}",
+                )
+            ],
+            "s",
+        ),
+        Panel(
+            "Why partitions are stopped",
+            [
+                Query(
+                    "max by (source, target, topic, partition, reason) "
+                    f"(parallax_replicator_stop_reason{{{_ROUTE}}})"
+                )
+            ],
+            kind="table",
+            width=24,
+        ),
+        Panel(
+            "Index lag",
+            [
+                Query(
+                    f"max by (source, target) (parallax_replicator_index_lag_seconds{{{_ROUTE}}})", _OF_ROUTE
+                )
+            ],
+            "s",
+            meaning="Age of the oldest committed entry that is not in the index yet.",
+        ),
+        Panel(
+            "Transactions",
+            [
+                Query(
+                    f"sum by (source, target) (rate(parallax_replicator_transactions_total{{{_ROUTE}}}[1m]))",
+                    f"{_OF_ROUTE} committed",
+                ),
+                Query(
+                    "sum by (source, target) "
+                    f"(rate(parallax_replicator_transaction_aborts_total{{{_ROUTE}}}[1m]))",
+                    f"{_OF_ROUTE} given up",
+                ),
+            ],
+            "cps",
+        ),
+        Panel(
+            "Leases that wait",
+            [Query(f"sum by (source, target) (parallax_replicator_waiting{{{_ROUTE}}})", _OF_ROUTE)],
+        ),
+        Panel(
+            "Lost before they were indexed",
+            [
+                Query(
+                    f"max by (source, target) (parallax_replicator_index_gap_offsets{{{_ROUTE}}})", _OF_ROUTE
+                )
+            ],
+        ),
+        Panel(
+            "Epochs",
+            [Query(f"max by (source, target) (parallax_replicator_epoch{{{_ROUTE}}})", _OF_ROUTE)],
+        ),
+    ],
+    by_route=True,
+)
+
+GROUPS = Dashboard(
+    "groups",
+    "Parallax: groups, moves and the sync job",
+    [
+        Panel(
+            "Groups by their primary",
+            [Query("max by (region, mode) (parallax_offsetsvc_primary_groups)", "{{region}} {{mode}}")],
+        ),
+        Panel("Moves under way", [Query("max(parallax_offsetsvc_moving_groups)", "groups")]),
+        Panel(
+            "Age of the oldest move",
+            [Query("time() - min(parallax_offsetsvc_oldest_move_start_timestamp_seconds)", "age")],
+            "s",
+            meaning="Nothing: no move is under way.",
+        ),
+        Panel(
+            "Dual active",
+            [Query("max by (group) (parallax_offsetsvc_dual_active)", "{{group}}")],
+        ),
+        Panel(
+            "Decisions of the sync job",
+            [Query("sum by (reason) (rate(parallax_sync_decisions_total[5m])) > 0", "{{reason}}")],
+            "cps",
+        ),
+        Panel(
+            "Groups that can't be published",
+            [Query("max by (reason) (parallax_sync_unpublished_groups)", "{{reason}}")],
+        ),
+        Panel(
+            "Cycles",
+            [
+                Query("sum(rate(parallax_sync_cycles_total[5m]))", "good"),
+                Query("sum(rate(parallax_sync_failed_cycles_total[5m]))", "failed"),
+                Query("sum(rate(parallax_sync_failed_groups_total[5m]))", "groups failed"),
+            ],
+            "cps",
+        ),
+        Panel(
+            "Last good cycle",
+            [Query("min(parallax_sync_last_good_cycle_age_seconds)", "age")],
+            "s",
+        ),
+        Panel(
+            "What this release can't read",
+            [
+                Query("max(parallax_sync_unreadable_rows)", "rows of groups"),
+                Query("max(parallax_offsetsvc_unreadable_primaries)", "decisions"),
+            ],
+        ),
+        Panel(
+            "Answers by outcome",
+            [Query("sum by (outcome) (rate(parallax_offsetsvc_outcomes_total[5m]))", "{{outcome}}")],
+            "cps",
+            meaning="Failover offsets, one for each partition.",
+        ),
+    ],
+)
+
+SERVICE = Dashboard(
+    "service",
+    "Parallax: offset service and processes",
+    [
+        Panel("Requests", [Query("parallax:requests:rate5m", "{{transport}} {{method}}")], "reqps"),
+        Panel(
+            "Requests that failed",
+            [
+                Query(
+                    'sum by (code) (rate(parallax_offsetsvc_requests_total{code!="OK"}[5m])) > 0', "{{code}}"
+                )
+            ],
+            "reqps",
+        ),
+        Panel(
+            "Share that fails",
+            [Query("parallax:request_errors:ratio5m", "share")],
+            "percentunit",
+            meaning="By the service's own mistakes, or by what it needs.",
+        ),
+        Panel("Answer time, p99", [Query("parallax:request_duration_seconds:p99_5m", "{{method}}")], "s"),
+        Panel(
+            "Topics with the oldest rows",
+            [
+                Query(
+                    "topk(20, max by (source, target, topic) (parallax_offsetsvc_freshness_seconds))",
+                    f"{_OF_ROUTE} {{{{topic}}}}",
+                )
+            ],
+            "s",
+        ),
+        Panel(
+            "Store",
+            [
+                Query("min by (instance) (parallax_offsetsvc_store_up)", "{{instance}}"),
+                Query(
+                    "sum by (code) (rate(parallax_offsetsvc_refresh_failures_total[5m]))",
+                    "failed readings a second: {{code}}",
+                ),
+            ],
+        ),
+        Panel(
+            "Keys of the issuer of tokens",
+            [Query("max by (instance) (parallax_offsetsvc_issuer_keys_age_seconds)", "{{instance}}")],
+            "s",
+            meaning="Only where tokens are asked for, with keys from an address.",
+        ),
+        Panel(
+            "Reports not audited one by one",
+            [Query("sum by (method) (rate(parallax_offsetsvc_unaudited_reports_total[5m]))", "{{method}}")],
+            "cps",
+        ),
+        Panel(
+            "Memory",
+            [
+                Query(
+                    "process_resident_memory_bytes * on (instance) group_left (component) parallax_build_info",
+                    "{{component}} {{instance}}",
+                )
+            ],
+            "bytes",
+        ),
+        Panel(
+            "Processor",
+            [
+                Query(
+                    "rate(process_cpu_seconds_total[5m]) * on (instance) group_left (component) parallax_build_info",
+                    "{{component}} {{instance}}",
+                )
+            ],
+            "percentunit",
+        ),
+        Panel(
+            "Open files",
+            [
+                Query(
+                    "process_open_fds * on (instance) group_left (component) parallax_build_info",
+                    "{{component}} {{instance}}",
+                )
+            ],
+        ),
+        Panel(
+            "What runs",
+            [Query("count by (component, version) (parallax_build_info)")],
+            kind="table",
+        ),
+    ],
+)
+
+DASHBOARDS = (OVERVIEW, REPLICATION, GROUPS, SERVICE)
+
+
+def to_json(dashboard: Dashboard) -> dict[str, Any]:
+    """The dashboard as Grafana imports it."""
+    variables = [{"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"}]
+    if dashboard.by_route:
+        variables += [_variable(name) for name in ("source", "target")]
+    return {
+        "uid": f"parallax-{dashboard.name}",
+        "title": dashboard.title,
+        "tags": ["parallax"],
+        "editable": False,
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "templating": {"list": variables},
+        "links": [
+            {
+                "type": "dashboards",
+                "tags": ["parallax"],
+                "title": "Parallax",
+                "asDropdown": True,
+                "keepTime": True,
+            }
+        ],
+        "panels": list(_placed(dashboard.panels)),
+    }
+
+
+def _variable(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": "query",
+        "label": name.capitalize(),
+        "datasource": _SOURCE,
+        "query": f"label_values(parallax_replicator_route_lag_records, {name})",
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+def _placed(panels: Sequence[Panel]) -> list[dict[str, Any]]:
+    placed, x, y, height = [], 0, 0, 0
+    for number, panel in enumerate(panels, 1):
+        if x + panel.width > _COLUMNS:
+            x, y, height = 0, y + height, 0
+        tall = 4 if panel.kind == "stat" else 8
+        place = {"x": x, "y": y, "w": panel.width, "h": tall}
+        placed.append({"id": number, "gridPos": place, **_panel(panel)})
+        x, height = x + panel.width, max(height, tall)
+    return placed
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    table = panel.kind == "table"
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.meaning,
+        "datasource": _SOURCE,
+        "targets": [
+            {
+                "refId": chr(ord("A") + number),
+                "datasource": _SOURCE,
+                "expr": query.expr,
+                "legendFormat": query.legend,
+                **({"format": "table", "instant": True} if table else {}),
+            }
+            for number, query in enumerate(panel.queries)
+        ],
+        "fieldConfig": {
+            "defaults": {"unit": panel.unit, "min": 0, **_thresholds(panel)},
+            "overrides": [],
+        },
+        **({"transformations": _NO_TIME} if table else {}),
+    }
+
+
+_NO_TIME = [{"id": "organize", "options": {"excludeByName": {"Time": True, "Value": True}}}]
+
+
+def _thresholds(panel: Panel) -> dict[str, Any]:
+    if panel.limit is None:
+        return {}
+    first, then = ("red", "green") if panel.low_is_bad else ("green", "red")
+    steps = [{"color": first, "value": None}, {"color": then, "value": panel.limit}]
+    return {"color": {"mode": "thresholds"}, "thresholds": {"mode": "absolute", "steps": steps}}
+
+
+def files() -> Mapping[Path, str]:
+    """Every file with what it has to contain."""
+    return {
+        FOLDER / f"{dashboard.name}.json": json.dumps(to_json(dashboard), indent=2) + "\n"
+        for dashboard in DASHBOARDS
+    }
+
+
+def main() -> None:
+    """Write the files, or say which of them is not what it should be."""
+    stale = [
+        path.name
+        for path, text in files().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    if "--check" in sys.argv[1:]:
+        if stale:
+            sys.exit(f"deploy/grafana: not up to date: {', '.join(stale)}; run python -m lab.dashboards")
+        return
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
