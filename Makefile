@@ -77,6 +77,7 @@ test-rules: setup ## Rules, alerts and dashboards on Debian's prometheus and pro
 	@for tool in promtool prometheus amtool; do command -v $$tool >/dev/null || { echo "$$tool is missing: apt-get install prometheus prometheus-alertmanager"; exit 2; }; done
 	@cd deploy/prometheus && promtool check config prometheus.yaml && promtool test rules rules-test.yaml && amtool check-config alertmanager.yaml
 	@$(BIN)/python -m tests.worlds.scrapes | promtool check metrics
+	@$(BIN)/python -m tests.worlds.watched
 
 demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too; SECURE=1: TLS and least rights)
 	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies) $(if $(filter-out 0,$(SECURE)),--secure)
