@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := parallax replicator offsetsvc syncjob lab
+CODE := parallax replicator offsetsvc syncjob console lab
 # Who works where is told by tests/conftest.py. A third worker with a stack would need a third set of brokers.
 # Tests with a stack wait more than they work: what needs none takes the processor time that they leave.
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
@@ -27,7 +27,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 
 lock: ## Resolve the dependencies anew into requirements/*.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev -o requirements/dev.lock pyproject.toml
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra replicator -o requirements/services.lock pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra server --extra replicator --extra console -o requirements/services.lock pyproject.toml
 
 lint: setup ## Ruff, formatting included
 	@$(BIN)/ruff check $(CODE) tests proto requirements

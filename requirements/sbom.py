@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -19,6 +20,8 @@ from packageurl import PackageURL
 from requirements.licences import LOCK, ROOT, Locked, licence_of, locked
 
 LICENCES = LicenseFactory()
+VENDORED = ROOT / "console" / "static" / "VENDORED.md"
+_VENDORED_ROW = re.compile(r"^\| `\S+` \| (\S+) \| `([0-9a-f]{64})` \| (\S+) \| `(\S+)` \|$", re.MULTILINE)
 
 
 def component(item: Locked) -> Component:
@@ -36,6 +39,22 @@ def component(item: Locked) -> Component:
     )
 
 
+def vendored(text: str) -> list[Component]:
+    """What pages load and the packages bring with them: the rows of `VENDORED`."""
+    return [
+        Component(
+            type=ComponentType.LIBRARY,
+            name=name,
+            version=version,
+            bom_ref=str(purl := PackageURL("npm", name=name, version=version)),
+            purl=purl,
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
+            licenses=[LICENCES.make_from_string(licence)],
+        )
+        for version, digest, licence, name in _VENDORED_ROW.findall(text)
+    ]
+
+
 def bill() -> Bom:
     """Parallax, what it installs with its services, and what of it needs what."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -48,9 +67,12 @@ def bill() -> Bom:
     )
     items = locked(LOCK.read_text(encoding="utf-8"))
     components = [(item, component(item)) for item in items]
-    bom = Bom(components=[made for _, made in components])
+    brought = vendored(VENDORED.read_text(encoding="utf-8"))
+    bom = Bom(components=[*(made for _, made in components), *brought])
     bom.metadata.component = root
-    bom.register_dependency(root, [made for item, made in components if root.name in item.needed_by])
+    bom.register_dependency(
+        root, [*(made for item, made in components if root.name in item.needed_by), *brought]
+    )
     for above, made in components:
         bom.register_dependency(made, [below for item, below in components if above.name in item.needed_by])
     return bom

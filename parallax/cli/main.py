@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 from parallax.errors import ConfigError, ParallaxError
 from parallax.runtime.process import configure_logging
 
-OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "lab"}
+OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "console", "lab"}
 
 
 class Entry(NamedTuple):
@@ -39,6 +39,7 @@ COMMANDS = {
     "runlog": Entry("replicator.run_log_command", "replicator"),
     "replicate": Entry("replicator.command", "replicator", "replicate"),
     "serve": Entry("offsetsvc.command", "server", "serve"),
+    "console": Entry("console.command", "console", "console"),
     "sync": Entry("syncjob.command", "replicator", "sync"),
     "offsets": Entry("parallax.cli.offsets", "services", "offsets"),
     "explain": Entry("parallax.cli.offsets", "services", "explain"),

@@ -56,6 +56,7 @@ def _colours(names: dict[str, str], sources: tuple[str, ...]) -> str:
         f".picture .end,.picture .loss{{stroke:{names['ink']}}}",
         f".picture .ink{{stroke:{names['ink']}}}.picture .dot{{fill:{names['ink']}}}",
         f".picture .good{{fill:{names['good']}}}.picture .bad{{fill:{names['bad']}}}",
+        f".picture .mark,.picture .minor{{stroke:{names['paper']};stroke-width:4px;paint-order:stroke}}",
         f".picture .resume{{stroke:{names['resume']}}}.picture .mark{{fill:{names['resume']}}}",
         f".picture .legend{{fill:{names['dim']};stroke:{names['edge']}}}",
         f".picture .legend.coming{{stroke:{names['dim']}}}",

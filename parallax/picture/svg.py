@@ -343,26 +343,28 @@ class _Drawing:
     # --- marks and legend ------------------------------------------------------------------------------------------
 
     def _marks(self) -> Iterator[str]:
-        picture = self._picture
-        end = self._bottom + _LOG
-        x = self._target.x(picture.resume)
+        """Lines first: a label is read over the lines of others."""
+        picture, end = self._picture, self._bottom + _LOG
+        lines, labels = [], []
+        known, checkpoint = picture.complete_to, picture.nearest_checkpoint
+        if known is not None and self._target.shows(known):
+            x = self._target.x(known)
+            lines.append(f'<path class="known" d="M{_n(x)} {self._lanes_top - 6}V{end + 44}"/>')
+            labels.append(_label(x, end + 58, f"skip ranges known below {known:,}", "minor"))
+        if checkpoint is not None and checkpoint != picture.resume and self._target.shows(checkpoint):
+            x = self._target.x(checkpoint)
+            words = f"nearest-checkpoint rule {checkpoint:,}"
+            lines.append(f'<path class="other" d="M{_n(x)} {self._bottom - 4}V{end + 44}"/>')
+            labels.append(_label(x, end + (72 if labels else 58), words, "minor"))
         if self._target.shows(picture.resume):
+            x = self._target.x(picture.resume)
             begin = self._top - 26 if picture.next_offset is not None else self._lanes_top - 6
-            yield f'<path class="resume" d="M{_n(x)} {begin}V{end + 28}"/>'
+            lines.append(f'<path class="resume" d="M{_n(x)} {begin}V{end + 28}"/>')
             if picture.next_offset is not None:
-                yield _label(x, self._top - 30, f"next offset {picture.next_offset:,}", "mark")
-            yield _label(x, end + 42, f"resume {picture.resume:,}", "mark")
-        if picture.complete_to is not None and self._target.shows(picture.complete_to):
-            at = self._target.x(picture.complete_to)
-            yield f'<path class="known" d="M{_n(at)} {self._lanes_top - 6}V{end + 44}"/>'
-            yield _label(at, end + 58, f"skip ranges known below {picture.complete_to:,}", "minor")
-        if picture.nearest_checkpoint is not None and self._target.shows(picture.nearest_checkpoint):
-            at = self._target.x(picture.nearest_checkpoint)
-            if picture.nearest_checkpoint != picture.resume:
-                yield f'<path class="other" d="M{_n(at)} {self._bottom - 4}V{end + 44}"/>'
-                words = f"nearest-checkpoint rule {picture.nearest_checkpoint:,}"
-                near = picture.complete_to is not None and self._target.shows(picture.complete_to)
-                yield _label(at, end + (72 if near else 58), words, "minor")
+                labels.append(_label(x, self._top - 30, f"next offset {picture.next_offset:,}", "mark"))
+            labels.append(_label(x, end + 42, f"resume {picture.resume:,}", "mark"))
+        yield from lines
+        yield from labels
 
     def _legend(self) -> Iterator[str]:
         y, x = self._legend_top, float(_LEFT)
@@ -499,9 +501,14 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 
+def visible(text: str) -> str:
+    """The text; what a screen does not show, or would be moved by, is shown by its number."""
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+
+
 def _safe(text: str) -> str:
-    """Text within XML. What a screen does not show, or would be moved by, is shown by its number."""
-    return escape("".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text))
+    """Within XML."""
+    return escape(visible(text))
 
 
 def _n(number: float) -> str:

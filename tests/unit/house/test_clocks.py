@@ -9,6 +9,7 @@ from tests.unit.house.test_imports import MODULES, within
 WALL_CLOCK = re.compile(r"\bwall_clock_ms\b|\btime\.time(_ns)?\(|\bdatetime\.(now|utcnow|today)\b")
 
 REASONS_TO_LOOK_AT_IT = {
+    "console.app": "how long ago something was, for who reads it; nothing is decided by it",
     "parallax.adapters.kafka.tokens": "tokens hold until a time, which the issuer counts from when it was asked",
     "parallax.cli.audit_log": "how long ago somebody means, who asks a service; nothing is stored",
     "parallax.identity.certificates": "certificates hold until a date",

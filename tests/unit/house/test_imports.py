@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("parallax", "replicator", "offsetsvc", "syncjob", "lab")
+PACKAGES = ("parallax", "replicator", "offsetsvc", "syncjob", "console", "lab")
 
 FOUNDATION = {"parallax.errors", "parallax.v1"}
 CORE = FOUNDATION | {"parallax.domain", "parallax.runtime"}
@@ -38,6 +38,7 @@ LAYERS = {
     "parallax.cli": BASE | SERVICES | {"parallax.wiring", "parallax.failover", "parallax.picture"},
     "offsetsvc": {"parallax"},
     "syncjob": {"parallax"},
+    "console": {"parallax"},
     "replicator": {"parallax"},
     "replicator.command": {"parallax", "replicator", "syncjob"},
     "lab": set(PACKAGES),

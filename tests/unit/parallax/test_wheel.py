@@ -23,11 +23,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_it_holds_the_four_packages_and_nothing_else(wheel: Path) -> None:
+def test_it_holds_the_five_packages_and_nothing_else(wheel: Path) -> None:
     files = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in files}
     (info,) = (top for top in tops if top.endswith(".dist-info"))
-    assert tops - {info} == {"parallax", "replicator", "offsetsvc", "syncjob"}
+    assert tops - {info} == {"parallax", "replicator", "offsetsvc", "syncjob", "console"}
     code = {name for name in files if not name.startswith(info)}
     assert code == {
         str(path.relative_to(ROOT))

@@ -1,0 +1,211 @@
+"""The console's URLs: each page asks the offset service anew, and none of them changes anything."""
+
+# Without `annotations` of the future: FastAPI reads those of functions that are made within others.
+from collections.abc import Callable, Collection
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import structlog
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from console import explaining, groups, regions
+from console.explaining import PictureQuestion
+from console.listing import Listing, link
+from console.reads import Reads
+from console.web import Guard, Pages, static_answer
+from parallax.client.status import status_of
+from parallax.errors import ParallaxError
+from parallax.picture.svg import draw
+from parallax.picture.table import to_csv, to_document
+from parallax.runtime.deadline import wall_clock_ms
+
+_log = structlog.get_logger(__name__)
+
+NAVIGATION = (
+    ("/", "Overview"),
+    ("/primaries", "Primaries"),
+)
+_LONGEST = 1_000
+"""Letters of a name in a URL: Kafka's topics have 249 at most, and nobody's groups have more."""
+
+Name = Annotated[str, Query(max_length=_LONGEST)]
+Seen = Annotated[str | None, Query(max_length=64)]
+
+
+def create_app(
+    reads: Reads, *, region: str, hosts: Collection[str], now_ms: Callable[[], int] = wall_clock_ms
+) -> ASGIApp:
+    """The application.
+
+    Args:
+        reads: asks the offset service.
+        region: the region that the console belongs to; empty: none.
+        hosts: the names by which it may be asked for.
+        now_ms: the wall clock.
+    """
+    app = FastAPI(title="Parallax console", openapi_url=None, docs_url=None, redoc_url=None)
+    faces = _Faces(region)
+    app.add_exception_handler(ParallaxError, faces.failed)
+    app.add_exception_handler(RequestValidationError, faces.mistaken)
+    app.add_exception_handler(HTTPException, faces.missing)
+    app.add_exception_handler(Exception, faces.broken)
+    _add_overview(app, faces, reads)
+    _add_group(app, faces, reads, now_ms)
+    _add_explain(app, faces, reads)
+    _add_list(app, faces, "/primaries", "Primaries", lambda: regions.primaries(reads, now_ms()))
+    app.get("/static/{name}", response_model=None)(static_answer)
+    app.get("/healthz", response_model=None)(lambda: Response("ok\n", media_type="text/plain"))
+    return Guard(app, hosts)
+
+
+class _Faces:
+    """Pages with what all of them have, and errors as pages."""
+
+    def __init__(self, region: str) -> None:
+        self._pages = Pages()
+        self._common: dict[str, Any] = {"navigation": NAVIGATION, "region": region}
+
+    def live(self, request: Request, template: str, title: str, seen: str | None, **values: Any) -> Response:
+        """A page whose live part asks for itself again."""
+        query = [(key, value) for key, value in request.query_params.multi_items() if key != "seen"]
+        address = request.url.path + ("" if not query else f"?{urlencode(query)}")
+        return self._pages.live(
+            template, seen=seen, address=address, here=request.url.path, title=title, **self._common, **values
+        )
+
+    def error(self, request: Request, status: int, code: str, text: str) -> Response:
+        """What went wrong, and what to do."""
+        return self._pages.page(
+            "error.html",
+            status=status,
+            here=request.url.path,
+            title=_TITLES.get(status, "It did not go"),
+            code=code,
+            text=text,
+            remedy=_REMEDIES.get(code, ""),
+            **self._common,
+        )
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """The offset service's word, or that there is none."""
+        if not isinstance(error, ParallaxError):
+            raise error
+        return self.error(request, status_of(error).http, error.code, str(error))
+
+    def mistaken(self, request: Request, error: Exception) -> Response:
+        """A URL with parameters that can't be."""
+        items = error.errors() if isinstance(error, RequestValidationError) else []
+        told = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in items)
+        return self.error(request, 400, "INVALID_NAME", told)
+
+    def missing(self, request: Request, error: Exception) -> Response:
+        """No such URL."""
+        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
+        return self.error(request, status, HTTPStatus(status).phrase, "There is no such page.")
+
+    def broken(self, request: Request, error: Exception) -> Response:
+        """A bug of ours."""
+        _log.error("console_failed", path=request.url.path, exc_info=error)
+        return self.error(request, 500, "INTERNAL", "The console failed; its log says how.")
+
+
+_TITLES: dict[int, str] = {
+    HTTPStatus.BAD_REQUEST: "That can't be asked",
+    HTTPStatus.NOT_FOUND: "Not found",
+    HTTPStatus.FORBIDDEN: "Not allowed",
+    HTTPStatus.SERVICE_UNAVAILABLE: "No answer",
+    HTTPStatus.GATEWAY_TIMEOUT: "No answer in time",
+}
+_REMEDIES = {
+    "SERVICE_UNAVAILABLE": "Is `parallax serve` up? The console asks it anew with every page.",
+    "STORE_UNAVAILABLE": "The offset service answers, and Cassandra does not answer it: look at Cassandra.",
+    "DEADLINE": "Ask again; if it stays so, look at the offset service's metrics (docs/metrics.md).",
+    "UNKNOWN_GROUP": "A group is known once it has committed, or once the sync job or a move has told of it.",
+    "FORBIDDEN": "The console asks in its own name: give that the right to read (docs/security.md).",
+    "UNAUTHENTICATED": "The console shows its own credentials: see `client` in docs/configuration.md.",
+}
+
+
+def _add_overview(app: FastAPI, faces: _Faces, reads: Reads) -> None:
+    @app.get("/", response_model=None)
+    def overview(request: Request, seen: Seen = None) -> Response:
+        return faces.live(request, "overview.html", "Overview", seen, regions=regions.regions(reads))
+
+
+def _add_group(app: FastAPI, faces: _Faces, reads: Reads, now_ms: Callable[[], int]) -> None:
+    @app.get("/group", response_model=None)
+    def group(request: Request, name: Name, seen: Seen = None) -> Response:
+        found = groups.look(reads, name, now_ms())
+        return faces.live(request, "group.html", name, seen, group=found)
+
+
+def _add_explain(app: FastAPI, faces: _Faces, reads: Reads) -> None:
+    def question(
+        group: Name,
+        topic: Name,
+        to: Name,
+        partition: Annotated[int, Query(ge=0, lt=2**31)],
+        origin: Annotated[str, Query(alias="from", max_length=_LONGEST)] = "",
+        window: Annotated[str, Query(alias="range", max_length=_LONGEST)] = "",
+        next_offset: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
+    ) -> PictureQuestion:
+        return PictureQuestion(group, topic, partition, to, origin, window, next_offset)
+
+    asked = Depends(question)
+
+    @app.get("/explain", response_model=None)
+    def explain(request: Request, question: PictureQuestion = asked, seen: Seen = None) -> Response:
+        picture = explaining.ask(reads, question)
+        return faces.live(
+            request,
+            "explain.html",
+            f"Why {question.group} resumes there",
+            seen,
+            question=question,
+            picture=picture,
+            drawing=Markup(draw(picture, styled=False)),  # noqa: S704 - names within are escaped
+            sources=explaining.sources(picture),
+            table=explaining.table(picture),
+            ways=explaining.ways(picture, question),
+            back=link("/group", name=question.group),
+        )
+
+    @app.get("/explain.svg", response_model=None)
+    def svg(question: PictureQuestion = asked) -> Response:
+        return _file(draw(explaining.ask(reads, question)), "image/svg+xml", "answer.svg")
+
+    @app.get("/explain.csv", response_model=None)
+    def table(question: PictureQuestion = asked) -> Response:
+        return _file(to_csv(explaining.ask(reads, question)), "text/csv", "answer.csv")
+
+    @app.get("/explain.json", response_model=None)
+    def document(question: PictureQuestion = asked) -> Response:
+        return JSONResponse(to_document(explaining.ask(reads, question)))
+
+
+def _add_list(app: FastAPI, faces: _Faces, path: str, title: str, listing: Callable[..., Listing]) -> None:
+    """A list as a page, and as files."""
+    listed = Depends(listing)
+
+    @app.get(path, response_model=None)
+    def page(request: Request, found: Listing = listed, seen: Seen = None) -> Response:
+        return faces.live(request, "list.html", title, seen, listing=found)
+
+    @app.get(f"{path}.csv", response_model=None)
+    def as_csv(found: Listing = listed) -> Response:
+        return _file(found.to_csv(), "text/csv", f"{path[1:]}.csv")
+
+    @app.get(f"{path}.json", response_model=None)
+    def as_json(found: Listing = listed) -> Response:
+        return JSONResponse(found.to_document())
+
+
+def _file(text: str, kind: str, name: str) -> Response:
+    return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -1,0 +1,95 @@
+"""`parallax console`: the web console of a region."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import ExitStack
+from typing import Annotated
+
+import structlog
+import typer
+
+from console.app import create_app
+from console.web import LOOPBACK_NAMES
+from parallax.adapters.http.server import HttpServer
+from parallax.cli.options import ConfigOption, JsonLogsOption
+from parallax.cli.output import print_json
+from parallax.client.client import OffsetClient
+from parallax.client.credentials import credentials_of
+from parallax.config.config import Config, ServiceAddresses, load
+from parallax.config.values import is_loopback
+from parallax.domain.ids import RegionName
+from parallax.errors import ConfigError
+from parallax.runtime.process import configure_logging, spare_present_objects, stop_on_signals
+from parallax.wiring import client_credentials
+
+_log = structlog.get_logger(__name__)
+
+DEFAULT_ADDRESS = "127.0.0.1:7680"
+_TIMEOUT_MS = 5_000
+"""Of a question with its retries: whoever looks at a page would rather know that there is no answer."""
+
+
+def console(
+    config: ConfigOption,
+    region: Annotated[str, typer.Option("--region", help="The region whose offset service is asked first.")],
+    listen: Annotated[
+        str, typer.Option("--listen", help="host:port; port 0 takes a free one. On loopback alone.")
+    ] = DEFAULT_ADDRESS,
+    as_json: JsonLogsOption = False,
+) -> None:
+    """Show what the offset services know as pages, until stopped. It asks nobody who looks, and changes nothing."""
+    configure_logging(json=as_json)
+    settings = load(config)
+    stop = threading.Event()
+    stop_on_signals(stop)
+    with ExitStack() as stack:
+        address = start(settings, RegionName(region), listen, stack)
+        spare_present_objects()
+        if as_json:
+            print_json({"console": address}, indent=None)
+        else:
+            sys.stdout.write(f"console={address}\n")
+            sys.stdout.flush()
+        _log.info("console_serving", region=region, address=address)
+        stop.wait()
+        _log.info("console_ended", region=region)
+
+
+def start(settings: Config, region: RegionName, listen: str, stack: ExitStack) -> str:
+    """Build the console of a region and start its server; the stack stops it again.
+
+    Returns:
+        Its URL.
+
+    Raises:
+        ConfigError: the address can't be used, or others than this machine reach it.
+        UnknownRegionError: there is no such region.
+    """
+    if not is_loopback(listen):
+        raise ConfigError(
+            f"--listen {listen}: others than this machine reach it, and the console asks nobody who looks; listen on "
+            "127.0.0.1, and reach it through ssh -L or the like"
+        )
+    client = stack.enter_context(
+        OffsetClient(
+            _targets(settings, region),
+            timeout_ms=_TIMEOUT_MS,
+            credentials=credentials_of(os.environ) or client_credentials(settings),
+        )
+    )
+    host = listen.rpartition(":")[0]
+    app = create_app(client, region=region, hosts=LOOPBACK_NAMES | {host.lower()})
+    server = HttpServer(app, address=listen, name="console")
+    server.start()
+    stack.callback(server.stop)
+    return f"http://{host}:{server.port}"
+
+
+def _targets(settings: Config, region: RegionName) -> list[str]:
+    """The region's own service, then the others."""
+    own = (settings.region(region).offsetsvc or ServiceAddresses()).grpc
+    others = [service.grpc for service in settings.offset_services().values()]
+    return list(dict.fromkeys([own, *others]))

@@ -1,0 +1,185 @@
+"""A group: where it is on every cluster, where it would resume on each other one, and who decided what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from console.listing import Cell, Listing, age, columns, link, moment
+from console.reads import Reads
+from parallax.client.client import at_cluster
+from parallax.errors import ParallaxError, UnknownGroupError
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
+
+_GRAVE = pb.EARLIEST_FALLBACK
+"""Outcomes from here on are those that an operator has to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSection:
+    """A part of a page: a list under a heading, or why there is none."""
+
+    heading: str
+    listing: Listing | None = None
+    problem: str = ""
+
+
+def outcome_cell(outcome: int, notes: tuple[int, ...] = (), explanation: str = "") -> Cell:
+    """An outcome by its gravity, with the others."""
+    word = pb.Outcome.Name(outcome) if outcome in pb.Outcome.values() else str(outcome)
+    others = [pb.Outcome.Name(note) for note in sorted(notes, reverse=True) if note != outcome]
+    tone = "bad" if outcome >= _GRAVE else "good" if outcome == pb.OK else "warn"
+    return Cell(word, text=" + ".join([word, *others]), tone=tone, note=explanation)
+
+
+def optional(message: object, field: str) -> int | None:
+    """A field's number; None where it is absent."""
+    return getattr(message, field) if message.HasField(field) else None  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """What is known of a group.
+
+    Attributes:
+        name: its name.
+        decision: what was decided last, in a sentence.
+        grave: whether somebody has to decide.
+        sections: its positions on each cluster, then where it would resume for each move that it can make.
+    """
+
+    name: str
+    decision: str
+    grave: bool
+    sections: tuple[GroupSection, ...]
+
+
+def look(reads: Reads, group: str, now_ms: int) -> GroupView:
+    """What is known of a group.
+
+    A cluster or an answer that can't be had leaves its own section without a list, with the reason; the others stand.
+
+    Raises:
+        ParallaxError: nothing of the group can be told.
+    """
+    found = reads.get_group_positions(group)
+    clusters = [item.cluster for item in found.clusters]
+    at = [
+        item.cluster
+        for item in found.clusters
+        if any(position.HasField("next_offset") for position in item.positions)
+    ]
+    sections = [_positions(item, now_ms) for item in found.clusters]
+    sections += [
+        _answers(reads, group, origin, target) for origin in at for target in clusters if target != origin
+    ]
+    try:
+        primary = reads.get_primary(group)
+    except ParallaxError as error:
+        unknown = f"What was decided is not known: {error}"
+        return GroupView(group, unknown, grave=True, sections=tuple(sections))
+    return GroupView(
+        group, decision_text(primary, now_ms), primary.dual_active or bool(primary.problem), tuple(sections)
+    )
+
+
+def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int) -> GroupSection:
+    heading = f"At {found.cluster}"
+    listing = Listing(
+        columns=columns(
+            "topic Topic | >partition Partition | >next_offset Next offset | >lag_offsets Lag | >high_watermark Log end"
+            " | >published_offset Published | published_outcome Outcome | published_at Published at"
+        ),
+        rows=tuple(_position(item, now_ms) for item in found.positions),
+        empty="The group has no position here, and nothing was published for it.",
+    )
+    return GroupSection(heading, listing, found.failure if found.HasField("failure") else "")
+
+
+def _position(item: pb.GroupPosition, now_ms: int) -> tuple[Cell, ...]:
+    seen = optional(item, "observed_at_ms")
+    published = optional(item, "published_at_ms")
+    return (
+        Cell(item.topic, note=item.problem),
+        Cell(item.partition, text=str(item.partition)),
+        Cell(
+            optional(item, "next_offset"),
+            note="" if seen is None else f"seen {age(max(0, now_ms - seen))} ago",
+            tone="" if seen is None else "warn",
+        ),
+        Cell(optional(item, "lag_offsets")),
+        Cell(optional(item, "high_watermark")),
+        Cell(optional(item, "published_offset")),
+        outcome_cell(item.published_outcome) if item.HasField("published_outcome") else Cell(None),
+        Cell(
+            published,
+            text=moment(published),
+            note="" if published is None else f"{age(max(0, now_ms - published))} ago",
+        ),
+    )
+
+
+def _answers(reads: Reads, group: str, origin: str, target: str) -> GroupSection:
+    heading = f"From {origin} to {target}"
+    try:
+        answer = reads.get_group_failover_offsets(group, to=at_cluster(target), origin=at_cluster(origin))
+    except UnknownGroupError as error:
+        return GroupSection(heading, problem=str(error))
+    except ParallaxError as error:
+        return GroupSection(heading, problem=f"{error.code}: {error}")
+    return GroupSection(
+        heading,
+        Listing(
+            columns=columns(
+                "topic Topic | >partition Partition | >next_offset Next offset | >resume_offset Resume | outcome Outcome"
+                " | >skip_records To skip | >pending Pending | >redelivery Read again | picture Picture"
+            ),
+            rows=tuple(_answer(item, origin, target) for item in _by_gravity(answer)),
+            empty="The group has no position to move.",
+        ),
+    )
+
+
+def _by_gravity(answer: pb.GetGroupFailoverOffsetsResponse) -> Iterator[pb.FailoverOffset]:
+    yield from sorted(answer.offsets, key=lambda item: (-item.outcome, item.topic, item.partition))
+
+
+def _answer(item: pb.FailoverOffset, origin: str, target: str) -> tuple[Cell, ...]:
+    side = getattr(item, "from")
+    picture = link(
+        "/explain", group=item.group, topic=item.topic, partition=str(item.partition), to=target, from_=origin
+    )
+    return (
+        Cell(item.topic),
+        Cell(item.partition, text=str(item.partition)),
+        Cell(optional(side, "next_offset")),
+        Cell(item.resume_offset),
+        outcome_cell(item.outcome, tuple(item.notes), item.explanation if item.outcome != pb.OK else ""),
+        Cell(sum(gap.end - gap.start for gap in item.skip_ranges)),
+        Cell(item.pending_records, tone="warn" if item.pending_records else ""),
+        Cell(optional(item, "redelivery_records")),
+        Cell(picture, text="why here", link=picture),
+    )
+
+
+def decision_text(primary: primaries_pb2.Primary, now_ms: int) -> str:
+    """What was decided last, in a sentence."""
+    if primary.problem:
+        return f"What was decided can't be read: {primary.problem}"
+    if not primary.HasField("decision"):
+        return "Nothing was ever decided: the group's offsets follow where it makes progress."
+    made = primary.decision
+    where = made.cluster if made.HasField("cluster") else f"region {made.region}"
+    state = "is primary in" if made.stage == primaries_pb2.SETTLED else "is moving to"
+    words = [
+        f"It {state} {where}, decided {age(max(0, now_ms - made.decided_at_ms))} ago in {made.decided_in} "
+        f"(fencing number {made.fencing_number})" + (f": {made.reason}" if made.reason else "") + "."
+    ]
+    if made.disaster:
+        words.append("It was decided without the other regions.")
+    if primary.dual_active:
+        words.append(
+            "Regions decided differently without seeing each other: nothing is published until somebody decides."
+        )
+    return " ".join(words)

@@ -1,0 +1,159 @@
+"""A list as pages, files and programs get it: one description, three forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+DASH = "\u2013"
+"""Unknown. It is never written as 0."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet would carry out."""
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One value of a row.
+
+    Attributes:
+        value: as programs get it; None: unknown.
+        text: as people read it; None: the value itself, a dash if it is unknown.
+        link: where it leads; empty: nowhere.
+        tone: ``good``, ``warn``, ``bad`` or ``dim``; the text says the same.
+        note: more words, below it.
+    """
+
+    value: Any
+    text: str | None = None
+    link: str = ""
+    tone: str = ""
+    note: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What people read."""
+        if self.text is not None:
+            return self.text
+        if self.value is None or self.value == "":
+            return DASH
+        if isinstance(self.value, bool):
+            return "yes" if self.value else "no"
+        return f"{self.value:,}" if isinstance(self.value, int) else str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name for programs, and its heading."""
+
+    name: str
+    heading: str
+    numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A field by which a list is narrowed; ``options`` are values and words, none: any text."""
+
+    name: str
+    label: str
+    value: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list, or a page of one.
+
+    Attributes:
+        columns: its columns.
+        rows: as many cells each.
+        empty: what is said where there is no row.
+        command: what to run then; empty: nothing.
+        path: where it is; with ``parameters`` its whole address.
+        parameters: what narrows it.
+        next_after: where the next page begins; empty: there is none.
+        choices: fields that change the parameters.
+        notes: what to know of it as a whole: how old it is, what is missing.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    empty: str
+    command: str = ""
+    path: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    next_after: str = ""
+    choices: tuple[Choice, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def address(self, form: str = "", **changes: str) -> str:
+        """The list's own URL in a form (``csv``, ``json``; empty: the page), with other parameters."""
+        path = self.path + (f".{form}" if form else "")
+        return link(path, **{**self.parameters, **changes})
+
+    def to_csv(self) -> str:
+        """A row each, with a heading; unknown is empty. No text is a formula."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(column.name for column in self.columns)
+        writer.writerows([_plain(cell.value) for cell in row] for row in self.rows)
+        return text.getvalue()
+
+    def to_document(self) -> dict[str, Any]:
+        """For programs; unknown is null."""
+        names = [column.name for column in self.columns]
+        rows = [{name: cell.value for name, cell in zip(names, row, strict=True)} for row in self.rows]
+        return {"rows": rows, "next_after": self.next_after, "notes": list(self.notes)}
+
+
+def link(path: str, **parameters: str) -> str:
+    """A URL; names go into the query, where every letter that Kafka allows can stand."""
+    given = {key.rstrip("_"): value for key, value in parameters.items() if value != ""}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def age(milliseconds: int | None) -> str:
+    """A duration in its two largest units; a dash where it is unknown."""
+    if milliseconds is None:
+        return DASH
+    if milliseconds < 1_000:  # noqa: PLR2004 - a second
+        return f"{milliseconds} ms"
+    for number, (unit, word) in enumerate(_UNITS):
+        if milliseconds >= unit:
+            smaller, small = _UNITS[number + 1] if number + 1 < len(_UNITS) else (0, "")
+            rest = milliseconds % unit // smaller if smaller else 0
+            return f"{milliseconds // unit} {word}" + (f" {rest} {small}" if rest else "")
+    return DASH
+
+
+def moment(at_ms: int | None) -> str:
+    """A time of day in UTC; a dash where it is unknown."""
+    if at_ms is None:
+        return DASH
+    try:
+        return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms"
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def columns(described: str) -> tuple[Column, ...]:
+    """Columns from ``name Heading | >name Heading``; ``>``: numbers, which stand to the right."""
+    found: Sequence[str] = described.split(" | ")
+    return tuple(
+        Column(name.lstrip(">"), heading, name.startswith(">"))
+        for name, _, heading in (item.partition(" ") for item in found)
+    )

@@ -1,0 +1,382 @@
+"""The console's pages over a client that tells what a test wants: every state, whatever the names are."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+import console.web
+from console.app import NAVIGATION, create_app
+from console.web import HEADERS, LOOPBACK_NAMES
+from parallax.errors import (
+    ForbiddenError,
+    ParallaxError,
+    ServiceUnavailableError,
+    StoreUnavailableError,
+    UnknownGroupError,
+)
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
+from tests.worlds.console_reads import HOSTILE_NAMES, NOW_MS, FakeReads, decided, group_reads
+
+BASE = "http://127.0.0.1:7680"
+EXPLAIN = {"group": "billing", "topic": "trips", "partition": "0", "to": "aggregate-b", "from": "aggregate-a"}
+
+
+class Browser:
+    """Asks the application without a network."""
+
+    def __init__(self, reads: Any) -> None:
+        self._app = create_app(reads, region="a", hosts=LOOPBACK_NAMES, now_ms=lambda: NOW_MS)
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        async def asked() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url=BASE, verify=False) as client:  # noqa: S501
+                return await client.request(method, path, **options)
+
+        return asyncio.run(asked())
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("GET", path, **options)
+
+
+class Read(HTMLParser):
+    """A page as a browser sees it: its elements, its text, and what it would load or run."""
+
+    void = frozenset({"meta", "link", "input", "br", "img"})
+
+    def __init__(self, page: httpx.Response) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(page.text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def read(client: Browser, path: str, status: int = 200, **parameters: str) -> Read:
+    page = client.get(path, params=parameters) if parameters else client.get(path)
+    assert page.status_code == status, page.text
+    return Read(page)
+
+
+def shape(page: Read) -> list[str]:
+    return [tag for tag, _ in page.elements]
+
+
+# --- every page ----------------------------------------------------------------------------------------------------
+
+PAGES: list[tuple[str, dict[str, str]]] = [
+    *((path, {}) for path, _ in NAVIGATION),
+    ("/group", {"name": "billing"}),
+    ("/explain", EXPLAIN),
+]
+
+
+@pytest.mark.parametrize(("path", "parameters"), [*PAGES, ("/nowhere", {}), ("/group", {}), ("/healthz", {})])
+def test_every_answer_has_the_headers_that_keep_others_out(path: str, parameters: dict[str, str]) -> None:
+    answer = Browser(group_reads()).get(path, params=parameters)
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+    policy = answer.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(("path", "parameters"), PAGES)
+def test_a_page_needs_nothing_that_the_policy_forbids(path: str, parameters: dict[str, str]) -> None:
+    page = read(Browser(group_reads()), path, **parameters)
+    for tag, attributes in page.elements:
+        assert not [key for key in attributes if key.startswith("on") or key in ("style", "hx-on")], tag
+        assert tag != "style"
+        for key in ("src", "href", "action", "hx-get"):
+            if key in attributes:
+                assert re.match(r"/(?!/)|#", attributes[key]), (tag, attributes)
+    assert all(script.get("src", "").startswith("/static/") for script in page.all("script"))
+
+
+@pytest.mark.parametrize(("path", "parameters"), PAGES)
+def test_a_page_can_be_read_without_seeing_it(path: str, parameters: dict[str, str]) -> None:
+    page = read(Browser(group_reads()), path, **parameters)
+    assert page.all("html")[0]["lang"] == "en"
+    assert len(page.all("h1")) == len(page.all("main")) == 1
+    assert shape(page).count("title") >= 1
+    assert page.all("a")[0] == {"class": "skip", "href": "#main"}
+    labelled = {label["for"] for label in page.all("label") if "for" in label}
+    for table in range(shape(page).count("table")):
+        assert shape(page).count("caption") > table
+    assert "find" in labelled
+    assert all("scope" in heading for heading in page.all("th"))
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(("path", "parameters"), PAGES)
+def test_a_page_stays_small(path: str, parameters: dict[str, str]) -> None:
+    assert len(Browser(group_reads()).get(path, params=parameters).content) < 150_000
+
+
+@pytest.mark.parametrize(("path", "parameters"), PAGES)
+def test_the_live_part_is_sent_again_only_when_it_has_changed(path: str, parameters: dict[str, str]) -> None:
+    client = Browser(group_reads())
+    page = read(client, path, **parameters)
+    (live,) = [attributes for _, attributes in page.elements if attributes.get("id") == "live"]
+    assert client.get(live["hx-get"]).status_code == 204
+    changed = client.get(live["hx-get"].replace("seen=", "seen=0"))
+    assert changed.status_code == 200
+    assert changed.text.startswith('<div id="live" ')
+    assert "<html" not in changed.text
+    asked = parse_qs(urlsplit(live["hx-get"]).query, keep_blank_values=True)
+    assert {key: value for key, (value,) in asked.items() if key != "seen"} == parameters
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_no_name_breaks_a_page(name: str) -> None:
+    reads = group_reads(name)
+    answer = reads.told["get_failover_offset"]
+    assert isinstance(answer, pb.FailoverOffset)
+    plain = [shape(read(Browser(reads), path, **parameters)) for path, parameters in PAGES]
+
+    answer.topic = answer.explanation = name
+    reads.told["get_group_failover_offsets"] = pb.GetGroupFailoverOffsetsResponse(offsets=[answer])
+    reads.told["list_primaries"] = primaries_pb2.ListPrimariesResponse(primaries=[decided(name)])
+    client = Browser(reads)
+    renamed = {"/group": {"name": name}, "/explain": {**EXPLAIN, "group": name, "topic": name}}
+    for (path, parameters), tags in zip(PAGES, plain, strict=True):
+        page = read(client, path, **renamed.get(path, parameters))
+        # As many `text` elements as the picture needs lines for the explanation.
+        assert [tag for tag in shape(page) if tag != "text"] == [tag for tag in tags if tag != "text"]
+        assert not re.search("[\x00-\x09\x0b-\x1f\u202e\u2066]", "".join(page.words))
+    links = [
+        urlsplit(item["href"])
+        for item in read(client, "/primaries").all("a")
+        if item["href"].startswith("/group?")
+    ]
+    assert [parse_qs(found.query)["name"] for found in links] == [[name]]
+    read(client, f"{links[0].path}?{links[0].query}")
+    assert reads.asked[-1][1]["group"] == name
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_lists_are_files_too_and_no_cell_is_a_formula() -> None:
+    reads = group_reads()
+    names = ["=1+1", "+x", "-x", "@x", "plain"]
+    reads.told["list_primaries"] = primaries_pb2.ListPrimariesResponse(
+        primaries=[decided(name) for name in names]
+    )
+    client = Browser(reads)
+    answer = client.get("/primaries.csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert 'filename="primaries.csv"' in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["group"] for row in rows] == ["'=1+1", "'+x", "'-x", "'@x", "plain"]
+    assert rows[4]["fencing_number"] == "7"
+    document = client.get("/primaries.json").json()
+    assert [row["group"] for row in document["rows"]] == names
+    assert document["rows"][0]["fencing_number"] == 7
+
+
+def test_the_picture_is_a_file_too() -> None:
+    client = Browser(group_reads())
+    svg = client.get("/explain.svg", params=EXPLAIN)
+    assert svg.headers["content-type"].startswith("image/svg+xml")
+    assert "<style>" in svg.text
+    table = client.get("/explain.csv", params=EXPLAIN)
+    document = client.get("/explain.json", params=EXPLAIN).json()
+    assert len(table.text.splitlines()) == len(document["runs"]) + 1
+    assert document["resume_offset"] == 1_034
+    for form in ("svg", "csv", "json"):
+        assert client.get(f"/explain.{form}", params={**EXPLAIN, "range": "9:1"}).status_code == 400
+
+
+# --- states --------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_list_tells_the_command_to_run() -> None:
+    reads = group_reads()
+    reads.told["list_primaries"] = primaries_pb2.ListPrimariesResponse()
+    text = read(Browser(reads), "/primaries").text
+    assert "Nothing was ever decided" in text
+    assert "parallax primary GROUP --set REGION" in text
+
+
+def test_unknown_is_a_dash_and_zero_is_zero() -> None:
+    rows = cells(Browser(group_reads()).get("/group", params={"name": "billing"}).text)
+    known, unknown = rows["At aggregate-a"]
+    assert known[2:4] == ["1,430", "0"]
+    assert unknown[2:4] == ["\u2013", "\u2013"]
+
+
+def test_what_was_seen_earlier_tells_its_age() -> None:
+    reads = group_reads()
+    positions = reads.told["get_group_positions"]
+    assert isinstance(positions, pb.GetGroupPositionsResponse)
+    positions.clusters[0].positions[0].observed_at_ms = NOW_MS - 90_000
+    text = read(Browser(reads), "/group", name="billing").text
+    assert "seen 1 min 30 s ago" in text
+
+
+def test_a_cluster_that_is_away_leaves_the_others_on_the_page() -> None:
+    text = read(Browser(group_reads()), "/group", name="billing").text
+    assert "aggregate-c: no broker answered" in text
+    assert "1,430" in text
+    assert "PENDING" in text
+
+
+def test_an_answer_that_can_not_be_had_leaves_the_positions() -> None:
+    reads = group_reads()
+    reads.told["get_group_failover_offsets"] = StoreUnavailableError("no host answered")
+    reads.told["get_primary"] = ForbiddenError("you may not read it")
+    text = read(Browser(reads), "/group", name="billing").text
+    assert "STORE_UNAVAILABLE: no host answered" in text
+    assert "What was decided is not known: you may not read it" in text
+    assert "1,430" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (ServiceUnavailableError("no target answered"), 503, "Is parallax serve up?"),
+        (StoreUnavailableError("no host"), 503, "look at Cassandra"),
+        (UnknownGroupError("no such group"), 404, "no such group"),
+        (ForbiddenError("may not"), 403, "the right to read"),
+        (ParallaxError("odd"), 500, "odd"),
+    ],
+)
+def test_an_error_is_a_page_with_what_to_do(error: ParallaxError, status: int, words: str) -> None:
+    reads = FakeReads(dict.fromkeys(group_reads().told, error))
+    page = read(Browser(reads), "/group", status, name="billing")
+    assert words in page.text.replace("`", "")
+    assert error.code in page.text
+    assert page.all("nav")
+
+
+def test_a_bug_is_a_page_too_and_tells_nothing_of_itself() -> None:
+    reads = FakeReads({})
+    with capture_logs() as logs:
+        page = read(Browser(reads), "/primaries", 500)
+    assert [(entry["event"], entry["path"]) for entry in logs] == [("console_failed", "/primaries")]
+    assert "its log says how" in page.text
+    assert "KeyError" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "status"),
+    [
+        ("/group", {}, 400),
+        ("/group", {"name": "x" * 1_001}, 400),
+        ("/explain", {**EXPLAIN, "partition": "-1"}, 400),
+        ("/explain", {**EXPLAIN, "partition": "one"}, 400),
+        ("/explain", {**EXPLAIN, "range": "5:1"}, 400),
+        ("/explain", {**EXPLAIN, "next_offset": str(2**63)}, 400),
+        ("/nowhere", {}, 404),
+        ("/static/..%2fapp.py", {}, 404),
+        ("/static/htmx.LICENSE", {}, 404),
+    ],
+)
+def test_what_can_not_be_asked_is_refused(path: str, parameters: dict[str, str], status: int) -> None:
+    assert Browser(group_reads()).get(path, params=parameters).status_code == status
+
+
+def test_nothing_can_be_changed() -> None:
+    client = Browser(group_reads())
+    for path, parameters in PAGES:
+        for method in ("POST", "PUT", "DELETE"):
+            assert client.request(method, path, params=parameters).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:7680", 200),
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("[::1]:7680", 200),
+        ("evil.example:7680", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_a_page_of_somebody_else_gets_nothing_by_giving_its_name_this_address(host: str, status: int) -> None:
+    answer = Browser(group_reads()).get("/primaries", headers={"host": host})
+    assert answer.status_code == status
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+# --- what is vendored ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_vendored_is_what_its_page_says() -> None:
+    static = Path(console.web.__file__).parent / "static"
+    told = re.findall(r"\| `(\S+)` \| (\S+) \| `([0-9a-f]{64})` \|", (static / "VENDORED.md").read_text())
+    assert [name for name, _, _ in told] == ["htmx.min.js"]
+    for name, _, digest in told:
+        assert hashlib.sha256((static / name).read_bytes()).hexdigest() == digest
+    assert "Zero-Clause BSD" in (static / "htmx.LICENSE").read_text()
+
+
+def test_files_may_be_kept_for_they_change_their_address() -> None:
+    client = Browser(group_reads())
+    page = read(client, "/primaries")
+    loaded = [item["src"] for item in page.all("script")] + [item["href"] for item in page.all("link")]
+    assert len(loaded) == 5
+    for address in loaded:
+        answer = client.get(address)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["Cache-Control"]
+        assert "?v=" in address
+    assert "allowEval" in page.all("meta")[3]["content"]
+
+
+def cells(text: str) -> dict[str, list[list[str]]]:
+    """The rows of each table, by the heading above it."""
+    found: dict[str, list[list[str]]] = {}
+    for section in re.findall(r"<section>.*?</section>", text, re.DOTALL):
+        heading = re.findall(r"<h2>(.*?)</h2>", section)[0]
+        body = (re.findall(r"<tbody>(.*?)</tbody>", section, re.DOTALL) or [""])[0]
+        found[heading] = [
+            [
+                re.sub(r"<small>.*?</small>|<[^>]+>", "", cell).strip()
+                for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)
+            ]
+            for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
+        ]
+    return found

@@ -1,0 +1,165 @@
+"""What a console is told in tests: answers of a small world, and whatever else a test puts in."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from google.protobuf.message import Message
+
+from parallax.errors import ParallaxError
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import primaries_pb2
+from tests.worlds.offset_world import TOPIC
+from tests.worlds.pictured import RunsOf, answer_of, busy_world
+
+NOW_MS = 1_700_000_000_000
+HOSTILE_NAMES = [
+    "</td><script>alert(1)</script>",
+    "'\"><img src=x onerror=alert(1)>",
+    "{{ 7 * 7 }}{% raw %}",
+    "../../etc/passwd?x=1&y=2#z",
+    "javascript:alert(1)",
+    "\u202egnp.exe\u2066",
+    "tab\tand\x1b[31mescape",
+    '=HYPERLINK("http://x")',
+    "%2e%2e%00;/",
+    "x" * 249,
+    "名前\U0001f600",
+]
+
+
+@dataclass
+class FakeReads:
+    """Each call gives what stands under its name in ``told``: a message, or an error to raise."""
+
+    told: dict[str, Message | ParallaxError] = field(default_factory=dict)
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    runs: RunsOf | None = None
+
+    def _tell(self, name: str, **arguments: Any) -> Any:
+        self.asked.append((name, arguments))
+        answer = self.told[name]
+        if isinstance(answer, ParallaxError):
+            raise answer
+        return answer
+
+    def get_failover_offset(
+        self, group: str, topic: str, partition: int, **options: Any
+    ) -> pb.FailoverOffset:
+        return self._tell("get_failover_offset", group=group, topic=topic, partition=partition, **options)
+
+    def get_group_failover_offsets(self, group: str, **options: Any) -> pb.GetGroupFailoverOffsetsResponse:
+        return self._tell("get_group_failover_offsets", group=group, **options)
+
+    def get_group_positions(self, group: str) -> pb.GetGroupPositionsResponse:
+        return self._tell("get_group_positions", group=group)
+
+    def list_runs(self, route: str, topic: str, partition: int, **options: Any) -> pb.ListRunsResponse:
+        del topic  # whatever a test calls it, it is the world's
+        return (
+            pb.ListRunsResponse()
+            if self.runs is None
+            else self.runs.list_runs(route, TOPIC, partition, **options)
+        )
+
+    def list_routes(self) -> pb.ListRoutesResponse:
+        return self._tell("list_routes")
+
+    def get_primary(self, group: str) -> primaries_pb2.Primary:
+        return self._tell("get_primary", group=group)
+
+    def list_primaries(self) -> primaries_pb2.ListPrimariesResponse:
+        return self._tell("list_primaries")
+
+    def describe_regions(self, **options: Any) -> primaries_pb2.DescribeRegionsResponse:
+        return self._tell("describe_regions", **options)
+
+
+def decided(group: str, **fields: Any) -> primaries_pb2.Primary:
+    """A group that is primary in region a since a minute."""
+    made = {
+        "fencing_number": 7,
+        "mode": primaries_pb2.ACTIVE_PASSIVE,
+        "stage": primaries_pb2.SETTLED,
+        "region": "a",
+        "cluster": "aggregate-a",
+        "decided_in": "a",
+        "decided_at_ms": NOW_MS - 60_000,
+    }
+    return primaries_pb2.Primary(group=group, decision=primaries_pb2.PrimaryDecision(**made), **fields)
+
+
+def two_regions() -> primaries_pb2.DescribeRegionsResponse:
+    """Regions a, which answers, and b, whose regional cluster is away."""
+
+    def region(name: str, health: int) -> primaries_pb2.RegionDescription:
+        return primaries_pb2.RegionDescription(
+            region=name,
+            aggregate=primaries_pb2.ClusterDescription(
+                cluster=f"aggregate-{name}", bootstrap_servers="127.0.0.1:1", health=primaries_pb2.UP
+            ),
+            regional=primaries_pb2.ClusterDescription(
+                cluster=f"regional-{name}",
+                bootstrap_servers="127.0.0.1:2",
+                health=primaries_pb2.Health.ValueType(health),
+                problem="no broker answered" if health == primaries_pb2.AWAY else "",
+            ),
+            service_grpc="127.0.0.1:7600",
+        )
+
+    return primaries_pb2.DescribeRegionsResponse(
+        regions=[region("a", primaries_pb2.NOT_ASKED), region("b", primaries_pb2.AWAY)], answered_in="a"
+    )
+
+
+@cache
+def _busy() -> tuple[pb.FailoverOffset, RunsOf]:
+    return answer_of(busy_world(3), 1_430)
+
+
+def group_reads(name: str = "billing") -> FakeReads:
+    """A group that has consumed in a; aggregate-c is away, and its answers are those of a busy world."""
+    answer, runs = _busy()
+    answer = deepcopy(answer)
+    answer.group = name
+    positions = pb.GetGroupPositionsResponse(
+        group=name,
+        clusters=[
+            pb.GetGroupPositionsResponse.ClusterPositions(
+                cluster="aggregate-a",
+                positions=[
+                    pb.GroupPosition(topic="trips", partition=0, next_offset=1_430, lag_offsets=0),
+                    pb.GroupPosition(topic="trips", partition=1),
+                ],
+            ),
+            pb.GetGroupPositionsResponse.ClusterPositions(
+                cluster="aggregate-b",
+                positions=[
+                    pb.GroupPosition(
+                        topic="trips",
+                        partition=0,
+                        published_offset=1_034,
+                        published_outcome=pb.PENDING,
+                        published_at_ms=NOW_MS - 2_000,
+                    )
+                ],
+            ),
+            pb.GetGroupPositionsResponse.ClusterPositions(
+                cluster="aggregate-c", failure="aggregate-c: no broker answered"
+            ),
+        ],
+    )
+    told: dict[str, Message | ParallaxError] = {
+        "get_failover_offset": answer,
+        "get_group_failover_offsets": pb.GetGroupFailoverOffsetsResponse(
+            offsets=[answer], outcome=answer.outcome
+        ),
+        "get_group_positions": positions,
+        "get_primary": decided(name),
+        "list_primaries": primaries_pb2.ListPrimariesResponse(primaries=[decided(name)]),
+        "describe_regions": two_regions(),
+    }
+    return FakeReads(told, runs=runs)
