@@ -15,6 +15,7 @@ from lab.demo.options import ONE_MEMBER, PLAIN, THREE_MEMBERS, DemoOptions
 from lab.demo.scenario import Scenario
 from lab.demo.verdict import judge, too_slow
 from lab.demo.view import DemoView, live, show_report
+from lab.stack.control import StackClient
 from lab.stack.spec import StackSpec
 from lab.workload.journal import Journal, Lines
 from lab.workload.playing import options_of, play, running_stack
@@ -37,7 +38,7 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
             with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
                 stack = stack_up.enter_context(
                     running_stack(
-                        StackSpec(secure=options.secure),
+                        StackSpec(secure=options.secure, consoles=options.keep),
                         options.directory / "stack",
                         journal.remark,
                         keep=options.keep,
@@ -58,7 +59,12 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
 def _tell_what_stays(options: DemoOptions, console: Console) -> None:
     parallax, folder = shortest(Path(sys.executable).with_name("parallax")), options.directory / "stack"
     config = f"--config {folder / 'parallax.yaml'}"
+    status = StackClient(folder).status()
     console.print("The stack is still up. Look at it:")
+    for region, addresses in status["regions"].items():
+        console.print(
+            f"  {addresses['console']} (the console of region {region})", soft_wrap=True, highlight=False
+        )
     for command in (
         f"stack status --dir {folder}",
         f"routes {config}",

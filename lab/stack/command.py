@@ -72,6 +72,7 @@ def up(
         regions=tuple(name.strip() for name in regions.split(",")),
         brokers=dict(_broker_count(text) for text in brokers or ()),
         services=not only_infrastructure,
+        consoles=not only_infrastructure,
         cassandra_per_region=cassandra_per_region,
         secure=secure,
     )
@@ -159,8 +160,9 @@ def _watch_live(stack: LocalStack, down_requested: threading.Event) -> None:
 def _region_table(state: dict[str, Any]) -> Table:
     """One column per region: it fits a terminal of 80 characters."""
     table = Table("", *(f"region {region}" for region in state["regions"]), box=None)
-    for name in ("regional", "aggregate", "grpc", "rest", "cassandra"):
-        table.add_row(name, *(addresses[name] for addresses in state["regions"].values()))
+    for name in ("regional", "aggregate", "grpc", "rest", "cassandra", "console"):
+        if all(name in addresses for addresses in state["regions"].values()):
+            table.add_row(name, *(addresses[name] for addresses in state["regions"].values()))
     return table
 
 

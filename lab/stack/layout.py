@@ -38,6 +38,8 @@ def port_names(spec: StackSpec) -> list[str]:
             names.append(f"{node}/far")
     for region in spec.regions:
         names += [f"offsetsvc-{region}/grpc", f"offsetsvc-{region}/rest"]
+        if spec.consoles:
+            names.append(f"console-{region}/http")
     return [*names, f"{SPARK}/status"]
 
 
@@ -138,6 +140,15 @@ class StackLayout:
         """Host and port of a region's REST service."""
         return f"{HOST}:{self.ports[f'offsetsvc-{region}/rest']}"
 
+    def console_url(self, region: str) -> str | None:
+        """Base URL of a region's web console; None: there are none."""
+        return f"http://{HOST}:{self.ports[f'console-{region}/http']}" if self.has_consoles else None
+
+    @property
+    def has_consoles(self) -> bool:
+        """Whether each region has a web console."""
+        return self.spec.services and self.spec.consoles
+
     @property
     def material(self) -> Material | None:
         """Certificates and passwords of a secure stack; None: it asks for none."""
@@ -157,7 +168,8 @@ class StackLayout:
         """Process names of the services, in the order of their start; none for a bare infrastructure."""
         if not self.spec.services:
             return ()
-        return (*(f"offsetsvc-{region}" for region in self.spec.regions), SPARK)
+        consoles = [f"console-{region}" for region in self.spec.regions] if self.has_consoles else []
+        return (*(f"offsetsvc-{region}" for region in self.spec.regions), SPARK, *consoles)
 
     @property
     def infrastructure_names(self) -> tuple[str, ...]:
@@ -184,7 +196,9 @@ class StackLayout:
                 for broker in cluster.broker_names
             ]
             own += [
-                process for process in groups if process in (f"offsetsvc-{region}", f"cassandra-{region}")
+                process
+                for process in groups
+                if process in (f"offsetsvc-{region}", f"console-{region}", f"cassandra-{region}")
             ]
             groups[f"region-{region}"] = tuple(own)
         if name not in groups:
@@ -201,6 +215,7 @@ class StackLayout:
                 "rest": self.rest_url(region),
                 "cassandra": self.cassandra_address(region),
             }
+            | ({} if (console := self.console_url(region)) is None else {"console": console})
             for region in self.spec.regions
         }
 

@@ -19,7 +19,7 @@ from lab.stack.probes import http_probe
 from lab.stack.process import ProcessSpec
 from lab.stack.secure.authority import write_secret
 from lab.stack.secure.material import SCHEMA
-from lab.stack.secure.services import identity, secure_config, tls_of
+from lab.stack.secure.services import identity, secure_config, tls_of, viewer
 from lab.stack.settings import HEAP_TOUCHED
 from lab.stack.steering import Steering
 from parallax.config.config import load
@@ -151,7 +151,30 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
             stop_within_s=_SPARK_STOP_WITHIN_S,
         )
     )
-    return specs
+    return [
+        *specs,
+        *(_console_spec(layout, java, region) for region in layout.spec.regions if layout.has_consoles),
+    ]
+
+
+def _console_spec(layout: StackLayout, java: Java, region: str) -> ProcessSpec:
+    port = layout.ports[f"console-{region}/http"]
+    command = [
+        "console",
+        "--config",
+        str(layout.config_path),
+        "--region",
+        region,
+        "--listen",
+        f"{HOST}:{port}",
+    ]
+    return ProcessSpec(
+        name=f"console-{region}",
+        command=[*PARALLAX, *command],
+        log=layout.log_path(f"console-{region}"),
+        probe=http_probe(port, "/healthz", None),
+        environment=service_environment(layout, java, region) | viewer(layout),
+    )
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class StackSpec:
         regions: Region names, each with a regional and an aggregate cluster.
         brokers: Brokers of clusters that have more than one, by cluster name (`{"aggregate-a": 3}`).
         services: Run replicators, offset services and syncjob as well.
+        consoles: With the services, run a web console for each region.
         store: Run Cassandra, which the services need; brokers alone start much sooner.
         cassandra_per_region: One Cassandra node and datacenter per region instead of one node for all.
         jvm: `quick` starts fast and stays small; `throughput` is for benches.
@@ -64,6 +65,7 @@ class StackSpec:
     regions: tuple[str, ...] = ("a", "b")
     brokers: Mapping[str, int] = field(default_factory=dict)
     services: bool = True
+    consoles: bool = False
     store: bool = True
     cassandra_per_region: bool = False
     jvm: Literal["quick", "throughput"] = "quick"

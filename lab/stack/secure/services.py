@@ -103,6 +103,18 @@ def identity(layout: StackLayout, process: str) -> dict[str, str]:
     return found
 
 
+def viewer(layout: StackLayout) -> dict[str, str]:
+    """The variables by which a console asks as somebody who may only look; none where nobody asks."""
+    material = layout.material
+    if material is None:
+        return {}
+    own = material.leaf(who.ADMIN)
+    return {
+        "PARALLAX__CLIENT__CERTIFICATE_CHAIN": str(own.certificate),
+        "PARALLAX__CLIENT__PRIVATE_KEY": str(own.private_key),
+    }
+
+
 def tls_of(layout: StackLayout) -> Callable[[], ssl.SSLContext] | None:
     """How the lab itself connects to services; None: in plain text."""
     material = layout.material

@@ -145,3 +145,18 @@ def test_two_stacks_get_different_ports_and_keep_them(tmp_path: Path) -> None:
         assert {name: later.get(name) for name in ("x", "y")} == remembered
         with PortReservations(tmp_path, remembered) as rival:
             assert rival.get("x") not in remembered.values()
+
+
+def test_consoles_belong_to_their_regions(tmp_path: Path) -> None:
+    layout = layout_of(StackSpec(consoles=True), tmp_path)
+    assert layout.service_names == ("offsetsvc-a", "offsetsvc-b", "spark", "console-a", "console-b")
+    assert layout.resolve("region-b") == ("regional-b", "aggregate-b", "offsetsvc-b", "console-b")
+    port = layout.ports["console-b/http"]
+    assert layout.regions_status()["b"]["console"] == f"http://{HOST}:{port}"
+    assert StackSpec.from_json(layout.spec.to_json()).consoles
+
+
+def test_without_services_there_is_no_console(tmp_path: Path) -> None:
+    layout = layout_of(StackSpec(consoles=True, services=False), tmp_path)
+    assert layout.service_names == ()
+    assert "console" not in layout.regions_status()["a"]
