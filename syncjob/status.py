@@ -209,6 +209,10 @@ class SyncBoard:
             decisions.add_metric((reason.value,), counts[reason.value])
         yield decisions
 
+    def mirror_maker(self) -> Iterator[Metric]:
+        """None: MirrorMaker 2 has nothing like it."""
+        return iter(())
+
     def _totals(self) -> Counter[str]:
         with self._lock:
             return self._before + Counter(self._report.counts)

@@ -95,6 +95,18 @@ LEASE_METRICS: tuple[TotalsMetric[LeaseTotals], ...] = (
     TotalsMetric("epoch", "The epoch that the lease belongs to.", lambda lease: lease.epoch),
 )
 
+MIRROR_MAKER_PREFIX = "kafka_connect_mirror_mirrorsourceconnector_"
+MIRROR_MAKER_METRICS: tuple[TotalsMetric[PartitionTotals], ...] = (
+    TotalsMetric("record_count", "Records copied and committed.", lambda p: p.records.value),
+    TotalsMetric("byte_count", "Bytes of keys and values copied and committed.", lambda p: p.bytes.value),
+    TotalsMetric(
+        "replication_latency_ms",
+        "From a record's timestamp to the commit of its copy, for the newest record copied.",
+        lambda p: p.latency_ms,
+    ),
+)
+"""As the usual rules of the JMX exporter name what MirrorMaker 2 tells of a partition; gauges there, whatever they count."""
+
 HISTOGRAMS: Mapping[str, tuple[str, Callable[[LeaseTotals], Latencies]]] = {
     "record_age_seconds": (
         "From a record's timestamp to its being sent to the target, of records copied and committed.",
@@ -122,14 +134,8 @@ class ReplicationMetrics:
     def collect(self) -> Iterator[Metric]:
         """Every metric with its samples."""
         leases = sorted(self._board.leases().items())
-        routes: dict[Route, list[LeaseTotals]] = {}
-        for key, lease in leases:
-            routes.setdefault(key.route, []).append(lease)
-        # A copy of each: reports come in meanwhile, and may bring new partitions.
-        partitions = {
-            route: [item for lease in held for item in list(lease.partitions.items())]
-            for route, held in routes.items()
-        }
+        routes = _by_route(leases)
+        partitions = _partitions_of(routes)
         yield from _of_routes(routes, partitions)
         yield from self._of_leases(leases)
         shown = {route: self._shown(items) for route, items in partitions.items()}
@@ -137,6 +143,22 @@ class ReplicationMetrics:
         missing = GaugeMetricFamily(f"{PREFIX}leases_missing", "Leases that are not running.")
         missing.add_metric((), len(self._board.missing()))
         yield missing
+
+    def mirror_maker(self) -> Iterator[Metric]:
+        """The partitions that are shown, under MirrorMaker 2's names."""
+        partitions = _partitions_of(_by_route(sorted(self._board.leases().items())))
+        shown = {route: self._shown(items) for route, items in partitions.items()}
+        for metric in MIRROR_MAKER_METRICS:
+            family = GaugeMetricFamily(
+                f"{MIRROR_MAKER_PREFIX}{metric.name}",
+                metric.description,
+                labels=(*ROUTE_LABELS, "topic", "partition"),
+            )
+            for route, items in shown.items():
+                for place, totals in items:
+                    if (value := metric.value(totals)) is not None:
+                        family.add_metric((*_route_values(route), place.topic, str(place.partition)), value)
+            yield family
 
     def _shown(self, partitions: Partitions) -> Partitions:
         """Those of a route that have samples of their own, in order."""
@@ -186,6 +208,21 @@ class ReplicationMetrics:
     def _named(self, route: Route) -> tuple[str, ...]:
         named = _route_values(route)
         return (str(route), *named) if self._settings.old_names else named
+
+
+def _by_route(leases: Sequence[tuple[LeaseKey, LeaseTotals]]) -> Mapping[Route, Sequence[LeaseTotals]]:
+    routes: dict[Route, list[LeaseTotals]] = {}
+    for key, lease in leases:
+        routes.setdefault(key.route, []).append(lease)
+    return routes
+
+
+def _partitions_of(routes: Mapping[Route, Sequence[LeaseTotals]]) -> Mapping[Route, Partitions]:
+    # A copy of each: reports come in meanwhile, and may bring new partitions.
+    return {
+        route: [item for lease in held for item in list(lease.partitions.items())]
+        for route, held in routes.items()
+    }
 
 
 def _of_routes(

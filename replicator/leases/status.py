@@ -65,6 +65,10 @@ class ReplicationStatus:
         """Every metric with its samples."""
         return self._metrics.collect()
 
+    def mirror_maker(self) -> Iterator[Metric]:
+        """The partitions' metrics under MirrorMaker 2's names."""
+        return self._metrics.mirror_maker()
+
     def _record(self, values: Mapping[str, Any]) -> None:
         self._board.record(LeaseReport.from_json(values))
 

@@ -2,7 +2,7 @@
 
     GET  /livez      200 while the process answers
     GET  /readyz     200 once everything that runs is ready, else 503; readers are told what is missing
-    GET  /metrics    Prometheus, for readers
+    GET  /metrics    Prometheus, for readers; with ?names=mm2 the partitions under MirrorMaker 2's names
     GET  /status     everything, as JSON, for readers
     GET  /ending     whether leases shall end, for leases
     POST ...         what a part takes from its tasks: reports, which are answered with whether the lease shall end,
@@ -20,8 +20,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
+from urllib.parse import parse_qs
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
@@ -47,6 +50,7 @@ REFUSED: Mapping[type[ParallaxError], HTTPStatus] = {
 
 _FOR_ANYBODY = frozenset({"/livez", "/readyz"})
 _TOKEN = TOKEN_HEADER.lower().encode()
+_MIRROR_MAKER = "mm2"
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
@@ -81,6 +85,19 @@ class StatusPart(Protocol):
 
     def collect(self) -> Iterable[Metric]:
         """Every metric with its samples."""
+
+    def mirror_maker(self) -> Iterable[Metric]:
+        """The same under MirrorMaker 2's names, for dashboards that go by those; empty if it has no such metrics."""
+
+
+class _MirrorMakerNames(Collector):
+    """The metrics of parts under MirrorMaker 2's names."""
+
+    def __init__(self, parts: Sequence[StatusPart]) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterable[Metric]:
+        return (family for part in self._parts for family in part.mirror_maker())
 
 
 class StatusServer:
@@ -118,6 +135,8 @@ class StatusServer:
         self._registry = process_registry(component)
         for part in parts:
             self._registry.register(part)
+        self._mirror_maker = CollectorRegistry(auto_describe=False)
+        self._mirror_maker.register(_MirrorMakerNames(parts))
         _check_address(address)
         try:
             self._server = HttpServer(
@@ -151,7 +170,7 @@ class StatusServer:
         """From now on tell every lease that reports to end: it commits what it has and returns."""
         self._ending.set()
 
-    def get(self, path: str, shown: Shown = NOTHING_SHOWN, token: str = "") -> Reply:
+    def get(self, path: str, shown: Shown = NOTHING_SHOWN, token: str = "", query: str = "") -> Reply:
         """The answer to a GET."""
         if path == ENDING_PATH:
             return self._ending_answer() if self._is_ours(token) else _FOR_LEASES_ALONE
@@ -161,11 +180,14 @@ class StatusServer:
             except ParallaxError as error:
                 status = REFUSED.get(type(error), HTTPStatus.SERVICE_UNAVAILABLE)
                 return status, PROBLEM, problem(status, error.code, str(error))
-        return self._page(path, shown)
+        return self._page(path, shown, query)
 
-    def _page(self, path: str, shown: Shown) -> Reply:
+    def _page(self, path: str, shown: Shown, query: str) -> Reply:
         if path == "/metrics":
-            return HTTPStatus.OK, *metrics_page(self._registry)
+            names = parse_qs(query, keep_blank_values=True).get("names", [])
+            if names not in ([], [_MIRROR_MAKER]):
+                return HTTPStatus.BAD_REQUEST, _TEXT, b"names: there is mm2; leave it out for our own\n"
+            return HTTPStatus.OK, *metrics_page(self._mirror_maker if names else self._registry)
         if path == "/livez":
             return HTTPStatus.OK, _TEXT, b"ok\n"
         if path == "/readyz":
@@ -202,7 +224,13 @@ class StatusServer:
         if scope["method"] == "POST":
             reply, whole = await self._posted(scope, receive)
         elif scope["method"] == "GET":
-            reply = await run_in_threadpool(self.get, scope["path"], shown_in(scope), _token_in(scope))
+            reply = await run_in_threadpool(
+                self.get,
+                scope["path"],
+                shown_in(scope),
+                _token_in(scope),
+                scope["query_string"].decode("latin-1"),
+            )
         else:
             reply = HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET, or POST for leases\n"
         status, content_type, body = reply

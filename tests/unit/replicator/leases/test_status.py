@@ -203,6 +203,26 @@ def test_reports_become_metrics_with_route_topic_and_partition(server: StatusSer
     assert {key: samples.get(key) for key in expected} == expected
 
 
+def test_partitions_have_the_names_of_mirror_maker_where_they_are_asked_for(server: StatusServer) -> None:
+    posted(server, report(records=50))
+    status, text = ask(server, "/metrics?names=mm2")
+    assert status == HTTPStatus.OK
+    prefix = "kafka_connect_mirror_mirrorsourceconnector_"
+    labels = {"source": "a", "target": "b", "topic": "trips", "partition": "0"}
+    found = {
+        sample.name.removeprefix(prefix): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels == labels
+    }
+    assert found == {"record_count": 50, "byte_count": 5_000, "replication_latency_ms": 12.5}
+    assert "parallax_" not in text
+    assert prefix not in ask(server, "/metrics")[1]
+    assert prefix not in ask(server, "/metrics?other=mm2")[1]
+    for wrong in ("burrow", "", "mm2&names=mm2"):
+        assert ask(server, f"/metrics?names={wrong}")[0] == HTTPStatus.BAD_REQUEST
+
+
 def test_readiness_names_what_is_missing(server: StatusServer) -> None:
     assert ask(server, "/livez")[0] == HTTPStatus.OK
     posted(server, report(shard=0))

@@ -36,6 +36,9 @@ class Part:
     def missing(self) -> Sequence[str]:
         return ("has not begun",)
 
+    def mirror_maker(self) -> Iterable[Metric]:
+        return ()
+
     def troubles(self) -> Sequence[str]:
         return ()
 
