@@ -53,7 +53,7 @@ def encode(rows: Sequence[Run], committed_at_ms: int, before: Mapping[int, Epoch
         before: what the rows before these tell of each source leader epoch.
 
     Raises:
-        InvariantError: there are none, or more than `MOST_ROWS` of them or of leader epochs.
+        InvariantError: they are not in order, there are none, or more than `MOST_ROWS` of them or of leader epochs.
     """
     if not 0 < len(rows) <= MOST_ROWS or len(before or {}) > MOST_ROWS:
         raise InvariantError(
@@ -71,6 +71,8 @@ def encode(rows: Sequence[Run], committed_at_ms: int, before: Mapping[int, Epoch
         [row.target_start - first.target_start for row in rows],
         [row.count for row in rows],
     ]
+    if min(map(min, columns)) < 0:
+        raise InvariantError(f"A: the rows of a block go back behind its first one, {first}")
     widths = [_width(max(column)) for column in columns]
     earlier = [number for epoch, known in (before or {}).items() for number in (epoch, *known)]
     parts: list[tuple[str, Sequence[int]]] = [

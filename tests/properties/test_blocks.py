@@ -173,9 +173,10 @@ def test_a_made_up_block_with_a_right_checksum_raises_nothing_but_typed_errors()
     assert refused > 200
 
 
-def test_no_rows_and_too_many_are_refused() -> None:
+def test_no_rows_too_many_and_those_out_of_order_are_refused() -> None:
     row = Run(SourceOffset(0), TargetOffset(0), 0, SourceOffset(0))
-    for rows in ([], [row] * (MOST_ROWS + 1)):
+    later = Run(SourceOffset(7), TargetOffset(0), 1, SourceOffset(7))
+    for rows in ([], [row] * (MOST_ROWS + 1), [later, row]):
         with pytest.raises(InvariantError):
             encode(rows, 0)
 
