@@ -40,6 +40,17 @@ def test_the_same_seed_is_the_same_life() -> None:
     assert told(5) == told(5) != told(6)
 
 
+def test_a_world_whose_readers_wait_for_ever_is_no_good_one() -> None:
+    """Such a transaction was left once where a world ended while one of its routes stood still, and looked like a loss of another's."""
+    world = World(1, only=())
+    world.live()
+    world.check()
+    log = world.aggregates[0].cluster.topics[TOPIC].logs[0]
+    log.append("copied by an owner that died", Transaction(owner="parallax.a.b.1.0.record"))
+    with pytest.raises(AssertionError, match="trips-0: readers wait for transactions that never end"):
+        world.check()
+
+
 def test_a_lease_does_not_believe_that_its_run_log_has_become_empty() -> None:
     faults = Faults(fail=0.03)
     faults.empty_run_log = 0.5

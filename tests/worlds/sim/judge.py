@@ -39,6 +39,7 @@ def check_route(life: RouteLife, index: MemoryMappingIndex) -> None:
     twice = 0
     for number, log in enumerate(topic.logs):
         item = TopicPartition(TopicName(TOPIC), number)
+        _check_readable(item, log)
         copied = {
             slot.offset: slot.value
             for slot in log.committed()
@@ -53,6 +54,18 @@ def check_route(life: RouteLife, index: MemoryMappingIndex) -> None:
             _check_same(life, index, item, indexed, logged)
     told = life.twice_told
     assert twice <= told, f"{life.route}: {twice} records came twice, and rebuilds had told of {told}"
+
+
+def _check_readable(item: TopicPartition, log: Log) -> None:
+    """No replicator's transaction holds readers back: what lies above is copied, and nobody sees it."""
+    hanging = {
+        transaction.owner: start
+        for transaction, start in log.open_transactions().items()
+        if transaction.owner.startswith("parallax.")
+    }
+    assert not hanging, (
+        f"{item}: readers wait for transactions that never end, from these offsets on: {hanging}"
+    )
 
 
 def _of_run_log(life: RouteLife, item: TopicPartition, topic_id: str) -> dict[Lineage, _Told]:
