@@ -33,12 +33,10 @@ class Action:
 
 BOTH_LOST = "run_log_loss_beside_unclean_target_election"
 BESIDE_REBUILD = "owners_beside_a_rebuild"
-UNRECORDED_MOVES = "group_reset_after_unrecorded_moves"
 SWITCHED_OFF: dict[str, str] = {
     BOTH_LOST: "what a target has kept is told by entries that are lost, too",
     "run_log_cut": "rows of entries that are lost reach the index when the next owner has read where the run log ends",
     BESIDE_REBUILD: "an owner of a sound shard that begins a session during a rebuild takes its transactional id back",
-    UNRECORDED_MOVES: "where no move of a group is recorded, its commit in the cluster that it left undoes a reset",
 }
 """Actions that take no part, by name, each with the reason."""
 

@@ -34,7 +34,6 @@ from syncjob.cycle import Syncer
 from tests.memory.audit import MemoryAuditLog
 from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
 from tests.worlds.offset_world import Writer
-from tests.worlds.sim.actions import SWITCHED_OFF, UNRECORDED_MOVES
 from tests.worlds.sim.doors import SimClock
 from tests.worlds.sim.kafka import Cluster, Log
 from tests.worlds.sim.sides import PARTITIONS, TOPIC, SourceRecord
@@ -346,15 +345,10 @@ class GroupLife:
     def _may_be_set_back(self) -> bool:
         """Whether it is known where the group is: what nobody has seen can't be missed.
 
-        Left out: a move whose time was told by a clock days ahead, behind which what is set back is not seen; and
-        `UNRECORDED_MOVES`.
+        Left out: a move whose time was told by a clock days ahead, behind which what is set back is not seen.
         """
         if self._clocks_differ:
             return False
-        (other,) = self.writers.keys() - {self.cluster}
-        left = {
-            item for item, commit in self.writers[other].commits.get(GROUP, {}).items() if not commit.metadata
-        }
         commits = self.writers[self.cluster].commits.get(GROUP, {})
         seen = {item.topic_partition: item for item in self.store.observed(GROUP, self.cluster)}
         moved = self.store.progress(GROUP, TopicName(TOPIC))
@@ -365,7 +359,6 @@ class GroupLife:
                 (last := moved.get(item.partition)) is None
                 or (last.cluster == self.cluster and last.moved_at_ms <= known.observed_at_ms)
             )
-            and (last is not None or item not in left or UNRECORDED_MOVES not in SWITCHED_OFF)
             for item, commit in commits.items()
         )
 
