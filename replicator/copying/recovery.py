@@ -29,6 +29,8 @@ class RunLogProblem(Enum):
 
     LAYOUT_MISSING = "LAYOUT_MISSING"
     """The route's layout record is gone, or older than the entries: nobody knows which run log is the right one."""
+    REBUILD_UNFINISHED = "REBUILD_UNFINISHED"
+    """Its rebuild was begun, and has not come to its end: only another one may say what follows."""
     RUN_LOG_MISSING = "RUN_LOG_MISSING"
     """The topic is gone."""
     RUN_LOG_REPLACED = "RUN_LOG_REPLACED"

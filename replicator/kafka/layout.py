@@ -79,6 +79,16 @@ class LayoutRecord:
     topics: str = ""
     format: int = FORMAT
 
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether a rebuild of the run log has announced it and has not settled it: no other change keeps the number of shards."""
+        return not self.settled and self.shards == self.previous_shards
+
+    @property
+    def copied_as(self) -> tuple[int, int]:
+        """Number and shards of the layout whose shards hold the newest states: the one before, until this one is settled."""
+        return (self.layout, self.shards) if self.settled else (self.layout - 1, self.previous_shards)
+
     def encoded(self) -> bytes:
         """The record's value."""
         return json.dumps(asdict(self)).encode()
@@ -211,6 +221,8 @@ def _changed(
     reached: Callable[[str], None],
 ) -> LayoutRecord:
     run_log = _run_log(config, route, admin, current, shards)
+    if current is not None and current.is_rebuilt:
+        raise unfinished_rebuild(current, route)
     if current is None:
         first = LayoutRecord(
             FIRST_LAYOUT,
@@ -340,6 +352,13 @@ def other_run_log(layout: LayoutRecord, found: TopicId | None, route: Route) -> 
         f"{layout.run_log_id or 'a topic of unknown id'}"
     )
     return RunLogError(RunLogProblem.RUN_LOG_REPLACED, where, what)
+
+
+def unfinished_rebuild(layout: LayoutRecord, route: Route) -> RunLogError:
+    """The error that a rebuild has announced the layout and has not settled it."""
+    where = f"{aggregate_cluster(route.target)}: {route}"
+    what = f"a rebuild of its run log has announced layout {layout.layout}, and has not come to its end: it is to be given again"
+    return RunLogError(RunLogProblem.REBUILD_UNFINISHED, where, what)
 
 
 def _move(

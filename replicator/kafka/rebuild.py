@@ -1,7 +1,7 @@
 """Rebuilds what a route's run log said: a new layout, whose first snapshots come from the index and from both clusters.
 
-It changes the layout as `replicator.kafka.layout` does: whoever copies is fenced, and the snapshots are written with the
-layout's record in one transaction. Shards whose run log is sound keep their states as they are. What is decided for each
+It changes the layout as `replicator.kafka.layout` does: the new one is announced, whoever copies is fenced, also who comes later,
+and the snapshots are written with the layout's record in one transaction. Shards whose run log is sound keep their states as they are. What is decided for each
 partition of the others, and why that loses nothing, is in `replicator.copying.rebuild`.
 """
 
@@ -39,6 +39,7 @@ from replicator.kafka.layout import (
     LAYOUTS_TOPIC,
     PATHS,
     LayoutRecord,
+    Writer,
     change_of_layout,
     fence_shards,
     other_run_log,
@@ -155,9 +156,9 @@ class Rebuild:
         return self._plan(read_layout(self._config, self._route), self._found())
 
     def execute(self) -> RebuildPlan:
-        """Fence whoever copies the route, and write the new layout with its first snapshots.
+        """Announce the new layout, fence whoever copies the route, and write the layout with its first snapshots.
 
-        May be called again after a crash: until its one transaction is committed everything is as before.
+        Is to be called again after a crash: once the layout is announced nobody copies until it is settled.
 
         Returns:
             What was done.
@@ -171,12 +172,9 @@ class Rebuild:
         replicas = config.cluster(self._target.cluster).replication_factor
         self._target.create(compacted_plan(LAYOUTS_TOPIC, replicas), Deadline.after_ms(_TIMEOUT_MS))
         with change_of_layout(config, route) as writer:
-            current = read_layout(config, route)
-            known = current or self._forgotten_layout()
-            fence_shards(config, route, known.layout, known.shards)
             found = self._found()
-            self._topic(known.shards)  # without one nothing that hangs could be ended
-            self._finish(known)
+            current = self._announced(writer, found)
+            self._end_owners(current or self._forgotten_layout())
             plan = self._plan(current, found)
             topic = self._topic(plan.shards)
             settled = LayoutRecord(
@@ -201,6 +199,29 @@ class Rebuild:
             records_twice_at_most=plan.twice,
         )
         return plan
+
+    def _announced(self, writer: Writer, found: TopicInfo | None) -> LayoutRecord | None:
+        """The layout that follows, not settled: who begins to copy from now on finds it, and leaves.
+
+        Without a layout record nobody begins to copy.
+
+        Raises:
+            RefusedError: the run log is sound.
+        """
+        current = read_layout(self._config, self._route)
+        if current is None or not current.settled:
+            return current
+        self._end_owners(current)  # what hangs could not be read; who copies a sound shard begins again
+        if not self._refused(current, found)[0]:
+            raise self._sound()
+        following = replace(current, layout=current.layout + 1, settled=False, previous_shards=current.shards)
+        writer.commit([writer.layout_record(following)])
+        return following
+
+    def _sound(self) -> RefusedError:
+        return RefusedError(
+            f"{self._target.cluster}: the run log of {self._route} is sound: there is nothing to rebuild"
+        )
 
     # --- the run log that there is -------------------------------------------------------------------------------
 
@@ -233,9 +254,14 @@ class Rebuild:
 
     def _leases(self, layout: LayoutRecord, route: Route | None = None) -> list[Lease]:
         """The shards that hold the newest states: those of the layout before, while a change is not settled."""
-        number = layout.layout if layout.settled else layout.layout - 1
-        shards = layout.shards if layout.settled else layout.previous_shards
+        number, shards = layout.copied_as
         return [Lease(route or self._route, shard, shards, number, 0, 0) for shard in range(shards)]
+
+    def _end_owners(self, layout: LayoutRecord) -> None:
+        """Fence whoever copies, and finish what they have left."""
+        fence_shards(self._config, self._route, *layout.copied_as)
+        self._topic(layout.shards)  # without one nothing that hangs could be ended
+        self._finish(layout)
 
     def _finish(self, layout: LayoutRecord) -> None:
         """End what hangs, and index what is left of the run log: the layout that follows looks for neither."""
@@ -296,17 +322,15 @@ class Rebuild:
 
     def _plan(self, current: LayoutRecord | None, found: TopicInfo | None) -> RebuildPlan:
         refused, kept = self._refused(current, found)
-        if not refused:
-            raise RefusedError(
-                f"{self._target.cluster}: the run log of {self._route} is sound: there is nothing to rebuild"
-            )
+        if not refused and not (current is not None and current.is_rebuilt):
+            raise self._sound()
         known = current or self._forgotten_layout()
         old_shards = len(self._leases(known)) if current is not None else len(refused)
         notes: list[str] = []
         remains = self._remains(lambda item: shard_of(item, old_shards) in refused, notes)
         return RebuildPlan(
             self._route,
-            known.layout + 1,
+            known.layout + 1 if known.settled else known.layout,
             known.shards if current is not None else self._config.replicator.shards_per_route,
             refused,
             kept,

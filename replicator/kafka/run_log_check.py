@@ -10,7 +10,14 @@ from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId
 from parallax.errors import ParallaxError
 from replicator.copying.recovery import RunLogError
-from replicator.kafka.layout import LayoutRecord, other_run_log, read_layout, shard_in, unexplained_in
+from replicator.kafka.layout import (
+    LayoutRecord,
+    other_run_log,
+    read_layout,
+    shard_in,
+    unexplained_in,
+    unfinished_rebuild,
+)
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, snapshot_of
 from replicator.lease import Lease
 
@@ -95,16 +102,14 @@ def check_route(config: Config, route: Route, indexed_up_to: IndexedUpTo | None 
         topic_id = KafkaRunLog(config, route, 0).topic_id()
     except ParallaxError as error:
         return RouteCheck(route, None, None, problem=str(error))
-    number, shards = layout.layout, layout.shards
-    if not layout.settled:
-        number, shards = number - 1, layout.previous_shards
+    number, shards = layout.copied_as
     if topic_id != layout.run_log_id:
         problem = str(other_run_log(layout, topic_id, route))
         return RouteCheck(route, layout, topic_id, [ShardCheck(shard) for shard in range(shards)], problem)
     leases = [Lease(route, shard, shards, number, 0, 0) for shard in range(shards)]
-    return RouteCheck(
-        route, layout, topic_id, [_check(config, layout, lease, indexed_up_to) for lease in leases]
-    )
+    found = [_check(config, layout, lease, indexed_up_to) for lease in leases]
+    problem = str(unfinished_rebuild(layout, route)) if layout.is_rebuilt else ""
+    return RouteCheck(route, layout, topic_id, found, problem)
 
 
 def _check(

@@ -30,13 +30,17 @@ from replicator.copying import rebuild as rules
 from replicator.copying.rebuild import GoingOn
 from replicator.copying.recovery import RunLogError
 from replicator.kafka import layout as layout_module
+from replicator.kafka import rebuild as rebuild_module
 from replicator.kafka import run_log_check
 from replicator.kafka.kept_records import KeptRecords
+from replicator.kafka.layout import ensure_layout, read_layout
 from replicator.kafka.rebuild import Rebuild, RebuildPlan
 from replicator.kafka.run_log_check import check_route
+from replicator.lease import shard_of
 from tests.memory.index import MemoryMappingIndex
 from tests.worlds.sim.doors import Faults
 from tests.worlds.sim.kafka import ABORTED, MARKER, Transaction
+from tests.worlds.sim.route import Owner
 from tests.worlds.sim.sides import TOPIC, SourceRecord
 from tests.worlds.sim.world import FlakyIndex, World
 
@@ -77,6 +81,10 @@ class Bench:
     def go_on(self) -> None:
         self.life.plan(1)
         self.world.schedule.run(self.life.caught_up, at_most_steps=30_000)
+
+    def two_shards_caught_up(self) -> bool:
+        layout = self.life.layout()
+        return layout is not None and layout.shards == 2 and self.life.caught_up()
 
     def copies(self) -> Counter[int]:
         return Counter(
@@ -299,6 +307,92 @@ def test_what_another_route_lost_there_long_ago_sends_nobody_back(
     done = bench.execute()
     assert [item.going_on for item in done.partitions] == [GoingOn.EXACT] * 2
     assert done.twice == 0
+
+
+def rebuild_beside_an_owner(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Owner:
+    """Lose one of two shards, and let an owner of the sound one begin just before the new layout is written."""
+    bench.life.plan(2)
+    bench.world.schedule.run(bench.two_shards_caught_up, at_most_steps=30_000)
+    bench.end_owners()
+    before = bench.life.layout()
+    assert before is not None
+    sound = shard_of(TopicPartition(TopicName(TOPIC), 0), 2)
+    bench.life.run_log_harmed = True
+    harmed = bench.target.topics[bench.life.run_log].logs[1 - sound]
+    harmed.retain_from(harmed.end)
+    right, beside = rebuild_module.snapshots, list[Owner]()
+
+    def as_an_owner_begins(*args: Any) -> Any:
+        bench.produce()
+        bench.life.own(before, sound)
+        beside.append(bench.life.owners[-1])
+        for _ in range(40):
+            bench.world.schedule.sleep(100)
+        return right(*args)
+
+    monkeypatch.setattr(rebuild_module, "snapshots", as_an_owner_begins)
+    bench.execute()
+    monkeypatch.setattr(rebuild_module, "snapshots", right)
+    bench.life.plan(2)
+    bench.world.schedule.run(bench.two_shards_caught_up, at_most_steps=30_000)
+    return beside[0]
+
+
+def test_who_begins_to_copy_a_sound_shard_during_a_rebuild_finds_its_layout_and_leaves(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = rebuild_beside_an_owner(bench, monkeypatch)
+    assert (owner.over, owner.lease.layout) == (True, 2)
+    assert bench.twice() == 0
+    assert not bench.lost()
+    bench.check_answers()
+
+
+def test_without_that_announcement_what_it_copies_comes_twice(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rebuild, "_announced", lambda self, *_: read_layout(self._config, self._route))
+    rebuild_beside_an_owner(bench, monkeypatch)
+    assert bench.twice() > 0
+
+
+class CrashError(Exception):
+    """An operator's computer is switched off."""
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_rebuild_that_was_begun_is_to_be_finished_by_another(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    """Also if what was wrong is right again by then (``again`` is False): nobody else may say what follows."""
+    bench.end_owners()
+    bench.life.run_log_harmed = True
+    log = bench.target.topics[bench.life.run_log].logs[0]
+    kept, start = log.slots, log.start
+    log.retain_from(log.end)
+    with monkeypatch.context() as crashing:
+        crashing.setattr(rebuild_module, "snapshots", mock.Mock(side_effect=CrashError))
+        with pytest.raises(CrashError):
+            bench.execute()
+    if not again:
+        log.slots, log.start = kept, start
+    announced = bench.life.layout()
+    assert announced is not None
+    assert (announced.layout, announced.settled, announced.is_rebuilt) == (2, False, True)
+    found = bench.in_turn(lambda: check_route(bench.world.config, bench.life.route))
+    assert any(problem.startswith("REBUILD_UNFINISHED: aggregate-b: a->b: ") for problem in found.problems)
+    with pytest.raises(RunLogError, match=r"^REBUILD_UNFINISHED"):
+        bench.in_turn(lambda: ensure_layout(bench.world.config, bench.life.route, 1))
+    assert bench.in_turn(bench.rebuild().plan).layout == 2
+    done = bench.execute()
+    assert (done.layout, bool(done.refused), done.twice) == (2, again, 0)
+    with pytest.raises(RefusedError, match="nothing to rebuild"):
+        bench.execute()
+    bench.produce()
+    bench.go_on()
+    assert bench.twice() == 0
+    assert not bench.lost()
+    bench.check_answers()
 
 
 @pytest.mark.parametrize("kind", ["headless", "truncated", "foreign", "replaced", "no layout"])

@@ -32,11 +32,9 @@ class Action:
 
 
 BOTH_LOST = "run_log_loss_beside_unclean_target_election"
-BESIDE_REBUILD = "owners_beside_a_rebuild"
 SWITCHED_OFF: dict[str, str] = {
     BOTH_LOST: "what a target has kept is told by entries that are lost, too",
     "run_log_cut": "rows of entries that are lost reach the index when the next owner has read where the run log ends",
-    BESIDE_REBUILD: "an owner of a sound shard that begins a session during a rebuild takes its transactional id back",
 }
 """Actions that take no part, by name, each with the reason."""
 

@@ -22,7 +22,6 @@ from replicator.kafka.run_log import run_log_topic
 from replicator.lease import Lease, LeaseProgress, shard_of
 from replicator.mapping.feed import IndexFeed
 from replicator.shard import copy_until_over, earlier_feeds
-from tests.worlds.sim.actions import BESIDE_REBUILD, SWITCHED_OFF
 from tests.worlds.sim.doors import SimClock, SimConnector, SimRunLog, Written, entry_of
 from tests.worlds.sim.kafka import Log
 from tests.worlds.sim.schedule import Actor
@@ -107,9 +106,6 @@ class RouteLife:
     def rebuild(self, *, anew: bool) -> None:
         """An operator makes the run log anew, and starts the replicator again."""
         world = self.world
-        if BESIDE_REBUILD in SWITCHED_OFF:
-            for owner in self.owners:
-                owner.actor.doomed = True
 
         def work() -> None:
             while not world.finish:
@@ -143,8 +139,6 @@ class RouteLife:
     def own(self, layout: LayoutRecord, shard: int) -> None:
         """Start a holder for a shard; whoever holds it is fenced."""
         world = self.world
-        if BESIDE_REBUILD in SWITCHED_OFF and any(not operator.over for operator in self._operators):
-            return
         self._started += 1
         deadline_ms = int(world.schedule.now_ms) + world.lease_ms
         lease = Lease(self.route, shard, layout.shards, layout.layout, self._started, deadline_ms)
