@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -10,21 +10,92 @@ import pytest
 
 from parallax.config.config import Config
 from parallax.config.topics import Topics
-from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import (
+    Lineage,
+    Route,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    aggregate_cluster,
+)
+from parallax.domain.runs import Run
 from parallax.errors import ConfigError, FencedError, RefusedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import RunLogError, RunLogProblem
-from replicator.copying.state import PartitionState, fold, pieces_of
+from replicator.copying.state import PartitionChange, PartitionState, encode, fold, pieces_of
 from replicator.kafka import layout as layouts
-from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
-from tests.worlds.layout_kafka import ITEM, RUNS, LayoutKafka, state
-from tests.worlds.sim.kafka import ABORTED
-from tests.worlds.sim.world import ROUTE
+from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout, shard_in
+from replicator.kafka.run_log import load_states
+from replicator.lease import Lease, shard_of, transactional_id
+from tests.worlds.sim.doors import Faults, SimRunLog
+from tests.worlds.sim.kafka import ABORTED, COMMITTED, Log
+from tests.worlds.sim.world import ROUTE, World
+
+RUNS = "parallax.runs.a"
+ITEM = TopicPartition(TopicName("trips"), 0)
+
+
+class LayoutKafka:
+    """A route's target cluster in memory, on which nobody acts but the test."""
+
+    def __init__(self, world: World) -> None:
+        self.config, self.cluster, self._schedule = (
+            world.config,
+            world.aggregates[0].cluster,
+            world.schedule,
+        )
+        self.while_watched: Callable[[], object] = lambda: None
+        """Done while somebody looks whether the run log grows."""
+
+    @property
+    def logs(self) -> list[Log]:
+        return self.cluster.topics[RUNS].logs
+
+    def copy(self, layout: LayoutRecord, source_start: int, source_end: int) -> None:
+        """What an owner of the partition's shard does: fence, then commit."""
+        shard = shard_of(ITEM, layout.shards)
+        name = transactional_id(ROUTE, layout.layout, shard, "batch")
+        epoch = self.cluster.initialise(name)
+        count = source_end - source_start
+        row = Run(SourceOffset(source_start), TargetOffset(source_start), count, SourceOffset(source_start))
+        entry = encode(
+            run_log_id=layout.run_log_id,
+            layout=layout.layout,
+            shard=shard,
+            path="batch",
+            changes=[PartitionChange(state(source_end), (row,))],
+            everything={},
+            committed_at_ms=1,
+            run_log_leader_epoch=self.logs[shard].epoch,
+        )
+        transaction = self.cluster.transaction(name, epoch)
+        self.logs[shard].append(entry, transaction)
+        transaction.decide(COMMITTED)
+
+    def states(self, layout: LayoutRecord) -> dict[TopicPartition, PartitionState]:
+        found: dict[TopicPartition, PartitionState] = {}
+        for shard in range(layout.shards):
+            lease = Lease(ROUTE, shard, layout.shards, layout.layout, 0, 0)
+            reader = SimRunLog(self._schedule, self.cluster, RUNS, shard)
+            found |= load_states(reader, shard_in(layout, lease), unexplained=lambda _states: {})[0]
+        return found
+
+
+def state(source_next: int) -> PartitionState:
+    end, zero = SourceOffset(source_next), SourceOffset(0)
+    lineage = Lineage(TopicId("s"), TopicId("d"))
+    return PartitionState(ITEM, lineage, 0, zero, TargetOffset(0), end, end, TargetOffset(source_next), 0)
 
 
 @pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> LayoutKafka:
-    return LayoutKafka(monkeypatch)
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[LayoutKafka]:
+    world = World(0, Faults(0.0), only=())
+    with world.in_memory():
+        kafka = LayoutKafka(world)
+        monkeypatch.setattr(layouts.SystemClock, "sleep_ms", lambda *_: kafka.while_watched())
+        yield kafka
 
 
 def test_a_new_route_begins_with_a_snapshot_of_every_shard(kafka: LayoutKafka) -> None:
@@ -84,7 +155,12 @@ def test_without_the_layouts_own_transactional_id_the_paused_process_takes_posit
     def each_by_itself(writer: layouts.Writer, records: Iterable[layouts.Record]) -> None:
         for record in records:
             if record[0] == RUNS:
-                own = layouts.Writer({}, ROUTE, f"snapshot of {record[1]}")
+                settings = {
+                    "bootstrap.servers": kafka.config.cluster(
+                        aggregate_cluster(ROUTE.target)
+                    ).bootstrap_servers
+                }
+                own = layouts.Writer(settings, ROUTE, f"snapshot of {record[1]}")
                 with own:
                     commit(own, [record])
             else:
