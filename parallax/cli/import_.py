@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 import yaml
-from pydantic import ValidationError
 
-from parallax.cli.output import console, print_json, table
-from parallax.config.config import Config
+from parallax.cli.output import console, print_json, table, write_new
+from parallax.config.config import parse
 from parallax.config.mirror_maker import ImportedFile, import_mirror_maker
-from parallax.config.mistakes import describe
-from parallax.errors import ConfigError, RefusedError
+from parallax.errors import ConfigError
 
 _STYLES = {"UNSUPPORTED": "bold red", "UNKNOWN": "bold red", "CHANGED": "yellow"}
 _HEADER = """\
@@ -60,7 +57,7 @@ def mm2(
         found = import_mirror_maker(text, accept or ())
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
-    written = _text_of(found)
+    parse(found.values)
     _show(found, as_json=report == "json")
     if found.blocks:
         sys.stderr.write(
@@ -68,35 +65,8 @@ def mm2(
         )
         raise typer.Exit(1)
     if out is not None:
-        _write(out, written)
+        write_new(out, _HEADER + yaml.safe_dump(found.values, sort_keys=False, width=120))
         sys.stderr.write(f"{out}: written\n")
-
-
-def _text_of(found: ImportedFile) -> str:
-    """The configuration as YAML, which loads.
-
-    Raises:
-        ConfigError: it does not; the message names the keys.
-    """
-    text = yaml.safe_dump(found.values, sort_keys=False, width=120)
-    try:
-        Config.model_validate(found.values)
-    except ValidationError as error:
-        raise ConfigError(describe(error, Path("(imported)"), None, Config, {})) from None
-    return _HEADER + text
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        # It may hold passwords: nobody else reads it.
-        with os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as file:
-            file.write(text)
-    except FileExistsError:
-        raise RefusedError(f"{path} is there already, and is left as it is: name another file") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _show(found: ImportedFile, *, as_json: bool) -> None:

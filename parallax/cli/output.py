@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import Message
@@ -11,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from parallax.errors import ConfigError, RefusedError
 from parallax.v1 import offsets_pb2 as pb
 
 _PIPE_WIDTH = 160
@@ -21,6 +24,24 @@ def print_json(values: Any, *, indent: int | None = 2) -> None:
     """One JSON document on standard output, at once."""
     sys.stdout.write(json.dumps(values, indent=indent) + "\n")
     sys.stdout.flush()
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a configuration; nobody but its owner reads it, for it may hold passwords.
+
+    Raises:
+        RefusedError: there is such a file already.
+        ConfigError: it can't be written.
+    """
+    try:
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as file:
+            file.write(text)
+    except FileExistsError:
+        raise RefusedError(f"{path} is there already, and is left as it is: name another file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def console() -> Console:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -471,6 +471,18 @@ def _regions_exist(regions: Mapping[str, Region], names: Collection[str], what: 
     unknown = sorted(set(names) - regions.keys())
     if unknown:
         raise ValueError(f"{what}: unknown region {unknown[0]!r}; configured: {', '.join(regions)}")
+
+
+def parse(values: Any) -> Config:
+    """A configuration that a program has made.
+
+    Raises:
+        ConfigError: a key or a value is wrong; the message names it.
+    """
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(describe(error, Path("(made)"), None, Config, {})) from None
 
 
 def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:

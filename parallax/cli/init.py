@@ -1,0 +1,167 @@
+"""`parallax init`: a configuration to begin with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from parallax.cli.output import write_new
+from parallax.config.config import parse
+from parallax.errors import ConfigError, RefusedError
+
+_MOVES = """\
+# Groups move between the aggregate clusters (parallax failover), and `parallax sync` publishes their offsets.
+"""
+_NO_MOVES = """\
+# Records are copied, and where each lies is known. Groups that read at a cluster that a route reads are not moved by Parallax yet.
+"""
+_STORE = """\
+cassandra:
+  contact_points: ["cassandra.{first}.example:9042"]
+  local_datacenter: {first}
+  replication: {{{copies}}}
+topics:
+  # Patterns match the whole name; topics of Kafka's own tools are left out in any case (docs/configuration.md).
+  include: [".*"]
+"""
+
+
+class RouteMode(Enum):
+    """What the routes are for."""
+
+    AGGREGATION = "aggregation"
+    ACTIVE_STANDBY = "active-standby"
+    TWO_WAY = "two-way"
+    FAN_OUT = "fan-out"
+    FORWARDING = "forwarding"
+
+
+def init(
+    mode: Annotated[RouteMode, typer.Option("--mode", help="What the routes are for.")],
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--region",
+            help="A region, in the order of the copies; at least two. Default: a and b, or a, b and c.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write it there; a file that is there stays. Default: print it."),
+    ] = None,
+) -> None:
+    """Write a configuration to begin with, in which addresses are to be set."""
+    text = example(mode, region or DEFAULT_REGIONS[mode])
+    if out is None:
+        sys.stdout.write(text)
+        return
+    write_new(out, text)
+    sys.stderr.write(
+        f"{out}: written; set its addresses, then: parallax topics where, parallax schema apply, parallax replicate --dry-run\n"
+    )
+
+
+def example(mode: RouteMode, regions: Sequence[str]) -> str:
+    """A configuration, as text.
+
+    Raises:
+        RefusedError: the replicator does not do this yet.
+        ConfigError: too few regions, or one twice, or a name that none may have.
+    """
+    if mode is RouteMode.TWO_WAY:
+        raise RefusedError(
+            "NOT_REPLICATED_YET: two-way: what came from one cluster would have to be left out on the way back (copies: own), and the "
+            "replicator can't tell it yet; --mode aggregation has a regional and an aggregate cluster in each region instead"
+        )
+    if len(set(regions)) != len(regions) or len(regions) < 2:  # noqa: PLR2004 - from one to another
+        raise ConfigError(f"--region: name at least two regions, each once; these are {', '.join(regions)}")
+    text = _BODIES[mode](regions) + _STORE.format(
+        first=regions[0], copies=", ".join(f"{name}: 3" for name in regions)
+    )
+    parse(yaml.safe_load(text))
+    return text
+
+
+def _aggregation(regions: Sequence[str]) -> str:
+    return (
+        "# Aggregation: every region's records come to an aggregate cluster in every region.\n"
+        + _MOVES
+        + "regions:\n"
+        + "".join(f"  {name}:\n{_regional(name)}{_aggregate(name)}{_service(name)}" for name in regions)
+    )
+
+
+def _fan_out(regions: Sequence[str]) -> str:
+    first, *others = regions
+    return (
+        f"# Fan-out: records that are produced in {first} come to an aggregate cluster in each other region.\n"
+        + _MOVES
+        + f"regions:\n  {first}:\n{_regional(first)}"
+        + "".join(f"  {name}:\n{_aggregate(name)}{_service(name)}" for name in others)
+        + f"routes: [{', '.join(f'{first}->{name}' for name in others)}]\n"
+    )
+
+
+def _active_standby(regions: Sequence[str]) -> str:
+    first, *others = regions
+    return (
+        f"# Active/standby: one Kafka in each region; {first}'s records are copied to the others, and nothing comes back.\n"
+        + _NO_MOVES
+        + "regions:\n"
+        + "".join(f"  {name}:\n{_cluster(name)}" for name in regions)
+        + f"routes: [{', '.join(f'{first}->{name}' for name in others)}]\n"
+    )
+
+
+def _forwarding(regions: Sequence[str]) -> str:
+    first, second, *_ = regions
+    steps = list(pairwise(regions))
+    return (
+        f"# Forwarding: one Kafka in each region; records go on from one to the next, {' -> '.join(regions)}.\n"
+        + _NO_MOVES
+        + "regions:\n"
+        + "".join(f"  {name}:\n{_cluster(name)}" for name in regions)
+        + f"routes:\n- {first}->{second}\n"
+        + "".join(
+            f"# What came from before is passed on, too.\n- {{route: {source}->{target}, copies: all}}\n"
+            for source, target in steps[1:]
+        )
+    )
+
+
+def _regional(name: str) -> str:
+    return f'    regional: {{bootstrap_servers: "kafka-regional.{name}.example:9092"}}\n'
+
+
+def _aggregate(name: str) -> str:
+    return f'    aggregate: {{bootstrap_servers: "kafka-aggregate.{name}.example:9092", replication_factor: 3}}\n'
+
+
+def _cluster(name: str) -> str:
+    return f'    cluster: {{bootstrap_servers: "kafka.{name}.example:9092", replication_factor: 3}}\n'
+
+
+def _service(name: str) -> str:
+    return f'    offsetsvc: {{grpc: "offsets.{name}.example:7600", rest: "offsets.{name}.example:7601"}}\n'
+
+
+_BODIES: dict[RouteMode, Callable[[Sequence[str]], str]] = {
+    RouteMode.AGGREGATION: _aggregation,
+    RouteMode.ACTIVE_STANDBY: _active_standby,
+    RouteMode.FAN_OUT: _fan_out,
+    RouteMode.FORWARDING: _forwarding,
+}
+DEFAULT_REGIONS: dict[RouteMode, tuple[str, ...]] = {
+    RouteMode.AGGREGATION: ("a", "b"),
+    RouteMode.ACTIVE_STANDBY: ("a", "b"),
+    RouteMode.TWO_WAY: ("a", "b"),
+    RouteMode.FAN_OUT: ("a", "b", "c"),
+    RouteMode.FORWARDING: ("a", "b", "c"),
+}

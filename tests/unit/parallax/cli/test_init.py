@@ -1,0 +1,65 @@
+"""`parallax init` writes configurations that load and that preflight does not refuse; docs/examples has them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from parallax.cli.init import DEFAULT_REGIONS, RouteMode, example
+from parallax.cli.main import app
+from parallax.config.config import load
+from parallax.domain.ids import ClusterName, TopicName
+from parallax.errors import ConfigError, RefusedError
+from replicator.graph_check import check_graph
+
+EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
+ROUTES = {
+    RouteMode.AGGREGATION: {"a->a", "b->a", "a->b", "b->b"},
+    RouteMode.ACTIVE_STANDBY: {"a->b"},
+    RouteMode.FAN_OUT: {"a->b", "a->c"},
+    RouteMode.FORWARDING: {"a->b", "b->c"},
+}
+
+
+@pytest.mark.parametrize("mode", ROUTES)
+def test_the_example_loads_and_nothing_forbids_its_routes(mode: RouteMode) -> None:
+    config = load(EXAMPLES / f"{mode.value}.yaml", {})
+    assert {str(route) for route in config.all_routes()} == ROUTES[mode]
+    seen = {ClusterName(f"regional-{name}"): {TopicName("trips")} for name in config.regions}
+    assert list(check_graph(config, config.all_routes(), seen)) == []
+
+
+@pytest.mark.parametrize("mode", ROUTES)
+def test_it_is_what_the_command_writes(mode: RouteMode, tmp_path: Path) -> None:
+    out = tmp_path / "parallax.yaml"
+    result = CliRunner().invoke(app, ["init", "--mode", mode.value, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    text = out.read_text(encoding="utf-8")
+    assert text == (EXAMPLES / f"{mode.value}.yaml").read_text(encoding="utf-8")
+    again = CliRunner().invoke(app, ["init", "--mode", mode.value, "--out", str(out)])
+    assert isinstance(again.exception, RefusedError)
+    printed = CliRunner().invoke(app, ["init", "--mode", mode.value])
+    assert printed.stdout == text
+
+
+def test_there_is_no_other_example() -> None:
+    assert {path.stem for path in EXAMPLES.iterdir()} == {mode.value for mode in ROUTES}
+
+
+def test_regions_may_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "parallax.yaml"
+    path.write_text(example(RouteMode.FORWARDING, ["edge", "eu", "us", "hub"]), encoding="utf-8")
+    assert [str(route) for route in load(path, {}).all_routes()] == ["edge->eu", "eu->us", "us->hub"]
+
+
+@pytest.mark.parametrize("regions", [["a"], ["a", "a"], ["a", "b b"]])
+def test_regions_that_can_not_be_are_refused(regions: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        example(RouteMode.AGGREGATION, regions)
+
+
+def test_what_the_replicator_does_not_do_is_refused_by_name() -> None:
+    with pytest.raises(RefusedError, match="NOT_REPLICATED_YET: two-way: "):
+        example(RouteMode.TWO_WAY, DEFAULT_REGIONS[RouteMode.TWO_WAY])
