@@ -65,6 +65,7 @@ class Doors:
         self.hidden: dict[TopicName, str] = {}
         self.usable: set[TopicName] = set()
         self.asked_about: set[TopicName] = set()
+        self.waited_for: set[TopicPartition] = set()
         self.taken: list[ReadFrom] = []
         self.written: list[Entry] = []
         self.topic_there = self.target_there = True
@@ -114,7 +115,8 @@ class Doors:
     def ends(
         self, partitions: Collection[TopicPartition], *, patient: bool = False
     ) -> Mapping[TopicPartition, TargetEnd]:
-        del patient
+        if patient:
+            self.waited_for |= set(partitions)
         return {item: self.end for item in partitions if item.partition < self.target_partitions}
 
 
@@ -266,6 +268,34 @@ def test_of_a_topic_that_the_target_refuses_nothing_is_begun_read_or_committed(
     doors.request()
     assert told(session)[P0].status is STOPPED, "it is tried again, and has not gone on yet"
     assert len(doors.taken) == 2
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_nobody_waits_for_the_end_of_a_topic_that_the_target_refuses(*, refused: bool) -> None:
+    doors, clock = Doors(), StandingClock()
+    stops = Stops(clock, 600_000)
+    doors.source_partitions, doors.end = 1, TargetEnd(TargetOffset(0), 3)
+    if refused:
+        stops.refuse({TRIPS: "Write is missing"})
+    session = session_of(doors, {P0: replace(copied_to(P0, 600), target_leader_epoch=3)}, clock, stops)
+    told(session)
+    doors.end = TargetEnd(TargetOffset(0), 4)  # another leader, of which an own topic is asked again
+    doors.waited_for.clear()
+    clock.sleep_ms(Replicator().watermark_interval_ms)
+    session.commit()
+    told(session)
+    assert (P0 in doors.waited_for) is not refused
+
+
+def test_a_topic_that_is_refused_once_more_after_it_was_tried_is_no_news() -> None:
+    stops = Stops(StandingClock(), 600_000)
+    assert stops.refuse({TRIPS: "Write is missing"})
+    stops.tell(P0, "Write is missing")
+    stops.try_again()
+    assert not stops.refuse({TRIPS: "Write is missing"})
+    assert stops.refuse({TRIPS: "Read is missing"})
+    stops.gone_on(P0)
+    assert stops.refuse({TRIPS: "Write is missing"})
 
 
 def test_a_topic_that_the_target_has_refused_goes_on_once_it_says_that_it_takes_it() -> None:
