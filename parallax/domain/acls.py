@@ -185,8 +185,8 @@ def _all() -> Iterator[AclNeed]:
         "aggregate",
         topic,
         AclNames.OWN,
-        read="`parallax run-log` reads and checks run logs | all other commands",
-        describe_configs="`parallax run-log check` looks at a run log's settings | all other commands",
+        read="`parallax runlog` reads and checks run logs | all other commands",
+        describe_configs="`parallax runlog check` looks at a run log's settings | all other commands",
     )
     yield from _needs(
         Process.OPERATOR,

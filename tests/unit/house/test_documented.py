@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from parallax.cli.main import COMMANDS
 from parallax.consumer import errors as consumer_errors
 from parallax.consumer.events import EventKind as ConsumerEvent
 from parallax.consumer.events import EventQueue, FailoverEvent
@@ -128,3 +129,16 @@ def test_what_a_producer_tells_is_logged_under_a_name_of_its_own(kind: ProducerE
     warned = kind in (ProducerEventKind.UNFIT, ProducerEventKind.STUCK)
     expected = (f"producer_{kind.value}", "warning" if warned else "info")
     assert [(entry["event"], entry["log_level"]) for entry in logs] == [expected]
+
+
+PAGES = [
+    *DOCS.glob("*.md"),
+    *DOCS.glob("decisions/*.md"),
+    *(DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md")),
+]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_name_commands_that_there_are(path: Path) -> None:
+    told = re.findall(r"(?:^|`)parallax ([a-z][a-z-]*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(told) <= COMMANDS.keys()
