@@ -22,6 +22,8 @@ from parallax.client.credentials import ServiceCredentials
 from parallax.config.config import Tls
 from parallax.errors import ConfigError, ServiceUnavailableError
 from parallax.identity.tls import server_credentials
+from tests.worlds.authority import Authority
+from tests.worlds.offset_servers import serving
 from tests.worlds.offset_world import World
 
 CERTIFICATES = Path(__file__).parent / "certificates"
@@ -89,6 +91,36 @@ def test_commands_show_and_trust_the_configured_certificate(
     config.write_text(yaml.safe_dump(values), encoding="utf-8")
     with connect(config, None, None, 20_000) as client:
         assert len(client.list_routes().routes) == 4
+
+
+def test_an_operator_needs_no_key_of_a_service(tmp_path: Path) -> None:
+    """It is an operator by a certificate of its own; what a service has is not on its machine."""
+    authority = Authority(tmp_path)
+    server, own = authority.server(), authority.client("spiffe://bank/operator")
+    tls = {"certificate_chain": str(server.certificate), "client_ca": str(authority.certificate)}
+    rules = [{"principals": ["spiffe://bank/operator"], "groups": [".*"], "allow": ["administer"]}]
+    world = World(
+        service={"tls": tls | {"private_key": str(server.key)}, "auth": {"mode": "mtls", "rules": rules}}
+    )
+    away = {"certificate_chain": "/nowhere/server.pem", "private_key": "/nowhere/server.key"}
+    shown = {
+        "ca": str(authority.certificate),
+        "certificate_chain": str(own.certificate),
+        "private_key": str(own.key),
+    }
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    with serving(world) as served:
+        region = {"regional": cluster, "aggregate": cluster, "offsetsvc": {"grpc": served.target}}
+        values = {
+            "regions": {"a": region},
+            "cassandra": {"contact_points": ["127.0.0.1:1"]},
+            "service": {"tls": away},
+            "client": shown,
+        }
+        config = tmp_path / "operator.yaml"
+        config.write_text(yaml.safe_dump(values), encoding="utf-8")
+        with connect(config, None, None, 20_000) as client:
+            client.list_audit(since_ms=0)
 
 
 def test_plain_text_is_refused(addresses: tuple[str, str, bool]) -> None:
