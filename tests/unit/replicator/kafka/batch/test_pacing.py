@@ -61,8 +61,8 @@ class Broker:
         self.requests.append((request, answered, time.monotonic()))
 
 
-def item(partition: int) -> TopicPartition:
-    return TopicPartition(TopicName("orders"), partition)
+def item(partition: int, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(TopicName(topic), partition)
 
 
 def batch(size: int) -> bytes:
@@ -186,8 +186,8 @@ def sender(loop: EventLoop, broker: Broker) -> Sender:
     return made
 
 
-def block(partition: int) -> BatchBlock:
-    place = BatchPlace(ClusterName("regional-a"), item(partition))
+def block(partition: int, topic: str = "orders") -> BatchBlock:
+    place = BatchPlace(ClusterName("regional-a"), item(partition, topic))
     [found] = split(batch(SMALL_BYTES), place)
     return whole_block(found, place)
 
@@ -209,15 +209,17 @@ def produced(request: Produce, code: int) -> Any:
 def test_topics_that_may_not_be_written_to_are_all_named(loop: EventLoop) -> None:
     broker = Broker()
     sending = sender(loop, broker)
-    sending.add(block(0))
+    topics = ("orders", "trips")
+    for topic in topics:
+        sending.add(block(0, topic))
     sending.step()
     [(request, answered, _)] = broker.requests
     answered(produced(request, 29))
     with pytest.raises(TopicsRefusedError) as caught:
         sending.flush("waiting")
-    [(topic, reason)] = caught.value.reasons.items()
-    assert topic == "orders"
-    assert reason.startswith("RIGHT_MISSING: Write on topic orders at aggregate-b")
+    assert sorted(caught.value.reasons) == sorted(topics)
+    for topic, reason in caught.value.reasons.items():
+        assert reason.startswith(f"RIGHT_MISSING: Write on topic {topic} at aggregate-b")
 
 
 def test_an_id_that_may_not_be_written_under_is_named(loop: EventLoop) -> None:
