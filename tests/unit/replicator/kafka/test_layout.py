@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import NoReturn
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from parallax.config.config import Config
 from parallax.config.topics import Topics
@@ -308,3 +310,15 @@ def test_a_route_of_which_no_topics_are_noted_gets_them(kafka: LayoutKafka) -> N
         writer.commit([writer.layout_record(before)])
     kafka.while_watched = lambda: pytest.fail("there is nothing to compare")
     assert ensure_layout(kafka.config, ROUTE, 1) == made
+
+
+def test_an_id_that_is_not_allowed_is_named() -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+
+    settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    writer = layouts.Writer(settings, ROUTE, "parallax.a.b.layout")
+    with pytest.raises(
+        ConfigError, match=r"^RIGHT_MISSING: Write on transactional id parallax\.a\.b\.layout at "
+    ):
+        writer._try("initialising a transactional id", refuse)
