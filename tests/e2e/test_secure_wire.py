@@ -1,4 +1,7 @@
-"""A secure stack at work, and everything that goes over loopback meanwhile: nothing of it can be read."""
+"""A secure stack at work, and everything that goes over loopback meanwhile: nothing of it can be read.
+
+And nobody there listens in plain text. All of it in one network of its own, where one stack is enough.
+"""
 
 from __future__ import annotations
 
@@ -111,13 +114,14 @@ def test_nothing_can_be_read_on_the_wire(request: pytest.FixtureRequest, tmp_pat
         poll_until(lambda: "control" in wire.seen, PATIENCE_S, "what is said in plain text is seen")
     assert not wire.lost, f"{wire.lost} of {wire.frames} frames were not looked at"
     assert {name: place for name, place in wire.seen.items() if name != "control"} == {}
+    check_that_every_listener_speaks_tls_and_nothing_else(stack)
 
 
-def test_every_listener_speaks_tls_and_nothing_else(secure_stack: LocalStack) -> None:
-    ports = {name: port for name, port in secure_stack.layout.ports.items() if _listens(port)}
+def check_that_every_listener_speaks_tls_and_nothing_else(stack: LocalStack) -> None:
+    ports = {name: port for name, port in stack.layout.ports.items() if _listens(port)}
     assert len(ports) == 4 * 2 + 2 + 2 * 2 + 1, ports
     assert {name: _answer_in_plain_text(port) for name, port in ports.items()} == dict.fromkeys(ports, b"")
-    context = ssl.create_default_context(cafile=str(material_of(secure_stack).ca))
+    context = ssl.create_default_context(cafile=str(material_of(stack).ca))
     assert {name: _speaks_tls(port, context) for name, port in ports.items()} == dict.fromkeys(ports, True)
 
 
