@@ -39,7 +39,7 @@ def kafka_cluster(bootstrap_servers: str) -> Cluster:
     """The same for the product's own clients, as whoever is above the rules."""
     found: dict[str, Any] = {"bootstrap_servers": bootstrap_servers}
     if folder := os.environ.get(VARIABLE):
-        found["security"] = Material(Path(folder)).cluster_security(ADMIN)
+        found["security"] = Material.load(Path(folder)).cluster_security(ADMIN)
     return Cluster.model_validate(found)
 
 
@@ -52,12 +52,14 @@ def offset_client(targets: Sequence[str], user: str = ADMIN) -> OffsetClient:
     """
     if not (folder := os.environ.get(VARIABLE)):
         return OffsetClient(targets)
-    material = Material(Path(folder))
-    leaf = material.leaf(user)
-    return OffsetClient(
-        targets,
-        credentials=ServiceCredentials(ca=material.ca, certificate=leaf.certificate, key=leaf.private_key),
+    shown = Material.load(Path(folder)).service_access(user)
+    credentials = ServiceCredentials(
+        ca=shown["ca"],
+        certificate=shown.get("certificate_chain"),
+        key=shown.get("private_key"),
+        token_file=shown.get("token_file"),
     )
+    return OffsetClient(targets, credentials=credentials)
 
 
 @contextmanager

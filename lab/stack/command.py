@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from lab.stack.control import StackClient
 from lab.stack.errors import SpecError
 from lab.stack.layout import default_directory
+from lab.stack.secure.material import MECHANISM
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack, wipe
 from lab.stack.supervisor import run_stack, start_detached
@@ -65,6 +66,13 @@ def up(
             "--secure", help="TLS, passwords and least rights everywhere; what they are lies in the folder."
         ),
     ] = False,
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            help="With --secure: how everybody proves to brokers who they are: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN, OAUTHBEARER "
+            "(then tokens at offset services too) or mtls."
+        ),
+    ] = MECHANISM,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the data of an earlier run first.")] = False,
 ) -> None:
     """Start the stack; data and ports of an earlier run in the same folder are used again."""
@@ -75,6 +83,7 @@ def up(
         consoles=not only_infrastructure,
         cassandra_per_region=cassandra_per_region,
         secure=secure,
+        mechanism=mechanism,  # type: ignore[arg-type] # the spec looks at it
     )
     chosen = _chosen(directory)
     if fresh:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab.stack.errors import StackError
 from lab.stack.java import Java
@@ -15,7 +16,14 @@ from lab.stack.ports import HOST
 from lab.stack.probes import kafka_probe
 from lab.stack.process import ProcessSpec
 from lab.stack.secure.authority import write_secret
-from lab.stack.secure.brokers import LISTENER, broker_certificate, broker_security, format_arguments
+from lab.stack.secure.brokers import (
+    LISTENER,
+    MUTUAL,
+    broker_certificate,
+    broker_security,
+    format_arguments,
+    java_options,
+)
 from lab.stack.secure.material import ADMIN, Material
 from lab.stack.settings import HEAP_TOUCHED, QUICK_JVM_OPTIONS, THROUGHPUT_JVM_OPTIONS, broker_settings
 from lab.stack.spec import ClusterSpec, StackSpec
@@ -41,7 +49,7 @@ class BrokerAddress:
     """Where one broker listens; ids count from 1 in each cluster.
 
     ``far_port`` is the port of a second listener, advertised as ``far_advertised_port``, ``tls_port`` that of one that speaks
-    TLS; None: there is none.
+    TLS, ``mutual_port`` that of one where clients show certificates; None: there is none.
     """
 
     name: str
@@ -51,6 +59,7 @@ class BrokerAddress:
     far_port: int | None = None
     far_advertised_port: int | None = None
     tls_port: int | None = None
+    mutual_port: int | None = None
 
 
 def broker_specs(
@@ -133,10 +142,18 @@ def _broker_spec(
         settings["listeners"] += f",TLS://{HOST}:{address.tls_port}"
         settings["advertised.listeners"] += f",TLS://{HOST}:{address.tls_port}"
         settings |= broker_certificate(tls_material, address.name)
+    port = address.port
+    options: list[str] = []
+    access: dict[str, Any] = {}
     if material is not None:
+        settings["listeners"] += f",{MUTUAL}://{HOST}:{address.mutual_port}"
+        settings["advertised.listeners"] += f",{MUTUAL}://{HOST}:{address.mutual_port}"
         settings |= broker_security(material, address.name)
+        options, access = java_options(material), material.client_settings(ADMIN)
+        if material.mechanism == "mtls":
+            port = address.mutual_port or port
     log4j2 = home / "log4j2.yaml"
-    class_path = ["-cp", f"{jars}/*"]
+    class_path = [*options, "-cp", f"{jars}/*"]
     logging = f"-Dlog4j2.configurationFile={log4j2}"
 
     def prepare() -> None:
@@ -178,9 +195,7 @@ def _broker_spec(
             str(properties),
         ],
         log=directory / "logs" / f"{address.name}.log",
-        probe=kafka_probe(
-            address.port, address.broker_id, {} if material is None else material.client_settings(ADMIN)
-        ),
+        probe=kafka_probe(port, address.broker_id, access),
         environment=environment,
         prepare=prepare,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.stack.errors import StackStateError, UnknownProcessError
 from lab.stack.ports import HOST
-from lab.stack.secure.material import Material
+from lab.stack.secure.material import ISSUER, Material
 from lab.stack.spec import ClusterSpec, StackSpec
 
 SPARK = "spark"
@@ -32,6 +32,8 @@ def port_names(spec: StackSpec) -> list[str]:
                 names += [f"{broker}/far", f"{broker}/far-listener"]
             if spec.tls:
                 names.append(f"{broker}/tls")
+            if spec.secure:
+                names.append(f"{broker}/mutual")
     for node in spec.cassandra_nodes:
         names += [node, f"{node}/storage"]
         if spec.steerable:
@@ -40,7 +42,7 @@ def port_names(spec: StackSpec) -> list[str]:
         names += [f"offsetsvc-{region}/grpc", f"offsetsvc-{region}/rest"]
         if spec.consoles:
             names.append(f"console-{region}/http")
-    return [*names, f"{SPARK}/status"]
+    return [*names, *([ISSUER] if spec.secure else []), f"{SPARK}/status"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,10 @@ class StackLayout:
         Raises:
             UnknownProcessError: There is no cluster of that name.
         """
-        return ",".join(f"{HOST}:{self.ports[broker]}" for broker in self.cluster(cluster).broker_names)
+        listener = "/mutual" if self.spec.mechanism == "mtls" else ""
+        return ",".join(
+            f"{HOST}:{self.ports[name + listener]}" for name in self.cluster(cluster).broker_names
+        )
 
     def far_bootstrap(self, cluster: str) -> str:
         """The far address of a cluster that has one: where its clients expect a proxy to listen.
@@ -161,7 +166,10 @@ class StackLayout:
 
     @property
     def _material(self) -> Material:
-        return Material(self.directory / "security", self.spec.certificate_life_s)
+        spec = self.spec
+        return Material(
+            self.directory / "security", spec.certificate_life_s, spec.mechanism, self.ports.get(ISSUER, 0)
+        )
 
     @property
     def service_names(self) -> tuple[str, ...]:
@@ -173,9 +181,10 @@ class StackLayout:
 
     @property
     def infrastructure_names(self) -> tuple[str, ...]:
-        """Process names of brokers and Cassandra nodes."""
+        """Process names of brokers and Cassandra nodes, and of a secure stack's issuer of tokens."""
         brokers = [broker for cluster in self.spec.clusters for broker in cluster.broker_names]
-        return (*brokers, *(self.spec.cassandra_nodes if self.spec.store else ()))
+        nodes = self.spec.cassandra_nodes if self.spec.store else ()
+        return (*brokers, *nodes, *((ISSUER,) if self.spec.secure else ()))
 
     def resolve(self, name: str) -> tuple[str, ...]:
         """Process names meant by a process, a cluster (`aggregate-a`) or a region (`region-a`).

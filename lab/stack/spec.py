@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lab.stack.errors import SpecError
 from lab.stack.secure.authority import DEFAULT_LIFE_S
+from lab.stack.secure.material import MECHANISM, Mechanism
 from lab.stack.settings import BROKER_HEAP_MIB, CASSANDRA_HEAP_MIB, ClusterKind
 
 _REGION_NAME = re.compile(r"[a-z][a-z0-9]{0,15}")
@@ -58,6 +59,8 @@ class StackSpec:
         secure: Everybody shows who they are and may do what they need to, and nothing else; all connections are encrypted.
         tls: Brokers listen at another address as well, where they speak TLS with whoever trusts their authority (a bench
             compares the two).
+        mechanism: How everybody proves to a secure stack's brokers who they are; they take all of these at once. With
+            `OAUTHBEARER` offset services take tokens too, instead of certificates.
         certificate_life_s: Of a secure stack's certificates, in seconds.
         config: Settings merged over the generated configuration of the services (nested mappings).
     """
@@ -76,6 +79,7 @@ class StackSpec:
     steerable: bool = False
     secure: bool = False
     tls: bool = False
+    mechanism: Mechanism = MECHANISM
     certificate_life_s: float = DEFAULT_LIFE_S
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -108,6 +112,18 @@ class StackSpec:
         for cluster in self.far:
             if cluster not in clusters:
                 raise SpecError(f"far: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")
+        self._check_mechanism()
+
+    def _check_mechanism(self) -> None:
+        if self.mechanism not in get_args(Mechanism):
+            known = ", ".join(get_args(Mechanism))
+            raise SpecError(f"mechanism: there is no {self.mechanism!r}; there are {known}.")
+        if self.mechanism != MECHANISM and not self.secure:
+            raise SpecError(f"mechanism: only a secure stack's brokers ask for {self.mechanism}.")
+        if self.mechanism == "mtls" and (self.far or self.steerable):
+            raise SpecError(
+                "mechanism: at the far listeners nobody can show a certificate: choose another one."
+            )
 
     @property
     def clusters(self) -> tuple[ClusterSpec, ...]:

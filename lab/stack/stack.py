@@ -23,7 +23,7 @@ from lab.stack.layout import StackLayout, port_names
 from lab.stack.links import LinkState, StackLinks
 from lab.stack.ports import PortReservations
 from lab.stack.process import Launcher, ManagedProcess, ProcessSpec, ProcessState
-from lab.stack.secure.setup import grant_rights, grant_store, prepare_material
+from lab.stack.secure.setup import grant_rights, grant_store, issuer_specs, prepare_material
 from lab.stack.services import apply_schema, service_specs, write_config
 from lab.stack.spec import StackSpec
 from lab.stack.steering import Steering
@@ -254,6 +254,7 @@ class LocalStack:
         specs = [
             *self._broker_specs(layout, kafka_jars, environment),
             *(self._cassandra_specs(layout, cassandra_jars, environment) if self._spec.store else ()),
+            *issuer_specs(layout, environment),
             *service_specs(layout, self._java),
         ]
         self._processes = {spec.name: ManagedProcess(spec, launcher) for spec in specs}
@@ -282,6 +283,7 @@ class LocalStack:
                     layout.ports.get(f"{name}/far-listener"),
                     layout.ports.get(f"{name}/far"),
                     layout.ports.get(f"{name}/tls"),
+                    layout.ports.get(f"{name}/mutual"),
                 )
                 for broker_id, name in enumerate(cluster.broker_names, start=1)
             ]

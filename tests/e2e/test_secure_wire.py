@@ -119,7 +119,7 @@ def test_nothing_can_be_read_on_the_wire(request: pytest.FixtureRequest, tmp_pat
 
 def check_that_every_listener_speaks_tls_and_nothing_else(stack: LocalStack) -> None:
     ports = {name: port for name, port in stack.layout.ports.items() if _listens(port)}
-    assert len(ports) == 4 * 2 + 2 + 2 * 2 + 1, ports
+    assert len(ports) == 4 * 3 + 2 + 2 * 2 + 2, ports
     assert {name: _answer_in_plain_text(port) for name, port in ports.items()} == dict.fromkeys(ports, b"")
     context = ssl.create_default_context(cafile=str(material_of(stack).ca))
     assert {name: _speaks_tls(port, context) for name, port in ports.items()} == dict.fromkeys(ports, True)

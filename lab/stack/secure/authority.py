@@ -113,7 +113,7 @@ class Authority:
         )
         found = Leaf(*(self._directory / f"{name}.{suffix}" for suffix in ("crt", "key", "pem")))
         certificate_pem = certificate.public_bytes(Encoding.PEM) + self.certificate.read_bytes()
-        key_pem = _pem_of(key)
+        key_pem = pem_of(key)
         write_secret(found.private_key, key_pem)
         write_secret(found.both, key_pem + certificate_pem)
         write_secret(found.certificate, certificate_pem)
@@ -130,7 +130,7 @@ class Authority:
             .add_extension(_SIGNS_CERTIFICATES, critical=True)
             .sign(key, hashes.SHA256())
         )
-        write_secret(self._directory / "ca.key", _pem_of(key))
+        write_secret(self._directory / "ca.key", pem_of(key))
         write_secret(self.certificate, certificate.public_bytes(Encoding.PEM))
 
     @staticmethod
@@ -174,5 +174,6 @@ def _common_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key as PEM (PKCS 8, without a password)."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -1,7 +1,8 @@
 """Brokers that ask who is there: SASL over TLS for clients and each other, mutual TLS for controllers, ACLs for all.
 
-Whoever is not named has no right (`allow.everyone.if.no.acl.found=false`). The names of users and their passwords are
-in the metadata from the first moment on: the storage tool puts them there when it formats.
+At a listener of its own clients show certificates instead. Whoever is not named has no right
+(`allow.everyone.if.no.acl.found=false`). The names of users and their passwords are in the metadata from the first moment
+on: the storage tool puts them there when it formats.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from lab.stack.errors import StackError
 from lab.stack.secure.authority import write_secret
 from lab.stack.secure.material import ADMIN, BROKER, NAMES, USERS, Material
+from lab.stack.secure.tokens import ISSUER_NAME, KAFKA
 from lab.stack.settings import ClusterKind
 from parallax.domain.acls import Acl, Operation, Resource, acls_of
 
-LISTENER = "CLIENTS"
-MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+LISTENER, MUTUAL = "CLIENTS", "MUTUAL"
+MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
 _SCRAM = tuple(name for name in MECHANISMS if name.startswith("SCRAM"))
 _LOGIN = "org.apache.kafka.common.security"
 _ITERATIONS = 4096
@@ -50,12 +52,13 @@ def broker_security(material: Material, broker: str) -> dict[str, str]:
         broker: the process, whose certificate this is.
     """
     settings = {
-        "listener.security.protocol.map": f"{LISTENER}:SASL_SSL,FAR:SASL_SSL,CONTROLLER:SSL",
+        "listener.security.protocol.map": f"{LISTENER}:SASL_SSL,FAR:SASL_SSL,{MUTUAL}:SSL,CONTROLLER:SSL",
         "inter.broker.listener.name": LISTENER,
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "sasl.mechanism.inter.broker.protocol": _SCRAM[0],
         **broker_certificate(material, broker),
         "listener.name.controller.ssl.client.auth": "required",
+        f"listener.name.{MUTUAL.lower()}.ssl.client.auth": "required",
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "false",
@@ -72,6 +75,14 @@ def broker_security(material: Material, broker: str) -> dict[str, str]:
         settings[f"{listener}.plain.sasl.jaas.config"] = (
             f"{_LOGIN}.plain.PlainLoginModule required {own} {users};"
         )
+        tokens = f"{listener}.oauthbearer.sasl"
+        settings |= {
+            f"{tokens}.jaas.config": f"{_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
+            f"{tokens}.server.callback.handler.class": f"{_LOGIN}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+            f"{tokens}.oauthbearer.jwks.endpoint.url": material.signer.public_keys.as_uri(),
+            f"{tokens}.oauthbearer.expected.audience": KAFKA,
+            f"{tokens}.oauthbearer.expected.issuer": ISSUER_NAME,
+        }
     return settings
 
 
@@ -84,6 +95,11 @@ def broker_certificate(material: Material, broker: str) -> dict[str, str]:
         "ssl.truststore.location": str(material.ca),
         "ssl.enabled.protocols": "TLSv1.3,TLSv1.2",
     }
+
+
+def java_options(material: Material) -> list[str]:
+    """What the Java of a secure broker is told: where it may read keys of tokens."""
+    return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={material.signer.public_keys.as_uri()}"]
 
 
 def format_arguments(material: Material, path: Path) -> list[str]:

@@ -7,12 +7,13 @@ who it is instead.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lab.stack.layout import SPARK, StackLayout
 from lab.stack.secure import material as who
 from lab.stack.secure.authority import principal_uri
+from lab.stack.secure.tokens import ISSUER_NAME, SERVICES
 
 
 def secure_config(layout: StackLayout) -> dict[str, Any]:
@@ -40,26 +41,33 @@ def secure_config(layout: StackLayout) -> dict[str, Any]:
                 "ca": str(material.ca),
             },
         },
-        "client": {
-            "ca": str(material.ca),
-            "certificate_chain": str(own.certificate),
-            "private_key": str(own.private_key),
-        },
+        "client": material.service_access(who.OPERATOR),
         "service": {
             "tls": {
                 "certificate_chain": str(service.certificate),
                 "private_key": str(service.private_key),
-                "client_ca": str(material.ca),
+                **({} if material.shows_tokens else {"client_ca": str(material.ca)}),
             },
-            "auth": {
-                "mode": "mtls",
-                "rules": [
-                    {"principals": [principal_uri(name)], "groups": [".*"], "allow": [right]}
-                    for name, right in _RIGHTS.items()
-                ],
-            },
+            "auth": _auth(material),
         },
     }
+
+
+def _auth(material: who.Material) -> dict[str, Any]:
+    """Who may call offset services, by the name in a token or in a certificate."""
+    mode: dict[str, Any] = {"mode": "mtls"}
+    if material.shows_tokens:
+        jwt = {"issuer": ISSUER_NAME, "audience": SERVICES, "jwks": f"{material.issuer}/jwks.json"}
+        mode = {"mode": "jwt", "jwt": jwt | {"jwks_ca": str(material.ca)}}
+    rules = [
+        {
+            "principals": [name if material.shows_tokens else principal_uri(name)],
+            "groups": [".*"],
+            "allow": [right],
+        }
+        for name, right in _RIGHTS.items()
+    ]
+    return mode | {"rules": rules}
 
 
 _RIGHTS = {
@@ -88,19 +96,30 @@ def identity(layout: StackLayout, process: str) -> dict[str, str]:
             "PARALLAX__CASSANDRA__PASSWORD_FILE": str(material.password_file(who.SCHEMA)),
         }
     user = who.SPARK if process == SPARK else who.OFFSET_SERVICE
-    security = material.cluster_security(user)
+    operators = dict(_keys(material.cluster_security(who.OPERATOR)))
     found = {
-        f"PARALLAX__REGIONS__{region}__{kind}__SECURITY__{key}".upper(): security[key]
+        f"PARALLAX__REGIONS__{region}__{kind}__SECURITY__{key}".upper(): value
         for region in layout.spec.regions
         for kind in ("regional", "aggregate")
-        for key in ("sasl_username", "sasl_password_file")
+        for key, value in _keys(material.cluster_security(user))
+        if value != operators[key]
     }
     own = material.leaf(process)
     found["PARALLAX__CASSANDRA__TLS__CERTIFICATE"] = str(own.both)
-    for section in ("CLIENT", "SERVICE__TLS"):
-        found[f"PARALLAX__{section}__CERTIFICATE_CHAIN"] = str(own.certificate)
-        found[f"PARALLAX__{section}__PRIVATE_KEY"] = str(own.private_key)
-    return found
+    found["PARALLAX__SERVICE__TLS__CERTIFICATE_CHAIN"] = str(own.certificate)
+    found["PARALLAX__SERVICE__TLS__PRIVATE_KEY"] = str(own.private_key)
+    return found | {
+        f"PARALLAX__CLIENT__{key}".upper(): value for key, value in material.service_access(process).items()
+    }
+
+
+def _keys(section: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Every key of a section and of those below it, as variables write them."""
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{above}{key}__")
+        else:
+            yield above + key, value
 
 
 def viewer(layout: StackLayout) -> dict[str, str]:

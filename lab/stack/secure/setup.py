@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from lab.stack.layout import SPARK, StackLayout
+import sys
+from collections.abc import Mapping
+
+from lab.stack.layout import StackLayout
+from lab.stack.probes import http_probe
+from lab.stack.process import ProcessSpec
 from lab.stack.secure import material as who
 from lab.stack.secure.brokers import grant
+from lab.stack.secure.services import tls_of
 from lab.stack.secure.store import create_roles, grant_use
 from parallax.config.config import load
 
@@ -19,7 +25,17 @@ def prepare_material(layout: StackLayout) -> None:
         return
     processes |= {node: node for node in layout.spec.cassandra_nodes}
     processes |= {f"offsetsvc-{region}": who.OFFSET_SERVICE for region in layout.spec.regions}
-    layout.material.prepare(processes | {name: name for name in (SPARK, *who.CLIENTS)})
+    layout.material.prepare(processes | {name: name for name in (*who.USERS, *who.CLIENTS, who.ISSUER)})
+
+
+def issuer_specs(layout: StackLayout, environment: Mapping[str, str]) -> list[ProcessSpec]:
+    """The issuer of tokens, of a secure stack."""
+    if layout.material is None:
+        return []
+    port = layout.ports[who.ISSUER]
+    program = [sys.executable, "-m", "lab.stack.secure.issuer", str(layout.material.directory), str(port)]
+    probe = http_probe(port, "/jwks.json", tls_of(layout))
+    return [ProcessSpec(who.ISSUER, program, layout.log_path(who.ISSUER), probe, environment)]
 
 
 def grant_rights(layout: StackLayout) -> int:

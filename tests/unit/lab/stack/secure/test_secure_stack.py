@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from lab.stack.access import kafka_client, kafka_cluster, let_in, offset_client
+from lab.stack.errors import SpecError
 from lab.stack.layout import StackLayout, port_names
-from lab.stack.secure.brokers import bindings, broker_certificate, broker_security, format_arguments
-from lab.stack.secure.material import ADMIN, BROKER, CONSUMER, OPERATOR, SCHEMA, USERS, Material
+from lab.stack.secure.brokers import (
+    MECHANISMS,
+    bindings,
+    broker_certificate,
+    broker_security,
+    format_arguments,
+)
+from lab.stack.secure.material import ADMIN, BROKER, CONSUMER, OPERATOR, SCHEMA, USERS, Material, Mechanism
 from lab.stack.secure.services import identity
 from lab.stack.secure.setup import prepare_material
 from lab.stack.secure.store import cassandra_security
@@ -51,7 +60,10 @@ def test_nobody_but_the_lab_and_brokers_is_above_the_rules(layout: StackLayout) 
     assert settings["allow.everyone.if.no.acl.found"] == "false"
     protocols = dict(item.split(":") for item in settings["listener.security.protocol.map"].split(","))
     assert set(protocols.values()) == {"SASL_SSL", "SSL"}
-    assert settings["listener.name.controller.ssl.client.auth"] == "required"
+    assert protocols["CLIENTS"] == "SASL_SSL"
+    for name in ("controller", "mutual"):
+        assert protocols[name.upper()] == "SSL"
+        assert settings[f"listener.name.{name}.ssl.client.auth"] == "required"
 
 
 def test_no_password_stands_on_a_command_line(layout: StackLayout, tmp_path: Path) -> None:
@@ -95,6 +107,58 @@ def test_every_process_is_known_by_a_name_of_its_own(layout: StackLayout) -> Non
         )
         assert [Path(path or "").stem for path in shown] == [process] * 3
     assert users == {"": OPERATOR, "spark": "spark", "offsetsvc-a": "offsetsvc"}
+
+
+@pytest.mark.parametrize("mechanism", get_args(Mechanism))
+def test_everybody_is_told_how_to_prove_who_it_is(layout: StackLayout, mechanism: Mechanism) -> None:
+    other = replace(layout, spec=replace(layout.spec, mechanism=mechanism))
+    prepare_material(other)
+    write_config(other)
+    told = {process: identity(other, process) for process in ("spark", "offsetsvc-a")} | {"": {}}
+    seen = set()
+    for process, environment in told.items():
+        config = load(other.config_path, environment)
+        cluster = config.regions["b"].regional
+        assert cluster is not None
+        security = cluster.security
+        assert (security.sasl_mechanism or "mtls") == mechanism
+        assert security.protocol == ("SSL" if mechanism == "mtls" else "SASL_SSL")
+        named = security.sasl_oauth.client_id if security.sasl_oauth else security.sasl_username
+        seen.add(named or Path(security.ssl_certificate_location or "").stem)
+        assert config.service.auth.mode == ("jwt" if mechanism == "OAUTHBEARER" else "mtls")
+        shown = config.client.token_file if mechanism == "OAUTHBEARER" else config.client.certificate_chain
+        assert Path(shown or "").stem == (process or OPERATOR)
+        listener = "/mutual" if mechanism == "mtls" else ""
+        assert cluster.bootstrap_servers == f"127.0.0.1:{other.ports[f'regional-b{listener}']}"
+        assert all(Path(path).is_file() for path in environment.values() if path.startswith("/"))
+    assert seen == {"spark", "offsetsvc", OPERATOR}
+    with let_in(other.material):
+        assert kafka_cluster("x:1").security.protocol == security.protocol
+        with offset_client(["127.0.0.1:1"], CONSUMER):
+            pass
+
+
+def test_brokers_take_every_mechanism_at_once(layout: StackLayout) -> None:
+    assert {*MECHANISMS, "mtls"} == set(get_args(Mechanism))
+    settings = broker_security(material_of(layout), "regional-a")
+    assert settings["sasl.enabled.mechanisms"].split(",") == list(MECHANISMS)
+    for listener in ("clients", "far"):
+        for mechanism in MECHANISMS:
+            assert settings[f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"secure": True, "mechanism": "plain"}, "no 'plain'; there are SCRAM-SHA-512"),
+        ({"mechanism": "PLAIN"}, "only a secure stack's brokers ask for PLAIN"),
+        ({"secure": True, "mechanism": "mtls", "steerable": True}, "choose another one"),
+        ({"secure": True, "mechanism": "mtls", "far": ("aggregate-a",)}, "choose another one"),
+    ],
+)
+def test_a_mechanism_that_cannot_be_is_refused(arguments: dict[str, object], complaint: str) -> None:
+    with pytest.raises(SpecError, match=complaint):
+        StackSpec(**arguments)  # type: ignore[arg-type] # wrong on purpose
 
 
 def test_users_have_the_rights_of_what_they_run_and_no_more() -> None:

@@ -1,0 +1,236 @@
+"""Every mechanism by which anybody can prove to brokers who they are, over TLS, for all that Parallax does at clusters.
+
+Records are copied (on the batch path), a group's place is published, the group fails over and goes on, a drill goes there and back.
+Each process is a user with the least rights; brokers take all mechanisms at once, so one stack serves all of them. With tokens
+offset services take tokens too.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer
+
+from lab.stack.access import kafka_client, let_in
+from lab.stack.layout import SPARK, StackLayout
+from lab.stack.process import Launcher, ManagedProcess
+from lab.stack.secure.material import CONSUMER, PRODUCER, Mechanism
+from lab.stack.secure.services import identity
+from lab.stack.secure.setup import grant_store, prepare_material
+from lab.stack.services import PARALLAX, apply_schema, service_environment, service_specs, write_config
+from lab.stack.spec import StackSpec
+from lab.stack.stack import LocalStack
+from lab.workload.topics import committed_offsets, create_topic, wait_for_topic
+from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.config.config import Config, load
+from parallax.domain.ids import Route
+from parallax.runtime.deadline import Deadline
+from replicator.kafka.layout import ensure_layout
+from replicator.lease import Lease
+from replicator.shard import hold_lease
+from syncjob.run import run_until
+from tests.support import poll_until, unique_name
+from tests.worlds.live import finished
+
+pytestmark = [pytest.mark.stack, pytest.mark.alone]
+
+PATIENCE_S = 90.0
+LIFETIME_S = 300.0
+RECORDS = 50
+QUIET_S = 1.0
+REGIONS = ("a", "b")
+MECHANISMS = get_args(Mechanism)
+
+
+@pytest.fixture(scope="module")
+def secure_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    """Brokers, Cassandra and the issuer of tokens; tests bring their own services."""
+    spec = StackSpec(services=False, secure=True)
+    with LocalStack(spec, tmp_path_factory.mktemp("secure")) as stack:
+        apply_schema(stack.layout, stack.java)
+        grant_store(stack.layout)
+        yield stack
+
+
+class AtWork:
+    """Replicators, sync job and offset services of a secure stack that prove by one mechanism who they are.
+
+    Args:
+        stack: whose brokers.
+        mechanism: theirs.
+        drill_group: the group of a drill.
+    """
+
+    def __init__(self, stack: LocalStack, mechanism: Mechanism, drill_group: str) -> None:
+        settings = {
+            "replicator": {"discovery_interval_ms": 500, "watermark_interval_ms": 300},
+            "sync": {"interval_ms": 250},
+            # Many processes share a few cores here: none gives another one up for that.
+            "cassandra": {"request_timeout_ms": 20_000},
+            "service": {"cluster_timeout_ms": 20_000, "deadline_ms": 40_000},
+            "drill": {"group": drill_group, "records_per_s": 50},
+        }
+        spec = replace(stack.layout.spec, mechanism=mechanism, services=True, config=settings)
+        self.layout = replace(stack.layout, spec=spec)
+        self._environment = service_environment(self.layout, stack.java)
+        prepare_material(self.layout)
+        write_config(self.layout)
+        self._launcher = Launcher()
+        specs = [spec for spec in service_specs(self.layout, stack.java) if spec.name != SPARK]
+        self._services = [ManagedProcess(spec, self._launcher) for spec in specs]
+        self._ended = threading.Event()
+        self._failures: list[BaseException] = []
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """All of them run; what ended one is raised."""
+        config = load(self.layout.config_path, identity(self.layout, SPARK))
+        assert config.replicator.copy_path == "batch"
+        with ExitStack() as opened:
+            opened.callback(self._launcher.close)
+            stores = opened.enter_context(CassandraStores(config.cassandra, config.index))
+            works: list[Callable[[], object]] = [
+                *(lambda route=route: self._copy(config, route, stores) for route in config.all_routes()),
+                lambda: run_until(config, Deadline.after_ms(LIFETIME_S * 1_000), self._ended),
+            ]
+            starts = [lambda service=service: self._start(service, opened) for service in self._services]
+            for start in [self._thread(start) for start in starts]:
+                start.join(PATIENCE_S)
+            self.check()
+            threads = [self._thread(work) for work in works]
+            try:
+                yield
+            finally:
+                self._ended.set()
+                for thread in threads:
+                    thread.join(PATIENCE_S)
+        self.check()
+
+    def check(self) -> None:
+        """Whether all goes on; what ended one is raised."""
+        for failure in self._failures:
+            raise failure
+
+    def _thread(self, work: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - handed to the test
+                self._failures.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    @staticmethod
+    def _start(service: ManagedProcess, opened: ExitStack) -> None:
+        opened.callback(service.stop)
+        service.start()
+
+    def _copy(self, config: Config, route: Route, stores: CassandraStores) -> None:
+        layout = ensure_layout(config, route, 1).layout
+        lease = Lease(route, 0, 1, layout, 1, int((time.time() + LIFETIME_S) * 1_000))
+        hold_lease(
+            lease,
+            config,
+            index=stores.index,
+            report=lambda _progress: None,
+            end_asked=self._ended.is_set,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command of the operator's."""
+        return subprocess.Popen(
+            [*PARALLAX, *arguments, "--config", str(self.layout.config_path), "--json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self._environment,
+        )
+
+
+def fail_over(work: AtWork, group: str, to: str) -> Any:
+    """What the move ended with; None: it was refused because a cluster could not be reached, which says to run it again."""
+    command = work.start("failover", group, "--to", to, "--execute")
+    out, err = command.communicate(timeout=PATIENCE_S)
+    ended = json.loads(out)
+    if ended["ending"] == "refused" and ended["problem"].endswith("run the command again in a moment"):
+        return None
+    assert command.returncode == 0, f"{out}\n{err}"
+    return ended
+
+
+def produce(layout: StackLayout, region: str, topic: str, values: Sequence[str]) -> None:
+    producer = Producer(kafka_client(layout.bootstrap(f"regional-{region}"), PRODUCER))
+    told: list[object] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _message: told.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert told == [None] * len(values)
+
+
+def consume(layout: StackLayout, region: str, topic: str, group: str, count: int) -> list[str]:
+    """So many records as a plain consumer of a group reads them, and commits them; and all others that come in a moment."""
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({**kafka_client(layout.bootstrap(f"aggregate-{region}"), CONSUMER), **settings})
+    consumer.subscribe([topic])
+    found: list[str] = []
+    deadline = Deadline.after_ms(PATIENCE_S * 1_000)
+    while len(found) < count and not deadline.passed:
+        found += [_text(message) for message in consumer.consume(count, 0.2)]
+    found += [_text(message) for message in consumer.consume(count, QUIET_S)]
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return found
+
+
+def _text(message: Message) -> str:
+    assert message.error() is None, message.error()
+    return (message.value() or b"").decode()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_records_are_copied_and_groups_move(
+    secure_stack: LocalStack, mechanism: Mechanism, tmp_path: Path
+) -> None:
+    topic = unique_name(mechanism.lower())
+    group = f"group-{topic}"
+    work = AtWork(secure_stack, mechanism, drill_group=f"parallax-drill-{topic}")
+    layout = work.layout
+    with let_in(layout.material), work.running(), ExitStack() as ends:
+        drill = work.start("drill", "--from", "a", "--to", "b", "--directory", str(tmp_path))
+        ends.enter_context(drill)
+        ends.callback(drill.kill)
+        sent = {region: [f"{region} {number}" for number in range(RECORDS)] for region in REGIONS}
+        for region, values in sent.items():
+            create_topic(layout.bootstrap(f"regional-{region}"), topic, 1)
+            produce(layout, region, topic, values)
+        for region in REGIONS:
+            wait_for_topic(layout.bootstrap(f"aggregate-{region}"), topic, 1, PATIENCE_S)
+        assert sorted(consume(layout, "a", topic, group, 2 * RECORDS)) == sorted(sent["a"] + sent["b"])
+
+        def published() -> bool:
+            work.check()
+            found = committed_offsets(layout.bootstrap("aggregate-b"), group, topic, [0])
+            return found.get(0, 0) >= 2 * RECORDS
+
+        poll_until(published, PATIENCE_S, "the group's place in b")
+        moved = poll_until(lambda: fail_over(work, group, "b"), PATIENCE_S, "the group's move to b")
+        assert (moved["ending"], moved["plan"]["pending_records"]) == ("moved", 0)
+        produce(layout, "a", topic, ["after the move"])
+        assert consume(layout, "b", topic, group, 1) == ["after the move"]
+
+        drilled = finished(drill)
+        assert (drilled["ending"], drilled["problem"], drilled["proof"]) == ("passed", "", "once")
+        figures = drilled["figures"]
+        assert (figures["lost"], figures["redelivered"]) == (0, 0)
+        assert figures["delivered"] == figures["acknowledged"] > 0
