@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,20 +83,29 @@ class Authority:
         self._key = key
         self._own = x509.load_pem_x509_certificate(self.certificate.read_bytes())
 
-    def leaf(self, name: str, *, principal: str | None = None, life_s: float | None = None) -> Leaf:
+    def leaf(
+        self,
+        name: str,
+        *,
+        principal: str | None = None,
+        life_s: float | None = None,
+        addresses: Sequence[str] = (),
+    ) -> Leaf:
         """Sign a new certificate, for a server on this machine or a client, in the place of the former one.
 
         Args:
-            name: of the files.
+            name: of the files, and of the machine where each process has one of its own.
             principal: whose it is: the common name, and a URI among the alternative names; ``name`` by default.
             life_s: valid for so long; negative: it has expired already. None: as long as all others.
+            addresses: where a server is found besides this machine.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         whose = name if principal is None else principal
         until = self._now() + (self._life if life_s is None else timedelta(seconds=life_s))
         alternatives = [
             x509.DNSName("localhost"),
-            x509.IPAddress(ipaddress.ip_address(HOST)),
+            x509.DNSName(name),
+            *(x509.IPAddress(ipaddress.ip_address(address)) for address in (HOST, *addresses)),
             x509.UniformResourceIdentifier(principal_uri(whose)),
         ]
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])

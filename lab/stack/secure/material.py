@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -124,18 +124,21 @@ class Material:
             write_secret(path, secrets.token_urlsafe(_PASSWORD_BYTES).encode())
         return path.read_text(encoding="ascii")
 
-    def prepare(self, processes: Mapping[str, str]) -> None:
+    def prepare(
+        self, processes: Mapping[str, str], addresses: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         """Draw what is missing, and sign everything anew.
 
         Args:
             processes: by each process that shows a certificate, whose it is.
+            addresses: by process, where it is found besides this machine.
         """
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         told = {name: value for name, value in asdict(self).items() if name != "directory"}
         write_secret(self.directory / "material.json", json.dumps(told).encode())
         authority, signer = self.authority, self.signer
         for name, principal in processes.items():
-            authority.leaf(name, principal=principal)
+            authority.leaf(name, principal=principal, addresses=(addresses or {}).get(name, ()))
             write_secret(self.token_file(name), signer.token(principal, SERVICES, self.life_s).encode())
         for user in (*USERS, BROKER, ADMIN, SCHEMA, STORE):
             self.password(user)

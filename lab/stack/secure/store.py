@@ -42,18 +42,18 @@ def cassandra_security(material: Material, node: str) -> dict[str, object]:
     }
 
 
-def open_node(port: int, material: Material) -> Cluster:
+def open_node(port: int, material: Material, host: str = HOST) -> Cluster:
     """A driver's cluster for the superuser: until the roles are made, for the one that Cassandra makes by itself."""
     user, password = (ADMIN, material.password(ADMIN)) if _roles_made(material).exists() else _FIRST
     leaf = material.leaf(ADMIN)
     context = ssl.create_default_context(cafile=str(material.ca))
     context.load_cert_chain(leaf.certificate, leaf.private_key)
     return Cluster(
-        [HOST],
+        [host],
         port=port,
         auth_provider=PlainTextAuthProvider(user, password),
         ssl_context=context,
-        ssl_options={"server_hostname": HOST},
+        ssl_options={"server_hostname": host},
         connect_timeout=_TIMEOUT_S,
         execution_profiles={
             EXEC_PROFILE_DEFAULT: ExecutionProfile(RoundRobinPolicy(), request_timeout=_TIMEOUT_S)
@@ -62,13 +62,14 @@ def open_node(port: int, material: Material) -> Cluster:
     )
 
 
-def create_roles(port: int, material: Material, datacenters: Mapping[str, int]) -> None:
+def create_roles(port: int, material: Material, datacenters: Mapping[str, int], host: str = HOST) -> None:
     """Make the roles; what is there already stays. The superuser that Cassandra came with may not log in any more.
 
     Args:
         port: of a node.
         material: the roles' passwords.
         datacenters: how often each keeps the roles: where only one node of one had them, losing it would lock all out.
+        host: of the node.
 
     Raises:
         StackError: the store refused.
@@ -76,7 +77,7 @@ def create_roles(port: int, material: Material, datacenters: Mapping[str, int]) 
     copies = "".join(f", '{name}': {count}" for name, count in datacenters.items())
     if not _roles_made(material).exists():
         keep = f"ALTER KEYSPACE system_auth WITH replication = {{'class': 'NetworkTopologyStrategy'{copies}}}"
-        _run(port, material, [keep, _role(ADMIN, material, "SUPERUSER = true AND LOGIN = true")])
+        _run(port, material, host, [keep, _role(ADMIN, material, "SUPERUSER = true AND LOGIN = true")])
         _roles_made(material).touch()
     then = [
         "ALTER ROLE cassandra WITH SUPERUSER = false AND LOGIN = false",
@@ -84,17 +85,17 @@ def create_roles(port: int, material: Material, datacenters: Mapping[str, int]) 
         f"GRANT CREATE ON ALL KEYSPACES TO {SCHEMA}",
         _role(STORE, material, "LOGIN = true"),
     ]
-    _run(port, material, then)
+    _run(port, material, host, then)
 
 
-def grant_use(port: int, material: Material, keyspace: str) -> None:
+def grant_use(port: int, material: Material, keyspace: str, host: str = HOST) -> None:
     """Let services use a keyspace that exists.
 
     Raises:
         StackError: the store refused.
     """
     rights = [f"GRANT {right} ON KEYSPACE {keyspace} TO {STORE}" for right in ("SELECT", "MODIFY")]
-    _run(port, material, rights)
+    _run(port, material, host, rights)
 
 
 def _roles_made(material: Material) -> Path:
@@ -105,8 +106,8 @@ def _role(name: str, material: Material, options: str) -> str:
     return f"CREATE ROLE IF NOT EXISTS {name} WITH PASSWORD = '{material.password(name)}' AND {options}"
 
 
-def _run(port: int, material: Material, statements: list[str]) -> None:
-    with _shut_down(open_node(port, material)) as node:
+def _run(port: int, material: Material, host: str, statements: list[str]) -> None:
+    with _shut_down(open_node(port, material, host)) as node:
         try:
             session = node.connect()
             for statement in statements:
