@@ -69,9 +69,7 @@ def connect(
             "no offset service is known: name one with --service host:port, or a configuration with --config "
             "(or PARALLAX_CONFIG)"
         )
-    credentials = credentials_of(os.environ)
-    if credentials is None and settings is not None:
-        credentials = client_credentials(settings)
+    credentials = credentials_of(os.environ, None if settings is None else client_credentials(settings))
     if authority is not None:
         credentials = replace(credentials or ServiceCredentials(), ca=authority)
     return OffsetClient(targets, timeout_ms=timeout_ms, credentials=credentials)

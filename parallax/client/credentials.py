@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -170,23 +170,31 @@ class OpenCredentials:
         return grpc.ssl_channel_credentials(authority, _bytes(settings.key), _bytes(settings.certificate))
 
 
-def credentials_of(environ: Mapping[str, str]) -> ServiceCredentials | None:
-    """What ``PARALLAX_TLS_CA``, ``_CERTIFICATE``, ``_KEY``, ``PARALLAX_TOKEN`` and ``PARALLAX_TOKEN_FILE`` say; None: nothing.
+def credentials_of(
+    environ: Mapping[str, str], otherwise: ServiceCredentials | None = None
+) -> ServiceCredentials | None:
+    """What ``PARALLAX_TLS_CA``, ``_CERTIFICATE``, ``_KEY``, ``PARALLAX_TOKEN`` and ``PARALLAX_TOKEN_FILE`` say; None: nothing does.
+
+    Args:
+        environ: the variables.
+        otherwise: stands where they say nothing: of the authority, of the certificate with its key, of the token.
 
     Raises:
         ConfigError: they contradict each other.
     """
-    names = {
-        "ca": "PARALLAX_TLS_CA",
-        "certificate": "PARALLAX_TLS_CERTIFICATE",
-        "key": "PARALLAX_TLS_KEY",
-        "token_file": "PARALLAX_TOKEN_FILE",
-    }
-    found = {key: environ[name] for key, name in names.items() if environ.get(name)}
+    ca, certificate, key, token_file = (
+        environ.get(f"PARALLAX_{name}") or None
+        for name in ("TLS_CA", "TLS_CERTIFICATE", "TLS_KEY", "TOKEN_FILE")
+    )
     variable = "PARALLAX_TOKEN" if environ.get("PARALLAX_TOKEN") else None
-    if not found and variable is None:
-        return None
-    return ServiceCredentials(**found, token_variable=variable)  # type: ignore[arg-type] # all are text
+    said: dict[str, str | None] = {}
+    if ca is not None:
+        said |= {"ca": ca}
+    if certificate is not None or key is not None:
+        said |= {"certificate": certificate, "key": key}
+    if token_file is not None or variable is not None:
+        said |= {"token": None, "token_file": token_file, "token_variable": variable}
+    return replace(otherwise or ServiceCredentials(), **said) if said else otherwise  # type: ignore[arg-type] # all are text
 
 
 def _expiry_s(token: str) -> float | None:

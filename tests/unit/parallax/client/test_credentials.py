@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,20 @@ def test_variables_say_the_same() -> None:
     )
     with pytest.raises(ConfigError, match="go together"):
         credentials_of({"PARALLAX_TLS_KEY": "a.key"})
+
+
+def test_variables_outweigh_a_configuration_where_they_say_something() -> None:
+    named = ServiceCredentials(ca="ca.pem", certificate="own.pem", key="own.key", token_file="token")  # noqa: S106 - a file
+    assert credentials_of({}, named) == named
+    assert credentials_of({"PARALLAX_TOKEN": "abc"}, named) == replace(
+        named,
+        token_file=None,
+        token_variable="PARALLAX_TOKEN",  # noqa: S106 - its name
+    )
+    assert credentials_of({"PARALLAX_TLS_CA": "other.pem"}, named) == replace(named, ca="other.pem")
+    pair = {"PARALLAX_TLS_CERTIFICATE": "a.pem", "PARALLAX_TLS_KEY": "a.key"}
+    assert credentials_of(pair, named) == replace(named, certificate="a.pem", key="a.key")
+    with pytest.raises(ConfigError, match="go together"):
+        credentials_of({"PARALLAX_TLS_CERTIFICATE": "a.pem"}, named)
+    with pytest.raises(ConfigError, match="name one of token"):
+        credentials_of({"PARALLAX_TOKEN": "abc", "PARALLAX_TOKEN_FILE": "token"}, named)
