@@ -186,7 +186,7 @@ class _Holder:
             if self._stops.refuse(error.reasons):
                 log.warning("topics_refused", lease=lease, problem=str(error))
         else:
-            if not isinstance(error, RunLogError | ConfigError):
+            if not isinstance(error, RunLogError | ConfigError | TopicsRefusedError):
                 log.warning("session_ended", lease=lease, problem=str(error))
             elif self._waiting_for != str(error):  # told once: it waits for a person
                 event = "run_log_refused" if isinstance(error, RunLogError) else "lease_refused"

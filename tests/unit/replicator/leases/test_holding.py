@@ -11,10 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from parallax.config.config import Config
-from parallax.domain.ids import RegionName, Route
-from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
+from parallax.domain.ids import RegionName, Route, TopicName
+from parallax.errors import ClusterUnavailableError, ConfigError, FencedError, ParallaxError
 from parallax.runtime.deadline import SHORTEST_LEASE_MS
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.connector import Connector
+from replicator.kafka.run_log import run_log_topic
 from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.leases import holding as holding_module
 from replicator.leases.holding import OVERTIME_MS, Holding
@@ -219,17 +221,25 @@ def test_no_session_begins_beyond_the_deadline(sessions: int) -> None:
     assert result.aborts == sessions
 
 
-def test_a_lease_that_is_refused_waits_and_tells_of_it_once() -> None:
+OWN_ID = "RIGHT_MISSING: Write on transactional id parallax.a.b.1.0.batch at aggregate-b"
+OWN_RUN_LOG = "RIGHT_MISSING: Write on topic parallax.runs.a at aggregate-b"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [ConfigError(OWN_ID), TopicsRefusedError({TopicName("parallax.runs.a"): OWN_RUN_LOG})],
+    ids=["its id", "its run log"],
+)
+def test_a_lease_that_is_refused_waits_and_tells_of_it_once(refusal: ParallaxError) -> None:
     class Refusing(AwayConnector):
         def run_log(self, _lease: Lease) -> Any:
             self.asked += 1
-            raise ConfigError(
-                "RIGHT_MISSING: Write on transactional id parallax.a.b.1.0.batch at aggregate-b"
-            )
+            raise refusal
 
     connector = Refusing()
     reports: list[LeaseProgress] = []
     config = Config.model_validate({"regions": {}, "cassandra": {"contact_points": ["127.0.0.1:2"]}})
+    assert run_log_topic(config, LEASE.route.source) == "parallax.runs.a"
     overtime: Callable[[], bool] = lambda: connector.asked == 3  # noqa: E731 - with its type
     with capture_logs() as logs:
         copy_until_over(
@@ -240,6 +250,6 @@ def test_a_lease_that_is_refused_waits_and_tells_of_it_once() -> None:
             report=reports.append,
             overtime=overtime,
         )
-    assert {report.waiting_for.partition(":")[0] for report in reports} == {"RIGHT_MISSING"}
+    assert {report.waiting_for for report in reports} == {str(refusal)}
     [told] = [entry for entry in logs if entry["log_level"] in {"warning", "error"}]
-    assert (told["event"], told["problem"]) == ("lease_refused", reports[-1].waiting_for)
+    assert (told["event"], told["problem"]) == ("lease_refused", str(refusal))

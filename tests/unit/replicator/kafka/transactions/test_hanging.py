@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, NoReturn
 
 import pytest
 
+from parallax.config.config import Config
 from parallax.domain.ids import Lineage, Route, SourceOffset, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.runs import Run
+from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.session_end import TopicsRefusedError
 from replicator.copying.state import PartitionChange, PartitionState
+from replicator.kafka.transactions import hanging
+from replicator.kafka.transactions.coordinator import ProducerState
 from replicator.kafka.transactions.hanging import Fates, earlier_shards, fates_by_entries, is_settled_change
 from replicator.lease import Lease
 
@@ -99,3 +105,27 @@ def test_of_a_few_layouts_before_every_shard_that_there_can_have_been_is_looked_
     found = [(item.layout, item.shard) for item in earlier_shards(LEASE, 2)]
     assert found == [(2, 0), (2, 1), (3, 0), (3, 1), (4, 0), (4, 1)]
     assert not list(earlier_shards(replace(LEASE, layout=1), 2))
+
+
+def test_what_hangs_of_a_topic_without_a_right_holds_up_the_lease_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has to be ended before anything else: to leave that topic alone would not do."""
+
+    class Refused:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def initialise(self) -> ProducerState:
+            return ProducerState(7, 0)
+
+        def add(self, *_: object) -> NoReturn:
+            raise TopicsRefusedError({ITEM.topic: "RIGHT_MISSING: Write on topic trips"})
+
+    monkeypatch.setattr(hanging, "Coordinator", Refused)
+    monkeypatch.setattr(hanging, "LeaderEpochs", Refused)
+    monkeypatch.setattr(hanging, "_open_transactions", lambda *_: {7: {ITEM: TargetOffset(3)}})
+    monkeypatch.setattr(hanging, "_fates", lambda *_: Fates(commit=(ITEM,)))
+    config = Config.model_validate({"regions": {}, "cassandra": {"contact_points": ["127.0.0.1:1"]}})
+    nothing: Any = None
+    with pytest.raises(ClusterUnavailableError, match="RIGHT_MISSING: Write on topic trips"):
+        hanging._settle(config, LEASE, "batch", [ITEM], nothing, nothing)
