@@ -11,7 +11,7 @@ TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 STOPPED_BY_HAND := env --default-signal=INT # a shell lets what it runs beside ignore Ctrl-C
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate worlds bench bench-full pictures test test-fast test-one test-rules lint types format formats proto check licences sbom lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms pictures test test-fast test-one test-rules lint types format formats proto check licences sbom lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,6 +78,9 @@ test-rules: setup ## Rules, alerts and dashboards on Debian's prometheus and pro
 	@cd deploy/prometheus && promtool check config prometheus.yaml && promtool test rules rules-test.yaml && amtool check-config alertmanager.yaml
 	@$(BIN)/python -m tests.worlds.scrapes | promtool check metrics
 	@$(BIN)/python -m tests.worlds.watched
+
+mechanisms: setup ## Copy, publish, fail over and drill by every mechanism of SASL and by mutual TLS (test plays one of each kind)
+	@PARALLAX_TEST_MECHANISMS=all $(BIN)/pytest tests/e2e/test_secure_mechanisms.py
 
 demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too; SECURE=1: TLS and least rights)
 	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies) $(if $(filter-out 0,$(SECURE)),--secure)
