@@ -18,7 +18,7 @@ from parallax.config.environment import override
 from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
 from parallax.config.security import Security, StoreTls
-from parallax.config.topics import Names, RouteSettings, Topics
+from parallax.config.topics import Names, RouteSettings, Topics, plain_route
 from parallax.config.values import Address, Addresses, RegionKey, Section
 from parallax.domain.ids import (
     ClusterName,
@@ -355,7 +355,7 @@ class Config(Section):
         if self.routes is not None:
             return self.routes
         return tuple(
-            RouteSettings(route=f"{source}->{target}")
+            plain_route(f"{source}->{target}")
             for target, to in self.regions.items()
             if to.aggregate is not None
             for source, of in self.regions.items()
@@ -365,7 +365,7 @@ class Config(Section):
     def settings_of(self, route: Route) -> RouteSettings:
         """The route's settings; those of a plain one if it is not configured."""
         found = (item for item in self.route_settings() if item.parsed() == route)
-        return next(found, RouteSettings(route=str(route)))
+        return next(found, None) or plain_route(str(route))
 
     def topic_choice(self, route: Route) -> TopicChoice:
         """Which topics the route copies."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -11,6 +12,9 @@ from parallax.domain.ids import RegionName, Route
 from parallax.domain.route_graph import Copies, CopiesKind
 from parallax.domain.topic_choice import Patterns, Residency, TopicNaming, is_left_out_builtin
 from parallax.errors import InvalidNameError
+
+# Every question to the offset service asks for routes: text is parsed and held against the model once.
+_parsed = lru_cache(maxsize=10_000)(Route.parse)
 
 
 class Names(Section):
@@ -102,7 +106,7 @@ class RouteSettings(Section):
 
     def parsed(self) -> Route:
         """The route by itself."""
-        return Route.parse(self.route)
+        return _parsed(self.route)
 
     def copied(self) -> Copies:
         """Which records it copies."""
@@ -110,3 +114,9 @@ class RouteSettings(Section):
             return Copies(CopiesKind.REGIONS, frozenset(map(RegionName, self.copies)))
         default = CopiesKind.OWN if self.from_ == "regional" else CopiesKind.ALL
         return Copies(default if self.copies is None else CopiesKind(self.copies))
+
+
+@lru_cache(maxsize=10_000)
+def plain_route(text: str) -> RouteSettings:
+    """The settings of a route of which nothing more is said."""
+    return RouteSettings(route=text)
