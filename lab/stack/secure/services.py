@@ -108,9 +108,7 @@ def identity(layout: StackLayout, process: str) -> dict[str, str]:
     found["PARALLAX__CASSANDRA__TLS__CERTIFICATE"] = str(own.both)
     found["PARALLAX__SERVICE__TLS__CERTIFICATE_CHAIN"] = str(own.certificate)
     found["PARALLAX__SERVICE__TLS__PRIVATE_KEY"] = str(own.private_key)
-    return found | {
-        f"PARALLAX__CLIENT__{key}".upper(): value for key, value in material.service_access(process).items()
-    }
+    return found | _client(material, process)
 
 
 def _keys(section: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
@@ -127,10 +125,13 @@ def viewer(layout: StackLayout) -> dict[str, str]:
     material = layout.material
     if material is None:
         return {}
-    own = material.leaf(who.ADMIN)
+    return _client(material, who.ADMIN)
+
+
+def _client(material: who.Material, process: str) -> dict[str, str]:
+    """The variables that say what a process shows to offset services."""
     return {
-        "PARALLAX__CLIENT__CERTIFICATE_CHAIN": str(own.certificate),
-        "PARALLAX__CLIENT__PRIVATE_KEY": str(own.private_key),
+        f"PARALLAX__CLIENT__{key}".upper(): value for key, value in material.service_access(process).items()
     }
 
 

@@ -20,7 +20,7 @@ from lab.stack.secure.brokers import (
     format_arguments,
 )
 from lab.stack.secure.material import ADMIN, BROKER, CONSUMER, OPERATOR, SCHEMA, USERS, Material, Mechanism
-from lab.stack.secure.services import identity
+from lab.stack.secure.services import identity, viewer
 from lab.stack.secure.setup import prepare_material
 from lab.stack.secure.store import cassandra_security
 from lab.stack.services import write_config
@@ -115,6 +115,8 @@ def test_everybody_is_told_how_to_prove_who_it_is(layout: StackLayout, mechanism
     prepare_material(other)
     write_config(other)
     told = {process: identity(other, process) for process in ("spark", "offsetsvc-a")} | {"": {}}
+    looking = load(other.config_path, identity(other, "offsetsvc-a") | viewer(other)).client
+    assert [Path(path).stem for path in (looking.token_file, looking.certificate_chain) if path] == ["admin"]
     seen = set()
     for process, environment in told.items():
         config = load(other.config_path, environment)
