@@ -95,6 +95,7 @@ class PartitionProgress:
         replication_latency_ms: of the newest record committed: commit time less the record's own timestamp;
             None if nothing was copied since the last report.
         reason: why the partition is stopped, and what to do; empty otherwise.
+        watermark_age_ms: how long ago its newest run or watermark was committed; None: none was since the lease began.
     """
 
     topic: str
@@ -106,6 +107,7 @@ class PartitionProgress:
     replication_latency_ms: float | None
     status: PartitionStatus
     reason: str = ""
+    watermark_age_ms: float | None = None
 
 
 @dataclass(frozen=True)

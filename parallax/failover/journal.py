@@ -24,6 +24,7 @@ from parallax.ports.groups import OperationJournal, OperationNote
 T = TypeVar("T")
 
 MOVE_FORMAT = 1
+SUMMARY_FORMAT = 1
 """What is written, and the newest that is read."""
 
 _DIGEST_DIGITS = 16
@@ -229,6 +230,88 @@ def note_of(record: MoveRecord) -> OperationNote:
         record.operation_id,
         record.version,
         stored_text(body, MOVE_FORMAT),
+        summary_to_text(summary_of(record)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSummary:
+    """A move as lists show it: without what it takes to go on with it, which may be large.
+
+    Attributes:
+        partitions: whose offsets it has written.
+        problem: what stopped it last; empty otherwise.
+    """
+
+    move: Move
+    operation_id: str
+    started_at_ms: int
+    updated_at_ms: int
+    step: Step
+    fencing_number: int
+    partitions: int
+    problem: str
+
+
+def summary_of(record: MoveRecord) -> MoveSummary:
+    """The summary of a move."""
+    return MoveSummary(
+        record.move,
+        record.operation_id,
+        record.started_at_ms,
+        record.version // 1_000,
+        record.step,
+        record.fencing_number,
+        len(record.written),
+        record.problem,
+    )
+
+
+def summary_to_text(summary: MoveSummary) -> str:
+    """What the key of a summary does not say."""
+    move = summary.move
+    values = {
+        "origin": move.origin,
+        "target": move.target,
+        "region": move.region,
+        "kind": move.kind.value,
+        "step": summary.step.value,
+        "updated_at_ms": summary.updated_at_ms,
+        "fencing_number": summary.fencing_number,
+        "partitions": summary.partitions,
+        "problem": summary.problem,
+    }
+    return stored_text(values, SUMMARY_FORMAT)
+
+
+def summary_from(note: OperationNote) -> MoveSummary:
+    """The summary of a note, or of the record in its body; raises as `parallax.domain.formats.read_text` does."""
+    if not note.summary:
+        return summary_of(record_of(note))
+    where = f"operations_by_week of group {note.group!r}, operation {note.operation_id},"
+    return read_text(note.summary, SUMMARY_FORMAT, partial(_summary, note), where)
+
+
+def _summary(note: OperationNote, values: Mapping[str, Any]) -> MoveSummary:
+    return MoveSummary(
+        _move(note.group, values),
+        note.operation_id,
+        note.started_at_ms,
+        values["updated_at_ms"],
+        Step(values["step"]),
+        values["fencing_number"],
+        values["partitions"],
+        values["problem"],
+    )
+
+
+def _move(group: GroupName, values: Mapping[str, Any]) -> Move:
+    return Move(
+        group,
+        ClusterName(values["origin"]),
+        ClusterName(values["target"]),
+        RegionName(values["region"]),
+        MoveKind(values["kind"]),
     )
 
 
@@ -242,13 +325,7 @@ def _record(note: OperationNote, body: Mapping[str, Any]) -> MoveRecord:
     snapshot = body["snapshot"]
     primary = snapshot["primary"]
     return MoveRecord(
-        move=Move(
-            GroupName(note.group),
-            ClusterName(body["origin"]),
-            ClusterName(body["target"]),
-            RegionName(body["region"]),
-            MoveKind(body["kind"]),
-        ),
+        move=_move(note.group, body),
         operation_id=note.operation_id,
         started_at_ms=note.started_at_ms,
         version=note.version,

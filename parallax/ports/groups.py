@@ -6,7 +6,7 @@ The rules of `parallax.ports.clusters` hold here too.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -20,6 +20,21 @@ from parallax.errors import InvariantError
 # --- positions -------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class NamePage:
+    """Which names are wanted, in the order of their code points.
+
+    Attributes:
+        limit: so many at most.
+        prefix: names that begin so.
+        after: names behind this one; empty: from the first on.
+    """
+
+    limit: int
+    prefix: str = ""
+    after: str = ""
+
+
 class GroupStore(Protocol):
     """What groups committed, what was published for them, and their progress.
 
@@ -28,6 +43,9 @@ class GroupStore(Protocol):
 
     def groups(self) -> Sequence[GroupName]:
         """Every group that any table knows."""
+
+    def group_page(self, page: NamePage) -> Sequence[GroupName]:
+        """The next of them."""
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
         """What the group's last move left, by partition, with the moment of the move."""
@@ -110,6 +128,9 @@ class PrimaryStore(Protocol):
     def assigned_groups(self) -> Sequence[GroupName]:
         """Every group with a decision, sorted."""
 
+    def assigned_page(self, page: NamePage) -> Sequence[GroupName]:
+        """The next of them."""
+
     def decisions(
         self, groups: Collection[GroupName]
     ) -> Mapping[GroupName, Sequence[PrimaryDecision] | InvariantError]:
@@ -154,6 +175,7 @@ class OperationNote:
     Attributes:
         version: grows with every note of the operation.
         body: JSON, whose meaning is the operation's own.
+        summary: what lists of the operations of all groups show of it, likewise; empty: they don't show it.
     """
 
     group: GroupName
@@ -161,6 +183,15 @@ class OperationNote:
     operation_id: str
     version: int
     body: str
+    summary: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPlace:
+    """Where an operation stands in a list, which has the newest first, and those of one millisecond by their ids."""
+
+    started_at_ms: int
+    operation_id: str = ""
 
 
 class OperationJournal(Protocol):
@@ -168,6 +199,22 @@ class OperationJournal(Protocol):
 
     def operations(self, group: GroupName) -> Sequence[OperationNote]:
         """The newest note of each of the group's newest operations, the newest operation first."""
+
+    def operation_page(
+        self, group: GroupName, after: OperationPlace, limit: int, *, summarised: bool
+    ) -> Sequence[OperationNote]:
+        """The next of a group's operations behind a place, so many at most.
+
+        Args:
+            group: whose.
+            after: the place.
+            limit: so many at most.
+            summarised: with their summaries, and without their bodies, which are large; one that was kept without a
+                summary has its body all the same. Else with bodies, and without summaries.
+        """
+
+    def summaries(self, after: OperationPlace, limit: int) -> Sequence[OperationNote]:
+        """The next operations of all groups behind a place that were kept with a summary, so many at most, without bodies."""
 
     def save_operation(self, note: OperationNote) -> None:
         """Keep a note; one with a smaller version than the stored one is ignored."""

@@ -405,7 +405,9 @@ class Ledger:
     ) -> tuple[PartitionProgress, ...]:
         """Each partition's part of a report; latencies are of what was committed since the last call."""
         parts = []
+        now = self._clock.monotonic_ms()
         for item in sorted({*self.states, *status}):
+            row_at = self._row_at.get(item)
             position = settled(item) if item in self.states else 0
             state, reason = status.get(item, (PartitionStatus.WAITING, ""))
             parts.append(
@@ -419,6 +421,7 @@ class Ledger:
                     replication_latency_ms=self._latency_ms.get(item),
                     status=state,
                     reason=reason,
+                    watermark_age_ms=None if row_at is None else now - row_at,
                 )
             )
         self._latency_ms.clear()

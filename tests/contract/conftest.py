@@ -16,6 +16,7 @@ from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, Topi
 from parallax.ports.audit import AuditLog
 from parallax.ports.groups import GroupStore, OperationJournal, PrimaryStore
 from parallax.ports.index import MappingIndex
+from parallax.ports.status import StatusStore
 from tests.memory.audit import MemoryAuditLog
 from tests.memory.cql import MemoryKeyspace, WrittenStores
 from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
@@ -86,6 +87,15 @@ def primaries(stores: CassandraStores | WrittenStores | None) -> PrimaryStore:
 @pytest.fixture
 def journal(stores: CassandraStores | WrittenStores | None) -> OperationJournal:
     return MemoryOperationJournal() if stores is None else stores.operations
+
+
+@pytest.fixture(params=STORES)
+def status(request: pytest.FixtureRequest) -> StatusStore:
+    """The adapter on a keyspace in memory, and on Cassandra's."""
+    if request.param == "memory":
+        return WrittenStores(MemoryKeyspace()).status
+    stores: CassandraStores = request.getfixturevalue("cassandra_stores")
+    return stores.status
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from parallax.domain.primary import (
     decide,
 )
 from parallax.errors import InvariantError
-from parallax.ports.groups import PrimaryStore, Reach
+from parallax.ports.groups import NamePage, PrimaryStore, Reach
 from tests.support import unique_name
 
 A, B = RegionName("a"), RegionName("b")
@@ -109,6 +109,17 @@ def test_groups_are_read_side_by_side(primaries: PrimaryStore) -> None:
     }
     assert set(groups[:15]) <= set(primaries.assigned_groups())
     assert primaries.decisions([]) == {}
+
+
+def test_assigned_groups_come_page_by_page(primaries: PrimaryStore) -> None:
+    prefix = unique_name("paged")
+    names = sorted(GroupName(f"{prefix}{end}") for end in ("", "-A", "-a", "-é", "-日", "-\U0001f600", ".9"))
+    for name in names:
+        append(primaries, Change(name, A), Reach.HERE)
+    found: list[GroupName] = []
+    while page := primaries.assigned_page(NamePage(3, prefix, found[-1] if found else "")):
+        found += page
+    assert found == names
 
 
 def test_nothing_of_one_group_is_another_groups(primaries: PrimaryStore, group: GroupName) -> None:

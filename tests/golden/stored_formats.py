@@ -25,6 +25,16 @@ from parallax.adapters.cassandra.groups import (
     published_from_text,
     published_to_text,
 )
+from parallax.adapters.cassandra.status import (
+    cycle_from_text,
+    cycle_to_text,
+    group_from_text,
+    group_to_text,
+    partitions_from_text,
+    partitions_to_text,
+    shard_from_text,
+    shard_to_text,
+)
 from parallax.domain import metadata
 from parallax.domain.audit import AuditEntry, AuditStage, entry_from_text, entry_to_text
 from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
@@ -34,6 +44,7 @@ from parallax.domain.ids import (
     GroupName,
     Lineage,
     RegionName,
+    Route,
     SourceId,
     SourceOffset,
     TargetOffset,
@@ -45,14 +56,26 @@ from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Mode, PrimaryDecision, Stage
 from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.replication_status import ShardPartition, ShardStatus
 from parallax.domain.rights import Principal, ProvenBy
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange
+from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble
 from parallax.failover.drill import history
 from parallax.failover.drill.figures import DrillFigures, Leg, LegFigures, Timeline
 from parallax.failover.drill.history import DrillEnding, DrillRecord
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of, note_of, record_of
+from parallax.failover.journal import (
+    MoveRecord,
+    Snapshot,
+    Step,
+    mark_of,
+    note_of,
+    record_of,
+    summary_from,
+    summary_of,
+    summary_to_text,
+)
 from parallax.ports.groups import OperationNote
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState, encode
@@ -144,6 +167,44 @@ AUDITED = AuditEntry(
     "offsetsvc@host:17",
     "the store did not answer",
 )
+SHARD = ShardStatus(
+    Route(A, B),
+    3,
+    4,
+    1_700_000_005_000,
+    "replicator@host:18",
+    "has been silent for 31 s",
+    "aggregate-b",
+    2,
+    1,
+    900,
+    12,
+    250,
+    4_000,
+    400_000,
+)
+PARTITIONS = (
+    ShardPartition(
+        P3, "stopped", "RIGHT_MISSING: trips at regional-a", 900, 12, 1_500, SourceOffset(77), 4_000
+    ),
+    ShardPartition(TopicPartition(TopicName("trips"), 7), "waiting"),
+)
+SYNCED = GroupSyncStatus(
+    GROUP,
+    Outcome.UNREACHABLE,
+    1_700_000_006_000,
+    1_700_000_006_500,
+    {"published": 7, "target_away": 1},
+    (ON_A,),
+    8,
+    "[STORE_UNAVAILABLE] no answer",
+    (
+        SyncTrouble(P3, ON_B, "target_away", Outcome.UNREACHABLE, "no answer", "wait"),
+        SyncTrouble(None, None, "failed", Outcome.OK),
+    ),
+    2,
+)
+CYCLE = SyncCycle("sync@host:19", 1_700_000_007_000, 12, 1, (ON_B,), "[STORE_UNAVAILABLE] no answer")
 STATE = PartitionState(
     P3,
     Lineage(TopicId("trips-at-a"), TopicId("trips-on-b"), 2),
@@ -226,6 +287,10 @@ def _move_note(body: str) -> OperationNote:
     return OperationNote(GROUP, MOVE.started_at_ms, MOVE.operation_id, MOVE.version, body)
 
 
+def _summary_note(summary: str) -> OperationNote:
+    return OperationNote(GROUP, MOVE.started_at_ms, MOVE.operation_id, MOVE.version, "", summary)
+
+
 def _metadata_number(raw: bytes) -> int:
     found = re.match(rb"plx(\d+)\.", raw)
     assert found is not None
@@ -274,6 +339,36 @@ FORMATS = (
         AUDITED,
         lambda value: entry_to_text(value).encode(),
         lambda raw: entry_from_text(GROUP, "entry", raw.decode()),
+    ),
+    StoredFormat(
+        "operations_by_week.json",
+        summary_of(MOVE),
+        lambda value: summary_to_text(value).encode(),
+        lambda raw: summary_from(_summary_note(raw.decode())),
+    ),
+    StoredFormat(
+        "replicator_status.json",
+        SHARD,
+        lambda value: shard_to_text(value).encode(),
+        lambda raw: shard_from_text(SHARD.route, SHARD.shard, raw.decode()),
+    ),
+    StoredFormat(
+        "replicator_partitions.json",
+        PARTITIONS,
+        lambda value: partitions_to_text(value).encode(),
+        lambda raw: partitions_from_text(raw.decode(), SHARD.route, SHARD.shard),
+    ),
+    StoredFormat(
+        "group_status.json",
+        SYNCED,
+        lambda value: group_to_text(value).encode(),
+        lambda raw: group_from_text(GROUP, raw.decode()),
+    ),
+    StoredFormat(
+        "sync_status.json",
+        CYCLE,
+        lambda value: cycle_to_text(value).encode(),
+        lambda raw: cycle_from_text(raw.decode()),
     ),
     StoredFormat(
         "committed_metadata.txt",

@@ -150,6 +150,9 @@ NEXT = [
     Newer("operations_move.json", {"step": "new_word"}, UnreadableRowError, "new_word"),
     Newer("audit.json", {"stage": "new_word"}, UnreadableRowError, "new_word"),
     Newer("audit.json", {"proven_by": "new_word"}, UnreadableRowError, "new_word"),
+    Newer("operations_by_week.json", {"step": "new_word"}, UnreadableRowError, "new_word"),
+    Newer("group_status.json", {"outcome": "NEW_WORD"}, UnreadableRowError, "NEW_WORD"),
+    Newer("replicator_partitions.json", {"state": []}, UnreadableRowError, "partitions"),
     Newer("operations_drill.json", {"ending": "new_word"}, UnreadableRowError, "new_word"),
 ]
 

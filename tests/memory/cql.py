@@ -7,6 +7,7 @@ stores over one keyspace are several services over one Cassandra. Anything that 
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from parallax.adapters.cassandra.audit import CassandraAuditLog
 from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore
 from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.adapters.cassandra.migrations import MIGRATIONS
+from parallax.adapters.cassandra.status import CassandraStatusStore
 
 KEYSPACE = "memory"
 Cells = dict[str, tuple[int, Any]]
@@ -31,6 +33,7 @@ _INSERT = re.compile(r"INSERT INTO \w+\.(\w+) \((.+?)\) VALUES \((.+?)\)( USING 
 _DELETE = re.compile(r"DELETE FROM \w+\.(\w+)( USING TIMESTAMP \?)? WHERE (.+)$")
 _UPDATE = re.compile(r"UPDATE \w+\.(\w+) SET (\w+) = \? WHERE (.+?) IF (\w+) = \?$")
 _BATCH = re.compile(r"BEGIN BATCH (.+); APPLY BATCH$")
+_BOUNDS = {"<": operator.lt, ">": operator.gt, ">=": operator.ge}
 _WRITE_TIME = re.compile(r"WRITETIME\((\w+)\)", re.IGNORECASE)
 
 
@@ -85,7 +88,7 @@ class _Table:
         row.put({name: value for name, value in values.items() if name not in self.key}, at)
 
     def found(
-        self, where: Mapping[str, Any], below: Mapping[str, Any]
+        self, where: Mapping[str, Any], bounds: Sequence[tuple[str, str, Any]]
     ) -> list[dict[str, tuple[int, Any] | None]]:
         """The living rows that fit, in the table's order; a partition with static cells alone has one."""
         answers: list[dict[str, tuple[int, Any] | None]] = []
@@ -95,7 +98,9 @@ class _Table:
             }
             if not row.lives or any(values[name] != (0, value) for name, value in where.items()):
                 continue
-            if any(_ordered(values[name]) >= _ordered((0, value)) for name, value in below.items()):
+            if not all(
+                _BOUNDS[sign](_ordered(values[name]), _ordered((0, value))) for name, sign, value in bounds
+            ):
                 continue
             answers.append({name: row.cell(name) for name in self.columns} | values)
         for name in reversed(self.clustering):
@@ -168,12 +173,13 @@ class MemoryKeyspace:
     def _select(self, found: re.Match[str], values: Sequence[Any]) -> list[tuple[Any, ...]]:
         conditions = list(zip(found[3].split(" AND "), values, strict=False))
         where = {name.removesuffix(" = ?"): value for name, value in conditions if name.endswith(" = ?")}
-        below = {name.removesuffix(" < ?"): value for name, value in conditions if name.endswith(" < ?")}
-        assert len(where) + len(below) == len(conditions), found[0]
+        parts = [(*condition.split(" "), value) for condition, value in conditions]
+        bounds = [(name, sign, value) for name, sign, _, value in parts if sign in _BOUNDS]
+        assert len(where) + len(bounds) == len(conditions), found[0]
         limit = values[len(conditions)] if found[4] == "?" else int(found[4]) if found[4] else None
         assert len(values) == len(conditions) + (found[4] == "?"), found[0]
         answers = []
-        for row in self.tables[found[2]].found(where, below)[:limit]:
+        for row in self.tables[found[2]].found(where, bounds)[:limit]:
             answer = []
             for column in found[1].split(", "):
                 of_time = _WRITE_TIME.match(column)
@@ -224,11 +230,12 @@ class MemoryConnection:
 
 
 class WrittenStores:
-    """The real adapters of groups, primaries, operations and the audit, as one process has them."""
+    """The real adapters of groups, primaries, operations, statuses and the audit, as one process has them."""
 
     def __init__(self, keyspace: MemoryKeyspace) -> None:
         connection: Any = MemoryConnection(keyspace)
         self.groups = CassandraGroupStore(connection, KEYSPACE)
         self.primaries = CassandraPrimaryStore(connection, KEYSPACE)
         self.operations = CassandraOperationJournal(connection, KEYSPACE)
+        self.status = CassandraStatusStore(connection, KEYSPACE)
         self.audit = CassandraAuditLog(connection, KEYSPACE, retention_days=1)

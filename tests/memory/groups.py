@@ -10,9 +10,19 @@ from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.primary import NO_NUMBER, PrimaryDecision, outlived
 from parallax.domain.progress import Progress
-from parallax.ports.groups import OperationNote, PrimaryLog, Reach
+from parallax.ports.groups import NamePage, OperationNote, OperationPlace, PrimaryLog, Reach
 
 _Key = tuple[GroupName, ClusterName, TopicPartition]
+
+
+def on_page(names: Sequence[GroupName], page: NamePage) -> list[GroupName]:
+    """Those of the sorted names that a page wants."""
+    return [name for name in names if name.startswith(page.prefix) and name > page.after][: page.limit]
+
+
+def _behind(notes: Sequence[OperationNote], after: OperationPlace) -> list[OperationNote]:
+    place = (-after.started_at_ms, after.operation_id)
+    return [note for note in notes if (-note.started_at_ms, note.operation_id) > place]
 
 
 class MemoryGroupStore:
@@ -31,6 +41,10 @@ class MemoryGroupStore:
         """Every group that was ever saved, sorted."""
         with self._lock:
             return sorted(self._groups)
+
+    def group_page(self, page: NamePage) -> Sequence[GroupName]:
+        """The next of them."""
+        return on_page(self.groups(), page)
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress]:
         """What the group's last move left, by partition."""
@@ -176,6 +190,10 @@ class MemoryPrimaryStore:
         with self._lock:
             return sorted(self._decisions)
 
+    def assigned_page(self, page: NamePage) -> Sequence[GroupName]:
+        """The next of them."""
+        return on_page(self.assigned_groups(), page)
+
     def decisions(self, groups: Collection[GroupName]) -> Mapping[GroupName, Sequence[PrimaryDecision]]:
         """The decisions of each group, the newest first; groups without any are left out."""
         with self._lock:
@@ -233,6 +251,22 @@ class MemoryOperationJournal:
         with self._lock:
             found = [note for key, note in self._notes.items() if key[0] == group]
         return sorted(found, key=lambda note: (-note.started_at_ms, note.operation_id))
+
+    def operation_page(
+        self, group: GroupName, after: OperationPlace, limit: int, *, summarised: bool
+    ) -> Sequence[OperationNote]:
+        """The next of a group's operations behind a place."""
+        notes = _behind(self.operations(group), after)[:limit]
+        if not summarised:
+            return [replace(note, summary="") for note in notes]
+        return [replace(note, body="" if note.summary else note.body) for note in notes]
+
+    def summaries(self, after: OperationPlace, limit: int) -> Sequence[OperationNote]:
+        """The next operations of all groups behind a place that were kept with a summary."""
+        with self._lock:
+            notes = [note for note in self._notes.values() if note.summary]
+        ordered = sorted(notes, key=lambda note: (-note.started_at_ms, note.operation_id))
+        return [replace(note, body="") for note in _behind(ordered, after)[:limit]]
 
     def save_operation(self, note: OperationNote) -> None:
         """Keep a note; one with a smaller version than the stored one is ignored."""

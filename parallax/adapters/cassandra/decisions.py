@@ -14,13 +14,13 @@ from typing import Any
 import structlog
 from cassandra import ConsistencyLevel
 
-from parallax.adapters.cassandra.connection import CassandraConnection, Row
+from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row
 from parallax.adapters.cassandra.groups import GroupList
 from parallax.domain.formats import read_text, stored_text
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import NO_NUMBER, Mode, PrimaryDecision, Stage, outlived
 from parallax.errors import InvariantError, ParallaxError
-from parallax.ports.groups import OperationNote, PrimaryLog, Reach
+from parallax.ports.groups import NamePage, OperationNote, OperationPlace, PrimaryLog, Reach
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +58,10 @@ class CassandraPrimaryStore:
     def assigned_groups(self) -> Sequence[GroupName]:
         """Every group with a decision, sorted."""
         return self._groups.all()
+
+    def assigned_page(self, page: NamePage) -> Sequence[GroupName]:
+        """The next of them."""
+        return self._groups.page(page)
 
     def decisions(
         self, groups: Collection[GroupName]
@@ -195,33 +199,109 @@ def _decision(
     )
 
 
+_WEEK_MS = 7 * 86_400_000
+_EVERY_WEEK = "weeks"
+
+
 class CassandraOperationJournal:
-    """Operators' commands: a note's version is its write timestamp, so that the newest stays."""
+    """Operators' commands: a note's version is its write timestamp, so that the newest stays.
+
+    What lists show of the operations of all groups stands by week, beside a list of the weeks that have any.
+    """
 
     def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
         self._connection = connection
+        notes = f"{keyspace}.operations WHERE group_id = ?"
         self._select_cql = (
-            f"SELECT started_at_ms, operation_id, version, body FROM {keyspace}.operations "
-            f"WHERE group_id = ? LIMIT {_NEWEST_OPERATIONS}"
+            f"SELECT started_at_ms, operation_id, version, body FROM {notes} LIMIT {_NEWEST_OPERATIONS}"
         )
+        self._of_group = _Paged(connection, f"SELECT started_at_ms, operation_id, version, body FROM {notes}")
+        self._keys_of_group = _Paged(connection, f"SELECT started_at_ms, operation_id, version FROM {notes}")
+        self._body_cql = f"SELECT body FROM {notes} AND started_at_ms = ? AND operation_id = ?"
         self._save_cql = (
             f"INSERT INTO {keyspace}.operations (group_id, started_at_ms, operation_id, version, body) "
             "VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
         )
+        by_week = f"{keyspace}.operations_by_week WHERE week = ?"
+        self._of_week = _Paged(
+            connection, f"SELECT started_at_ms, operation_id, group_id, version, body FROM {by_week}"
+        )
+        self._summary_cql = f"SELECT body FROM {by_week} AND started_at_ms = ? AND operation_id = ?"
+        self._save_summary_cql = (
+            f"INSERT INTO {keyspace}.operations_by_week "
+            "(week, started_at_ms, operation_id, group_id, version, body) "
+            "VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
+        )
+        self._weeks_cql = f"SELECT week FROM {keyspace}.operation_weeks WHERE part = ?"
+        self._save_week_cql = f"INSERT INTO {keyspace}.operation_weeks (part, week) VALUES (?, ?)"
 
     def operations(self, group: GroupName) -> Sequence[OperationNote]:
         """The newest note of each of the group's newest operations, the newest operation first."""
         rows = self._connection.run(self._select_cql, group)
         return [OperationNote(group, row[0], row[1], row[2], row[3]) for row in rows]
 
+    def operation_page(
+        self, group: GroupName, after: OperationPlace, limit: int, *, summarised: bool
+    ) -> Sequence[OperationNote]:
+        """The next of a group's operations behind a place; two reads, and with summaries one for each besides."""
+        if not summarised:
+            return [OperationNote(group, *row) for row in self._of_group.page(group, after, limit)]
+        rows = self._keys_of_group.page(group, after, limit)
+        select, read = map(self._connection.prepare, (self._summary_cql, self._body_cql))
+        found = self._connection.run_all([(select, (row[0] // _WEEK_MS, row[0], row[1])) for row in rows])
+        without = [row for row, summary in zip(rows, found, strict=True) if not summary]
+        bodies = iter(self._connection.run_all([(read, (group, row[0], row[1])) for row in without]))
+        return [
+            OperationNote(group, row[0], row[1], row[2], "", summary[0][0])
+            if summary
+            else OperationNote(group, row[0], row[1], row[2], "".join(body for (body,) in next(bodies)))
+            for row, summary in zip(rows, found, strict=True)
+        ]
+
+    def summaries(self, after: OperationPlace, limit: int) -> Sequence[OperationNote]:
+        """The next operations of all groups behind a place: a read of the weeks, and two of each that is needed."""
+        found: list[OperationNote] = []
+        for (week,) in self._connection.run(self._weeks_cql, _EVERY_WEEK):
+            if week * _WEEK_MS <= after.started_at_ms and len(found) < limit:
+                rows = self._of_week.page(week, after, limit - len(found))
+                found += [OperationNote(row[2], row[0], row[1], row[3], "", row[4]) for row in rows]
+        return found
+
     def save_operation(self, note: OperationNote) -> None:
         """Keep a note; one with a smaller version than the stored one is ignored."""
-        self._connection.run(
-            self._save_cql,
-            note.group,
-            note.started_at_ms,
-            note.operation_id,
-            note.version,
-            note.body,
-            note.version,
+        key = (note.started_at_ms, note.operation_id)
+        requests: list[Request] = []
+        if note.summary:
+            week = note.started_at_ms // _WEEK_MS
+            save, save_week = map(self._connection.prepare, (self._save_summary_cql, self._save_week_cql))
+            requests = [
+                (save_week, (_EVERY_WEEK, week)),
+                (save, (week, *key, note.group, note.version, note.summary, note.version)),
+            ]
+        insert = self._connection.prepare(self._save_cql)
+        requests.append((insert, (note.group, *key, note.version, note.body, note.version)))
+        self._connection.run_all(requests)
+
+
+class _Paged:
+    """Operations in the order of their places.
+
+    Args:
+        connection: to the store.
+        select_cql: up to the partition key's condition.
+    """
+
+    def __init__(self, connection: CassandraConnection, select_cql: str) -> None:
+        self._connection = connection
+        # A mixed order has no condition for "behind this row" in one statement.
+        self._same_cql = f"{select_cql} AND started_at_ms = ? AND operation_id > ? LIMIT ?"
+        self._below_cql = f"{select_cql} AND started_at_ms < ? LIMIT ?"
+
+    def page(self, key: object, after: OperationPlace, limit: int) -> list[Row]:
+        """The next rows behind a place."""
+        same, below = map(self._connection.prepare, (self._same_cql, self._below_cql))
+        started_at_ms = after.started_at_ms
+        beside, older = self._connection.run_all(
+            [(same, (key, started_at_ms, after.operation_id, limit)), (below, (key, started_at_ms, limit))]
         )
+        return [*beside, *older][:limit]

@@ -7,9 +7,10 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, TypeVar
 
-from parallax.adapters.cassandra.connection import CassandraConnection, Request
+from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row
 from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.formats import UnreadableRow, apart, read_text, readable, stored_text
 from parallax.domain.ids import (
@@ -26,6 +27,7 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourcePosition
 from parallax.errors import UnreadableRowError
+from parallax.ports.groups import NamePage
 
 T = TypeVar("T")
 BUCKETS = 16
@@ -167,16 +169,24 @@ def _progress(values: Mapping[str, Any]) -> Progress:
     )
 
 
+_LAST_CHARACTER = "\U0010ffff"
+
+
 class GroupList:
     """The groups that a table lists.
 
     Args:
         connection: to the store.
         table: of the keyspace, with both names.
+        columns: what rows have besides the group's name, for `rows`.
     """
 
-    def __init__(self, connection: CassandraConnection, table: str) -> None:
+    def __init__(self, connection: CassandraConnection, table: str, columns: str = "") -> None:
         self._connection = connection
+        self._page_cql = (
+            f"SELECT group_id{columns and ', '}{columns} FROM {table} "
+            "WHERE bucket = ? AND group_id >= ? AND group_id < ? LIMIT ?"
+        )
         self._insert_cql = f"INSERT INTO {table} (bucket, group_id) VALUES (?, ?)"
         self._delete_cql = f"DELETE FROM {table} WHERE bucket = ? AND group_id = ?"
         self._select_cql = f"SELECT group_id FROM {table} WHERE bucket = ?"
@@ -186,6 +196,23 @@ class GroupList:
         select = self._connection.prepare(self._select_cql)
         answers = self._connection.run_all([(select, (bucket,)) for bucket in range(BUCKETS)])
         return sorted(GroupName(row[0]) for answer in answers for row in answer)
+
+    def page(self, page: NamePage) -> list[GroupName]:
+        """The next groups."""
+        return [GroupName(row[0]) for row in self.rows(page)]
+
+    def rows(self, page: NamePage) -> list[Row]:
+        """The rows of the next groups, by name: each bucket is asked for a page of its own, all side by side."""
+        start = max(page.prefix, page.after)
+        # The name after which the page begins is not on it.
+        limit = page.limit + (start == page.after != "")
+        select = self._connection.prepare(self._page_cql)
+        end = page.prefix + _LAST_CHARACTER
+        answers = self._connection.run_all(
+            [(select, (bucket, start, end, limit)) for bucket in range(BUCKETS)]
+        )
+        found = (row for answer in answers for row in answer if not page.after or row[0] > page.after)
+        return sorted(found, key=itemgetter(0))[: page.limit]
 
     def adding(self, group: GroupName) -> Request:
         """The request that lists a group."""
@@ -281,6 +308,10 @@ class CassandraGroupStore:
     def groups(self) -> Sequence[GroupName]:
         """Every group that was ever saved, sorted."""
         return self._groups.all()
+
+    def group_page(self, page: NamePage) -> Sequence[GroupName]:
+        """The next of them."""
+        return self._groups.page(page)
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
         """What the group's last move left, by partition, with the moment of the move."""

@@ -170,6 +170,40 @@ MIGRATIONS: tuple[Migration, ...] = (
             ),
         ),
     ),
+    Migration(
+        7,
+        "what processes tell of themselves, and operations by week",
+        (
+            _table(
+                "replicator_status",
+                "route text, shard int, body text, partitions blob",
+                "route, shard",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            *(
+                _table(
+                    name,
+                    "bucket int, group_id text, body text",
+                    "bucket, group_id",
+                    f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+                )
+                for name in ("group_status", "sync_problems")
+            ),
+            _table("sync_status", "part text, body text", "part", f"{_UNIFIED} AND {_SMALL_GC_GRACE}"),
+            _table(
+                "operations_by_week",
+                "week int, started_at_ms bigint, operation_id text, group_id text, version bigint, body text",
+                "week, started_at_ms, operation_id",
+                f"CLUSTERING ORDER BY (started_at_ms DESC, operation_id ASC) AND {_UNIFIED}",
+            ),
+            _table(
+                "operation_weeks",
+                "part text, week int",
+                "part, week",
+                f"CLUSTERING ORDER BY (week DESC) AND {_UNIFIED}",
+            ),
+        ),
+    ),
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version

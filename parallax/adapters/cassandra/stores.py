@@ -14,6 +14,7 @@ from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.adapters.cassandra.index_reader import IndexReader
 from parallax.adapters.cassandra.index_writer import IndexWriter
 from parallax.adapters.cassandra.schema import keyspace_of, require_schema
+from parallax.adapters.cassandra.status import CassandraStatusStore
 from parallax.config.config import AuditSettings, Cassandra, Index
 
 
@@ -28,7 +29,7 @@ class CassandraMappingIndex(IndexWriter, IndexReader):
 
 
 class CassandraStores:
-    """The mapping index and the stores of groups, primaries, operations and the audit over one connection, which opens at the first call.
+    """The mapping index and the stores of groups, primaries, operations, statuses and the audit over one connection, which opens at the first call.
 
     Whoever saves moments, or compares those that are saved, tells the time by ``clock``.
 
@@ -62,6 +63,7 @@ class CassandraStores:
         self.groups = CassandraGroupStore(self._connection, keyspace)
         self.operations = CassandraOperationJournal(self._connection, keyspace)
         self.primaries = CassandraPrimaryStore(self._connection, keyspace)
+        self.status = CassandraStatusStore(self._connection, keyspace)
         self.audit = CassandraAuditLog(self._connection, keyspace, (audit or AuditSettings()).retention_days)
 
     def connect(self) -> None:

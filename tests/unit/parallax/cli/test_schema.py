@@ -60,12 +60,12 @@ def applied(keyspace: Any) -> Sequence[Migration]:
 
 
 def test_an_upgrade_is_kept_from_before_it_begins() -> None:
-    keyspace = Keyspace(AUDIT_VERSION, [*MIGRATIONS, LATER])
+    keyspace = Keyspace(LATEST_VERSION, [*MIGRATIONS, LATER])
     assert applied(keyspace) == [LATER]
     assert keyspace.kept == [AuditStage.INTENDED]
     intended, done = keyspace.audit.entries()
     assert (intended.call, intended.group, intended.principal) == ("schema apply", NO_GROUP, OPERATOR)
-    assert intended.before == {"version": str(AUDIT_VERSION)}
+    assert intended.before == {"version": str(LATEST_VERSION)}
     assert (done.stage, done.after) == (AuditStage.DONE, {"steps": f"{LATER.version} a later step"})
 
 
