@@ -86,6 +86,8 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
             stores.groups,
             clusters,
             stores.primaries,
+            stores.operations,
+            stores.status,
             now_ms=stores.clock.now_ms,
             audit=stores.audit,
             process=process_name("offsetsvc"),

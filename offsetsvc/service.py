@@ -12,6 +12,9 @@ from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
 from offsetsvc.lookups import MappingLookups
 from offsetsvc.moves import RecordedMoves
 from offsetsvc.names import Places
+from offsetsvc.overview.groups import GroupLists
+from offsetsvc.overview.operations import Operations
+from offsetsvc.overview.replication import ReplicationLists
 from offsetsvc.parallel import named_pool
 from offsetsvc.positions import GroupPositions
 from offsetsvc.primaries import Primaries
@@ -19,13 +22,16 @@ from offsetsvc.regions import describe_regions
 from offsetsvc.resume.request import Failover
 from offsetsvc.resume.skip_updates import SkipWatches
 from parallax.config.config import Config
+from parallax.config.settings import settings_of
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster
 from parallax.errors import ParallaxError
 from parallax.ports.audit import AuditLog, Auditor
 from parallax.ports.clusters import ClusterReader
-from parallax.ports.groups import GroupStore, PrimaryStore
+from parallax.ports.groups import GroupStore, OperationJournal, PrimaryStore
 from parallax.ports.index import MappingIndexReader
+from parallax.ports.status import StatusStore
 from parallax.runtime.deadline import Deadline
+from parallax.v1.overview_pb2 import DescribeConfigurationResponse, Setting
 from parallax.v1.primaries_pb2 import DescribeRegionsResponse
 
 READERS = 64
@@ -53,6 +59,9 @@ class UseCases:
         positions: where groups are.
         primaries: where groups are primary.
         audit: who changed what.
+        lists: every group, and those for which something can't be published.
+        replication: how routes and their partitions are.
+        operations: moves and drills.
 
     Args:
         config: the configuration.
@@ -61,6 +70,8 @@ class UseCases:
         groups: what is remembered of groups.
         clusters: a reader for every aggregate cluster.
         primaries: decisions about primaries.
+        operations: what operators' commands did.
+        status: what replicators and the sync job tell of themselves.
         now_ms: the clock by which moments are saved and compared: the store's.
         audit: where it is kept who decided and who moved.
         process: what this process is called there.
@@ -75,6 +86,8 @@ class UseCases:
         groups: GroupStore,
         clusters: Mapping[ClusterName, ClusterReader],
         primaries: PrimaryStore,
+        operations: OperationJournal,
+        status: StatusStore,
         *,
         now_ms: Callable[[], int],
         audit: AuditLog,
@@ -98,6 +111,9 @@ class UseCases:
         self.positions = GroupPositions(config, self._index, groups, self._clusters, now_ms, self.moves)
         self.primaries = Primaries(config, region, primaries, auditor, now_ms)
         self.audit = AuditReader(audit, now_ms)
+        self.lists = GroupLists(groups, primaries, status, self._clusters, self._executor, now_ms)
+        self.replication = ReplicationLists(config, status, now_ms)
+        self.operations = Operations(operations, now_ms)
 
     def __enter__(self) -> Self:
         return self
@@ -121,6 +137,17 @@ class UseCases:
             answered_in=self.region,
             groups_left_out=[name for name in groups if not self.config.groups.chosen(name)],
             topics_left_out=[name for name in topics if not self.config.topics.chosen(name)],
+        )
+
+    def describe_configuration(self, prefix: str) -> DescribeConfigurationResponse:
+        """Every setting whose key begins so, with secrets masked."""
+        return DescribeConfigurationResponse(
+            settings=[
+                Setting(key=item.key, value=item.text, secret=item.secret, given=item.given)
+                for item in settings_of(self.config)
+                if item.key.startswith(prefix)
+            ],
+            answered_in=self.region,
         )
 
     def dependencies(self) -> list[str]:

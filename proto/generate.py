@@ -11,7 +11,9 @@ from pathlib import Path
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
-PROTOS = tuple(f"parallax/v1/{name}.proto" for name in ("audit", "offsets", "primaries", "runlog"))
+PROTOS = tuple(
+    f"parallax/v1/{name}.proto" for name in ("audit", "offsets", "overview", "primaries", "runlog")
+)
 
 
 def generate(proto: str, out: Path) -> dict[str, str]:

@@ -61,6 +61,13 @@ NEEDS: Mapping[str, Requirement] = {
     "ListPrimaries": _READ_ANY,
     "DescribeRegions": _READ_ANY,
     "ListAudit": Requirement(Right.ADMINISTER),
+    "ListGroups": _READ_ANY,
+    "ListReplication": _READ_ANY,
+    "ListReplicationPartitions": _READ_ANY,
+    "ListMoves": _READ,
+    "ListDrills": _READ_ANY,
+    "ListSyncProblems": _READ_ANY,
+    "DescribeConfiguration": _READ_ANY,
 }
 """By the name of each call of our own services."""
 
@@ -94,6 +101,10 @@ class Caller:
     def readable(self, groups: Iterable[GroupName]) -> list[GroupName]:
         """Those of the groups that the caller may read: lists show no others."""
         return self.policy.readable(self.principal, groups)
+
+    def reads(self, group: GroupName) -> bool:
+        """Whether the caller may read the group."""
+        return self.policy.allows(self.principal, Right.READ, group)
 
     def administers(self, group: GroupName) -> bool:
         """Whether the caller may administer the group."""

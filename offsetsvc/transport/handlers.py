@@ -21,7 +21,7 @@ from parallax.client.primary_messages import change_from_pb, primaries_to_pb, pr
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicId, TopicName
 from parallax.identity.identity import in_whose_name
 from parallax.runtime.deadline import Deadline
-from parallax.v1 import audit_pb2, primaries_pb2
+from parallax.v1 import audit_pb2, overview_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
 
 
@@ -39,7 +39,7 @@ class Call:
 
 
 class Handlers:
-    """The calls of `offsets.proto`, `primaries.proto` and `audit.proto`, each named as there. All raise `ParallaxError` alone.
+    """The calls of `offsets.proto`, `primaries.proto`, `audit.proto` and `overview.proto`, each named as there. All raise `ParallaxError` alone.
 
     Args:
         service: the use cases.
@@ -198,6 +198,47 @@ class Handlers:
     def ListAudit(self, request: audit_pb2.ListAuditRequest, call: Call) -> audit_pb2.ListAuditResponse:
         """Who changed what, of groups that the caller may administer."""
         return self._service.audit.page(request, call.caller.administers, call.deadline)
+
+    def ListGroups(
+        self, request: overview_pb2.ListGroupsRequest, call: Call
+    ) -> overview_pb2.ListGroupsResponse:
+        """Every group that the caller may read."""
+        return self._service.lists.page(request, call.caller.reads, call.deadline)
+
+    def ListReplication(
+        self, request: overview_pb2.ListReplicationRequest, _: Call
+    ) -> overview_pb2.ListReplicationResponse:
+        """How every route is."""
+        return self._service.replication.routes(request)
+
+    def ListReplicationPartitions(
+        self, request: overview_pb2.ListReplicationPartitionsRequest, _: Call
+    ) -> overview_pb2.ListReplicationPartitionsResponse:
+        """How the partitions of a route are."""
+        route = self._service.places.route(request.route)
+        return self._service.replication.partitions(route, request)
+
+    def ListMoves(self, request: overview_pb2.ListMovesRequest, call: Call) -> overview_pb2.ListMovesResponse:
+        """Moves of groups that the caller may read."""
+        return self._service.operations.moves(request, call.caller.reads)
+
+    def ListDrills(
+        self, request: overview_pb2.ListDrillsRequest, call: Call
+    ) -> overview_pb2.ListDrillsResponse:
+        """Drills with groups that the caller may read."""
+        return self._service.operations.drills(request, call.caller.reads)
+
+    def ListSyncProblems(
+        self, request: overview_pb2.ListSyncProblemsRequest, call: Call
+    ) -> overview_pb2.ListSyncProblemsResponse:
+        """Groups that the caller may read, and for which something can't be published."""
+        return self._service.lists.problems(request, call.caller.reads)
+
+    def DescribeConfiguration(
+        self, request: overview_pb2.DescribeConfigurationRequest, _: Call
+    ) -> overview_pb2.DescribeConfigurationResponse:
+        """What the configuration says, with secrets masked."""
+        return self._service.describe_configuration(request.prefix)
 
     def _move(
         self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Response
 from fastapi.responses import JSONResponse
-from google.protobuf.message import Message
 from pydantic import BaseModel, ConfigDict, Field
 
 from offsetsvc.audit import MOST_ENTRIES
 from offsetsvc.lookups import MOST_ROWS
 from offsetsvc.metrics import ServiceMetrics
-from offsetsvc.parallel import Turns
 from offsetsvc.service import UseCases
 from offsetsvc.transport.access import Access
-from offsetsvc.transport.handlers import Call, Handlers
-from offsetsvc.transport.rest_access import SHOWN, AskedFirst, may_read_something
+from offsetsvc.transport.rest_access import AskedFirst, may_read_something
 from offsetsvc.transport.rest_docs import docs_route
+from offsetsvc.transport.rest_overview import overview_routes
 from offsetsvc.transport.rest_problems import ProblemApp, problems
+from offsetsvc.transport.rest_shell import INT32, INT64, Group, RouteText, Shell, described
 from parallax.adapters.http.bodies import BoundedBodies
 from parallax.adapters.http.connection import HttpLimits
 from parallax.adapters.http.metrics import compressed, metrics_page
-from parallax.client.json import schema_of, to_json
-from parallax.domain.ids import names_a_cluster
 from parallax.errors import InvalidNameError
 from parallax.identity.identity import Identity
-from parallax.runtime.deadline import Deadline
 from parallax.v1 import audit_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
 
@@ -39,20 +34,11 @@ says `record_offset`. `null` means unknown or none; it never means 0. Errors are
 `code` that gRPC, logs and metrics use too.
 """
 
-_MOST_CALLS = 32
-"""Of the 40 threads in which Starlette answers; the others are for health and metrics."""
-_INT64 = {"ge": -(2**63), "le": 2**63 - 1}
-_INT32 = {"ge": -(2**31), "le": 2**31 - 1}
-
 REST_LIMITS = HttpLimits()
 """The largest body is a decision: some names and a reason."""
 
-Request = TypeVar("Request", bound=Message)
-
-Group = Annotated[str, Path(description="A consumer group.")]
 Topic = Annotated[str, Path(description="A topic.")]
-Partition = Annotated[int, Path(**_INT32, description="A partition; source and target have the same number.")]
-RouteText = Annotated[str, Path(description="A route, written `a->b` (the `>` may be encoded as %3E).")]
+Partition = Annotated[int, Path(**INT32, description="A partition; source and target have the same number.")]
 PlaceText = Annotated[str, Query(alias="to", description="Where the group goes: a region or a cluster.")]
 OriginText = Annotated[
     str | None,
@@ -71,14 +57,14 @@ def policy_of(
     margin_ms: Annotated[
         int | None,
         Query(
-            **_INT64,
+            **INT64,
             description="With by_timestamp: how much older than the position an unconsumed record may be.",
         ),
     ] = None,
     timestamp_ms: Annotated[
         int | None,
         Query(
-            **_INT64,
+            **INT64,
             description="With by_timestamp: go by this time (Unix epoch) instead of the position's.",
         ),
     ] = None,
@@ -112,7 +98,7 @@ class PrimaryBody(BaseModel):
     cluster: BodyText | None = None
     stage: Literal["SETTLED", "MOVING"] = "SETTLED"
     moving_from: BodyText | None = None
-    expected_fencing_number: Annotated[int, Field(**_INT64)] | None = None
+    expected_fencing_number: Annotated[int, Field(**INT64)] | None = None
     disaster: bool = False
     renew: bool = False
     reason: BodyText = ""
@@ -139,11 +125,12 @@ def create_app(
     app = ProblemApp(
         title="Parallax offset service", version="1", description=_DESCRIPTION, docs_url=None, redoc_url=None
     )
-    shell = _Shell(service, metrics, access)
+    shell = Shell(service, metrics, access)
     app.include_router(_failover(shell))
     app.include_router(_mapping(shell))
     app.include_router(_primaries(shell))
     app.include_router(_audit(shell))
+    app.include_router(overview_routes(shell))
     app.include_router(_operation(service, metrics, access))
     app.include_router(docs_route(app))
     app.add_middleware(BoundedBodies, most_bytes=limits.body_bytes, within_s=limits.body_within_s)
@@ -152,53 +139,12 @@ def create_app(
     return app
 
 
-class _Shell:
-    """What the routes share."""
-
-    def __init__(self, service: UseCases, metrics: ServiceMetrics, access: Access) -> None:
-        self._access = access
-        self.handlers = Handlers(service, metrics)
-        self._config = service.config
-        self._metrics = metrics
-        self._turns = Turns(min(service.config.service.max_concurrent_calls, _MOST_CALLS), waiting=0)
-
-    def answer(self, handler: Callable[[Request, Call], Message], request: Request) -> Response:
-        """A handler's answer to a request that its caller may make, counted."""
-        name = handler.__name__
-        with self._metrics.refusals("rest", name):
-            caller = self._access.caller("rest", name, request, SHOWN.get)
-        deadline = Deadline.after_ms(self._config.service.deadline_ms)
-        with self._turns.one(deadline), self._metrics.request("rest", name):
-            return JSONResponse(to_json(handler(request, Call(deadline, caller))))
-
-    def place(self, text: str) -> pb.Place:
-        """A region or a cluster: what is configured under the name."""
-        is_cluster = text not in self._config.regions and names_a_cluster(text)
-        return pb.Place(cluster=text) if is_cluster else pb.Place(region=text)
-
-    def move(self, origin: str | None, to: str) -> dict[str, Any]:
-        """The places of a move."""
-        return {"from": None if origin is None else self.place(origin), "to": self.place(to)}
-
-
-def _described(answer: type[Message], *errors: int) -> dict[str, Any]:
-    """What a route says of its answer, and of the statuses of its errors besides 500."""
-    content = {"application/json": {"schema": schema_of(answer.DESCRIPTOR)}}
-    return {
-        "response_class": JSONResponse,
-        "responses": {
-            200: {"description": "The answer.", "content": content},
-            **problems(*errors, 401, 403, 500),
-        },
-    }
-
-
-def _failover(shell: _Shell) -> APIRouter:
+def _failover(shell: Shell) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["failover"])
 
     @router.get(
         "/groups/{group}/failover-offsets",
-        **_described(pb.GetGroupFailoverOffsetsResponse, 400, 404, 429, 503, 504),
+        **described(pb.GetGroupFailoverOffsetsResponse, 400, 404, 429, 503, 504),
     )
     def group_failover_offsets(
         group: Group,
@@ -215,7 +161,7 @@ def _failover(shell: _Shell) -> APIRouter:
 
     @router.get(
         "/groups/{group}/topics/{topic}/partitions/{partition}/failover-offset",
-        **_described(pb.FailoverOffset, 400, 404, 503, 504),
+        **described(pb.FailoverOffset, 400, 404, 503, 504),
     )
     def failover_offset(
         group: Group,
@@ -225,7 +171,7 @@ def _failover(shell: _Shell) -> APIRouter:
         origin: OriginText = None,
         next_offset: Annotated[
             int | None,
-            Query(**_INT64, description="The position to go by; absent: the group's committed offset."),
+            Query(**INT64, description="The position to go by; absent: the group's committed offset."),
         ] = None,
         by_timestamp: ByTimestamp = None,
         *,
@@ -245,7 +191,7 @@ def _failover(shell: _Shell) -> APIRouter:
         )
         return shell.answer(shell.handlers.GetFailoverOffset, request)
 
-    @router.get("/groups/{group}/positions", **_described(pb.GetGroupPositionsResponse, 404, 503))
+    @router.get("/groups/{group}/positions", **described(pb.GetGroupPositionsResponse, 404, 503))
     def group_positions(group: Group) -> Response:
         """The group's positions on every aggregate cluster, and what was published for it there."""
         return shell.answer(shell.handlers.GetGroupPositions, pb.GetGroupPositionsRequest(group=group))
@@ -253,21 +199,21 @@ def _failover(shell: _Shell) -> APIRouter:
     return router
 
 
-def _mapping(shell: _Shell) -> APIRouter:
+def _mapping(shell: Shell) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["mapping"])
     partition_path = "/routes/{route}/topics/{topic}/partitions/{partition}"
 
-    @router.get("/routes", **_described(pb.ListRoutesResponse, 503, 504))
+    @router.get("/routes", **described(pb.ListRoutesResponse, 503, 504))
     def routes() -> Response:
         """Every route with the topics that it has copied."""
         return shell.answer(shell.handlers.ListRoutes, pb.ListRoutesRequest())
 
-    @router.get(f"{partition_path}/runs", **_described(pb.ListRunsResponse, 400, 404, 503))
+    @router.get(f"{partition_path}/runs", **described(pb.ListRunsResponse, 400, 404, 503))
     def runs(
         route: RouteText,
         topic: Topic,
         partition: Partition,
-        start: Annotated[int, Query(ge=0, le=_INT64["le"], description="From this target offset on.")] = 0,
+        start: Annotated[int, Query(ge=0, le=INT64["le"], description="From this target offset on.")] = 0,
         limit: Annotated[
             int,
             Query(
@@ -281,22 +227,22 @@ def _mapping(shell: _Shell) -> APIRouter:
         request = pb.ListRunsRequest(route=route, topic=topic, partition=partition, start=start, limit=limit)
         return shell.answer(shell.handlers.ListRuns, request)
 
-    @router.get(f"{partition_path}/watermarks", **_described(pb.ListWatermarksResponse, 400, 404, 503))
+    @router.get(f"{partition_path}/watermarks", **described(pb.ListWatermarksResponse, 400, 404, 503))
     def watermarks(route: RouteText, topic: Topic, partition: Partition) -> Response:
         """How far each lineage of a partition has come: its newest row and that row's age."""
         request = pb.ListWatermarksRequest(route=route, topic=topic, partition=partition)
         return shell.answer(shell.handlers.ListWatermarks, request)
 
-    @router.get(f"{partition_path}/translation", **_described(pb.TranslateOffsetResponse, 400, 404, 503))
+    @router.get(f"{partition_path}/translation", **described(pb.TranslateOffsetResponse, 400, 404, 503))
     def translation(
         route: RouteText,
         topic: Topic,
         partition: Partition,
         source_next_offset: Annotated[
-            int | None, Query(**_INT64, description="Of the regional cluster.")
+            int | None, Query(**INT64, description="Of the regional cluster.")
         ] = None,
         target_next_offset: Annotated[
-            int | None, Query(**_INT64, description="Of the aggregate cluster.")
+            int | None, Query(**INT64, description="Of the aggregate cluster.")
         ] = None,
     ) -> Response:
         """A next offset of one side of a route, on the other; name exactly one."""
@@ -313,13 +259,13 @@ def _mapping(shell: _Shell) -> APIRouter:
 
     @router.get(
         "/clusters/{cluster}/topics/{topic}/partitions/{partition}/records/{record_offset}/origin",
-        **_described(pb.LookupOriginResponse, 400, 404, 503),
+        **described(pb.LookupOriginResponse, 400, 404, 503),
     )
     def origin(
         cluster: Annotated[str, Path(description="An aggregate cluster, or its region.")],
         topic: Topic,
         partition: Partition,
-        record_offset: Annotated[int, Path(**_INT64, description="The place of a record.")],
+        record_offset: Annotated[int, Path(**INT64, description="The place of a record.")],
     ) -> Response:
         """Which source record is the record at this offset?"""
         request = pb.LookupOriginRequest(
@@ -330,26 +276,26 @@ def _mapping(shell: _Shell) -> APIRouter:
     return router
 
 
-def _primaries(shell: _Shell) -> APIRouter:
+def _primaries(shell: Shell) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["primaries"])
 
-    @router.get("/groups/{group}/primary", **_described(primaries_pb2.Primary, 503))
+    @router.get("/groups/{group}/primary", **described(primaries_pb2.Primary, 503))
     def get_primary(group: Group) -> Response:
         """Where the group is primary; `decision` is null if nothing was ever decided."""
         return shell.answer(shell.handlers.GetPrimary, primaries_pb2.GetPrimaryRequest(group=group))
 
-    @router.put("/groups/{group}/primary", **_described(primaries_pb2.Primary, 400, 404, 409, 503, 504))
+    @router.put("/groups/{group}/primary", **described(primaries_pb2.Primary, 400, 404, 409, 503, 504))
     def set_primary(group: Group, body: PrimaryBody) -> Response:
         """Decide where the group is primary. The same again changes nothing."""
         request = primaries_pb2.SetPrimaryRequest(group=group, **body.model_dump())
         return shell.answer(shell.handlers.SetPrimary, request)
 
-    @router.get("/primaries", **_described(primaries_pb2.ListPrimariesResponse, 503))
+    @router.get("/primaries", **described(primaries_pb2.ListPrimariesResponse, 503))
     def primaries() -> Response:
         """Every group with a decision."""
         return shell.answer(shell.handlers.ListPrimaries, primaries_pb2.ListPrimariesRequest())
 
-    @router.get("/regions", **_described(primaries_pb2.DescribeRegionsResponse, 504))
+    @router.get("/regions", **described(primaries_pb2.DescribeRegionsResponse, 504))
     def regions(
         group: Annotated[
             list[str] | None, Query(description="Is this group left out? May be repeated.")
@@ -365,10 +311,10 @@ def _primaries(shell: _Shell) -> APIRouter:
     return router
 
 
-def _audit(shell: _Shell) -> APIRouter:
+def _audit(shell: Shell) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["audit"])
 
-    @router.get("/audit", **_described(audit_pb2.ListAuditResponse, 400, 503, 504))
+    @router.get("/audit", **described(audit_pb2.ListAuditResponse, 400, 503, 504))
     def audit(
         group: Annotated[
             str | None,
@@ -377,10 +323,10 @@ def _audit(shell: _Shell) -> APIRouter:
         call: Annotated[str, Query(description="Of acts of this call or command alone.")] = "",
         principal: Annotated[str, Query(description="Of acts of this principal alone: its whole name.")] = "",
         since_ms: Annotated[
-            int, Query(**_INT64, description="From this moment on, by the store's clock (Unix epoch).")
+            int, Query(**INT64, description="From this moment on, by the store's clock (Unix epoch).")
         ] = 0,
         until_ms: Annotated[
-            int | None, Query(**_INT64, description="Before this moment; absent: until now.")
+            int | None, Query(**INT64, description="Before this moment; absent: until now.")
         ] = None,
         limit: Annotated[
             int,

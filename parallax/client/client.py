@@ -19,7 +19,7 @@ from parallax.client.watches import PrimaryWatch, SkipWatch
 from parallax.domain.primary import Change
 from parallax.errors import InvalidNameError
 from parallax.runtime.retry import RetryPolicy
-from parallax.v1 import audit_pb2, primaries_pb2
+from parallax.v1 import audit_pb2, overview_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
 
 DEFAULT_TIMEOUT_MS = 10_000
@@ -405,6 +405,111 @@ class OffsetClient:
         """What holds for a group, and every change from then on; to be closed by the caller."""
         open_stream = partial(self._targets.open_stream, "WatchPrimary", primaries_pb2.Primary)
         return PrimaryWatch(group, open_stream, self.get_primary, RetryPolicy())
+
+    # --- what there is, and how it is ---------------------------------------------------------------------
+
+    def list_groups(
+        self,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 0,
+        with_lag: bool = False,
+        timeout_ms: float | None = None,
+    ) -> overview_pb2.ListGroupsResponse:
+        """A page of the groups that the caller may read, by name.
+
+        Args:
+            prefix: names that begin so.
+            after: ``next_after`` of the page before.
+            limit: entries at most; 0: the server's choice.
+            with_lag: tell each group's lag where it consumes, too: 100 groups to a page at most.
+            timeout_ms: budget of the call; None: the client's.
+        """
+        request = overview_pb2.ListGroupsRequest(prefix=prefix, after=after, limit=limit, with_lag=with_lag)
+        return self._call("ListGroups", request, overview_pb2.ListGroupsResponse, timeout_ms)
+
+    def list_replication(
+        self,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 0,
+        region: str = "",
+        timeout_ms: float | None = None,
+    ) -> overview_pb2.ListReplicationResponse:
+        """A page of routes, as their drivers told of them last; ``region``: those into it alone. The rest as in `list_groups`."""
+        request = overview_pb2.ListReplicationRequest(prefix=prefix, after=after, limit=limit, region=region)
+        return self._call("ListReplication", request, overview_pb2.ListReplicationResponse, timeout_ms)
+
+    def list_replication_partitions(
+        self,
+        route: str,
+        *,
+        prefix: str = "",
+        state: overview_pb2.PartitionState = overview_pb2.PARTITION_STATE_UNKNOWN,
+        by_lag: bool = False,
+        after: str = "",
+        limit: int = 0,
+        timeout_ms: float | None = None,
+    ) -> overview_pb2.ListReplicationPartitionsResponse:
+        """A page of a route's partitions.
+
+        Args:
+            route: ``a->b``.
+            prefix: topics that begin so.
+            state: in this state alone; unknown: in any.
+            by_lag: the greatest lag first, instead of by name.
+            after: ``next_after`` of the page before, of the same order.
+            limit: entries at most; 0: the server's choice.
+            timeout_ms: budget of the call; None: the client's.
+        """
+        request = overview_pb2.ListReplicationPartitionsRequest(
+            route=route,
+            prefix=prefix,
+            state=state,
+            sort=overview_pb2.BY_LAG if by_lag else overview_pb2.BY_NAME,
+            after=after,
+            limit=limit,
+        )
+        return self._call(
+            "ListReplicationPartitions", request, overview_pb2.ListReplicationPartitionsResponse, timeout_ms
+        )
+
+    def list_moves(
+        self,
+        group: str | None = None,
+        *,
+        after: str = "",
+        limit: int = 0,
+        timeout_ms: float | None = None,
+    ) -> overview_pb2.ListMovesResponse:
+        """A page of a group's moves, or of all that the caller may read, the newest first; the rest as in `list_groups`."""
+        request = overview_pb2.ListMovesRequest(group=group, after=after, limit=limit)
+        return self._call("ListMoves", request, overview_pb2.ListMovesResponse, timeout_ms)
+
+    def list_drills(
+        self, *, after: str = "", limit: int = 0, timeout_ms: float | None = None
+    ) -> overview_pb2.ListDrillsResponse:
+        """A page of drills, the newest first; the rest as in `list_groups`."""
+        request = overview_pb2.ListDrillsRequest(after=after, limit=limit)
+        return self._call("ListDrills", request, overview_pb2.ListDrillsResponse, timeout_ms)
+
+    def list_sync_problems(
+        self, *, prefix: str = "", after: str = "", limit: int = 0, timeout_ms: float | None = None
+    ) -> overview_pb2.ListSyncProblemsResponse:
+        """A page of groups for which offsets can't be published, by name; the rest as in `list_groups`."""
+        request = overview_pb2.ListSyncProblemsRequest(prefix=prefix, after=after, limit=limit)
+        return self._call("ListSyncProblems", request, overview_pb2.ListSyncProblemsResponse, timeout_ms)
+
+    def describe_configuration(
+        self, *, prefix: str = "", timeout_ms: float | None = None
+    ) -> overview_pb2.DescribeConfigurationResponse:
+        """The settings of the service that answers, with secrets masked: those whose keys begin so."""
+        request = overview_pb2.DescribeConfigurationRequest(prefix=prefix)
+        return self._call(
+            "DescribeConfiguration", request, overview_pb2.DescribeConfigurationResponse, timeout_ms
+        )
 
     def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:
         return self._targets.call(

@@ -25,11 +25,24 @@ from parallax.client.credentials import ServiceCredentials
 from parallax.client.status import CODE_KEY
 from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, RegionName
+from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change
 from parallax.domain.rights import Policy, Principal, ProvenBy
+from parallax.domain.sync_status import GroupSyncStatus, SyncTrouble
 from parallax.errors import ForbiddenError, UnauthenticatedError
+from parallax.failover.drill import history
+from parallax.failover.drill.history import DrillRecord
+from parallax.ports.groups import OperationNote
 from parallax.runtime.deadline import Deadline
-from parallax.v1 import audit_pb2, audit_pb2_grpc, offsets_pb2_grpc, primaries_pb2, primaries_pb2_grpc
+from parallax.v1 import (
+    audit_pb2,
+    audit_pb2_grpc,
+    offsets_pb2_grpc,
+    overview_pb2,
+    overview_pb2_grpc,
+    primaries_pb2,
+    primaries_pb2_grpc,
+)
 from parallax.v1 import offsets_pb2 as pb
 from tests.worlds.authority import Authority, Issuer
 from tests.worlds.offset_servers import Served, serving
@@ -68,6 +81,13 @@ REQUESTS: Mapping[str, list[tuple[str, Any]]] = {
     "ListPrimaries": [("", primaries_pb2.ListPrimariesRequest())],
     "DescribeRegions": [("", primaries_pb2.DescribeRegionsRequest())],
     "ListAudit": [("", audit_pb2.ListAuditRequest())],
+    "ListGroups": [("", overview_pb2.ListGroupsRequest())],
+    "ListReplication": [("", overview_pb2.ListReplicationRequest())],
+    "ListReplicationPartitions": [("", overview_pb2.ListReplicationPartitionsRequest(route="a->b"))],
+    "ListMoves": [("", overview_pb2.ListMovesRequest(group=GROUP))],
+    "ListDrills": [("", overview_pb2.ListDrillsRequest())],
+    "ListSyncProblems": [("", overview_pb2.ListSyncProblemsRequest())],
+    "DescribeConfiguration": [("", overview_pb2.DescribeConfigurationRequest())],
 }
 
 _PARTITION = f"/v1/routes/a->b/topics/{TOPIC}/partitions/0"
@@ -90,6 +110,13 @@ PATHS: Mapping[str, list[tuple[str, str, dict[str, Any] | None]]] = {
     "ListPrimaries": [("", "/v1/primaries", None)],
     "DescribeRegions": [("", "/v1/regions", None)],
     "ListAudit": [("", "/v1/audit", None)],
+    "ListGroups": [("", "/v1/groups", None)],
+    "ListReplication": [("", "/v1/replication", None)],
+    "ListReplicationPartitions": [("", "/v1/replication/a->b/partitions", None)],
+    "ListMoves": [("", f"/v1/groups/{GROUP}/moves", None), ("of all groups", "/v1/moves", None)],
+    "ListDrills": [("", "/v1/drills", None)],
+    "ListSyncProblems": [("", "/v1/sync/problems", None)],
+    "DescribeConfiguration": [("", "/v1/config", None)],
     "pages": [(path, path, None) for path in ("/livez", "/readyz", "/metrics", "/openapi.json", "/docs")],
 }
 
@@ -143,6 +170,7 @@ def stub_call(channel: grpc.Channel, method: str, request: Any, metadata: Any) -
         offsets_pb2_grpc.OffsetServiceStub(channel),
         primaries_pb2_grpc.PrimaryServiceStub(channel),
         audit_pb2_grpc.AuditServiceStub(channel),
+        overview_pb2_grpc.OverviewServiceStub(channel),
     )
     call = next(getattr(stub, method) for stub in stubs if hasattr(stub, method))
     if method.startswith("Watch"):
@@ -228,7 +256,7 @@ def test_the_page_tells_what_everybody_may_call(callers: Callers) -> None:
 
 
 def test_every_call_was_tried_and_has_an_entry() -> None:
-    files = (pb.DESCRIPTOR, primaries_pb2.DESCRIPTOR, audit_pb2.DESCRIPTOR)
+    files = (pb.DESCRIPTOR, primaries_pb2.DESCRIPTOR, audit_pb2.DESCRIPTOR, overview_pb2.DESCRIPTOR)
     services = [service for file in files for service in file.services_by_name.values()]
     methods = {method.name for service in services for method in service.methods}
     assert methods == set(NEEDS) == set(REQUESTS)
@@ -305,10 +333,23 @@ def test_what_is_behind_a_refusal_is_not_told(callers: Callers, role: str) -> No
 def test_lists_show_what_the_caller_may_read(callers: Callers) -> None:
     administer = [callers.headers["administrator"]["Authorization"].removeprefix("Bearer ")]
     credentials = ServiceCredentials(token=administer[0])
+    world, moment = callers.served.world, callers.served.world.now_ms
+    trouble = SyncTrouble(None, None, "failed", Outcome.OK)
     for name in (GROUP, GroupName("secret")):
+        world.status.save_groups(
+            [GroupSyncStatus(name, Outcome.OK, moment, moment, troubles=(trouble,), count_troubles=1)]
+        )
+        world.operations.save_operation(OperationNote(name, moment, f"move of {name}", 1, "{}", "{}"))
+        history.keep(world.operations, DrillRecord(f"drill of {name}", name, "t", "a", "b", moment, 1))
         callers.served.service.primaries.set(Change(name, RegionName("a")), Deadline.after_ms(5_000))
     with callers.served.client(credentials=credentials) as client:
         assert [item.group for item in client.list_primaries().primaries] == [GROUP]
+        assert [item.group for item in client.list_groups().groups] == [GROUP]
+        assert [item.group for item in client.list_sync_problems().groups] == [GROUP]
+        assert [item.group for item in client.list_moves().moves] == [GROUP]
+        assert [item.group for item in client.list_drills().drills] == [GROUP]
+        with pytest.raises(ForbiddenError):
+            client.list_moves("secret")
         assert client.describe_regions(groups=["parallax.x"]).groups_left_out == []
 
 

@@ -236,7 +236,7 @@ def test_a_body_of_very_many_levels_is_the_callers_fault(http: httpx.Client, bod
 def test_openapi_describes_every_route(http: httpx.Client) -> None:
     described = _json(http.get("/openapi.json"))
 
-    assert len(described["paths"]) == 14
+    assert len(described["paths"]) == 22
     for path, methods in described["paths"].items():
         for operation in methods.values():
             assert operation["description"], path
@@ -264,7 +264,8 @@ def test_openapi_tells_the_errors_that_there_are(http: httpx.Client) -> None:
         ("/v1/groups/{group}/primary", "put")
     ]
     assert {path for (path, _), statuses in told.items() if "429" in statuses} == {
-        "/v1/groups/{group}/failover-offsets"
+        "/v1/groups",
+        "/v1/groups/{group}/failover-offsets",
     }
     assert told[f"{partition}/runs", "get"] == {"400", "404", "503"}
     assert told["/livez", "get"] == set()

@@ -30,7 +30,8 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.runtime.deadline import Deadline, wall_clock_ms
 from tests.memory.audit import MemoryAuditLog
-from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
+from tests.memory.cql import MemoryKeyspace, WrittenStores
+from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
 from tests.support import poll_until, unique_name
 from tests.worlds.shard_harness import PATIENCE_S, Harness, Owner, ends, numbered
@@ -273,6 +274,8 @@ class TwoCopies:
             self._groups,
             clusters,
             MemoryPrimaryStore(),
+            MemoryOperationJournal(),
+            WrittenStores(MemoryKeyspace()).status,
             now_ms=wall_clock_ms,
             audit=MemoryAuditLog(),
             cache=False,

@@ -33,7 +33,8 @@ from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
 from tests.memory.audit import MemoryAuditLog
-from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
+from tests.memory.cql import MemoryKeyspace, WrittenStores
+from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
 
 TOPIC = TopicName("trips")
@@ -260,6 +261,8 @@ class World:
         self.index = MemoryMappingIndex(tail_rows)
         self.groups = MemoryGroupStore()
         self.primaries = MemoryPrimaryStore()
+        self.operations = MemoryOperationJournal()
+        self.status = WrittenStores(MemoryKeyspace()).status
         self.audit = MemoryAuditLog()
         self.clusters = {
             aggregate_cluster(region): FakeCluster(aggregate_cluster(region)) for region in self.regions
@@ -416,6 +419,8 @@ class World:
             self.groups,
             self.clusters,
             self.primaries,
+            self.operations,
+            self.status,
             now_ms=lambda: self.now_ms,
             audit=self.audit,
             cache=options.pop("cache", False),

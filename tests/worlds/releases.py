@@ -19,6 +19,7 @@ from offsetsvc.service import UseCases
 from parallax.adapters.cassandra.audit import CassandraAuditLog
 from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore
 from parallax.adapters.cassandra.groups import CassandraGroupStore
+from parallax.adapters.cassandra.status import CassandraStatusStore
 from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import GroupName, RegionName, TopicName, TopicPartition
@@ -155,6 +156,8 @@ class Release:
                 self.groups,
                 world.clusters,
                 self.primaries,
+                CassandraOperationJournal(connection, keyspace),
+                CassandraStatusStore(connection, keyspace),
                 now_ms=lambda: world.now_ms,
                 audit=CassandraAuditLog(connection, keyspace, retention_days=1),
                 cache=False,

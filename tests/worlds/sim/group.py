@@ -32,7 +32,8 @@ from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from syncjob.cycle import Syncer
 from tests.memory.audit import MemoryAuditLog
-from tests.memory.groups import MemoryGroupStore, MemoryPrimaryStore
+from tests.memory.cql import MemoryKeyspace, WrittenStores
+from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
 from tests.worlds.offset_world import Writer
 from tests.worlds.sim.doors import SimClock
 from tests.worlds.sim.kafka import Cluster, Log
@@ -115,6 +116,8 @@ class GroupLife:
             self.store,
             self.writers,
             primaries,
+            MemoryOperationJournal(),
+            WrittenStores(MemoryKeyspace()).status,
             now_ms=self.clocks["service"].now_ms,
             audit=MemoryAuditLog(),
             cache=False,

@@ -1,0 +1,1 @@
+"""What there is, and how it is: lists of a bounded cost for each page."""

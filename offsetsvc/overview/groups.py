@@ -1,0 +1,245 @@
+"""Every group, and those for which something can't be published.
+
+What a page costs: 32 reads of names, and two of each group on it, side by side. With lags, a question to the cluster
+where each group consumes besides. Of groups with troubles, 16 reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
+
+from offsetsvc.clusters import Clusters
+from offsetsvc.overview.pages import filled, limit_of
+from offsetsvc.parallel import Concurrently
+from parallax.client.messages import outcome_to_pb
+from parallax.client.primary_messages import primaries_to_pb
+from parallax.domain.ids import ClusterName, GroupName, aggregate_cluster
+from parallax.domain.primary import Assignment, Mode, assignment_of
+from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble, UnreadableGroup
+from parallax.errors import DeadlineError, InvariantError, ParallaxError
+from parallax.ports.groups import GroupStore, NamePage, PrimaryStore
+from parallax.ports.status import StatusStore
+from parallax.runtime.deadline import Deadline
+from parallax.v1 import overview_pb2 as pb
+from parallax.v1 import primaries_pb2
+
+MOST_WITH_LAG = 100
+"""Groups of a page whose lags are asked for."""
+
+Shown = Callable[[GroupName], bool]
+
+
+class GroupLists:
+    """Lists of groups. Safe to use from many threads.
+
+    Args:
+        groups: what is remembered of groups.
+        primaries: decisions about them.
+        status: what the sync job tells.
+        clusters: where they consume.
+        executor: for questions side by side.
+        now_ms: the store's clock.
+    """
+
+    def __init__(
+        self,
+        groups: GroupStore,
+        primaries: PrimaryStore,
+        status: StatusStore,
+        clusters: Clusters,
+        executor: Executor,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._groups = groups
+        self._primaries = primaries
+        self._status = status
+        self._clusters = clusters
+        self._executor = executor
+        self._now_ms = now_ms
+
+    def page(self, request: pb.ListGroupsRequest, shown: Shown, deadline: Deadline) -> pb.ListGroupsResponse:
+        """A page of all groups.
+
+        Raises:
+            InvalidNameError: the limit is negative.
+            LimitError: it is more than a page may have.
+            StoreUnavailableError: the store did not answer.
+            DeadlineError: the deadline passed first.
+        """
+        limit = limit_of(request.limit, MOST_WITH_LAG) if request.with_lag else limit_of(request.limit)
+        names, next_after = filled(
+            lambda after, most: self._names(NamePage(most, request.prefix, after)),
+            str,
+            shown,
+            request.after,
+            limit,
+        )
+        decided = self._decided(names)
+        statuses = self._status.group_statuses(names)
+        lags = self._lags(names, decided, statuses, deadline) if request.with_lag else {}
+        cycle = _cycle(self._status)
+        now_ms = self._now_ms()
+        primaries = {
+            item.group: item
+            for item in primaries_to_pb(
+                (name, found) for name, found in decided.items() if found is not None
+            ).primaries
+        }
+        return pb.ListGroupsResponse(
+            groups=[
+                pb.GroupSummary(
+                    group=name,
+                    primary=primaries.get(name, primaries_pb2.Primary(group=name)),
+                    sync=_sync(statuses.get(name), cycle, now_ms),
+                    lag_offsets=lags.get(name),
+                )
+                for name in names
+            ],
+            next_after=next_after,
+        )
+
+    def problems(self, request: pb.ListSyncProblemsRequest, shown: Shown) -> pb.ListSyncProblemsResponse:
+        """A page of groups with troubles, and how the sync job is.
+
+        Raises:
+            InvalidNameError: the limit is negative.
+            LimitError: it is more than a page may have.
+            StoreUnavailableError: the store did not answer.
+        """
+        found, next_after = filled(
+            lambda after, most: self._status.troubled(NamePage(most, request.prefix, after)),
+            lambda item: item.group,
+            lambda item: shown(item.group),
+            request.after,
+            limit_of(request.limit),
+        )
+        cycle = _cycle(self._status)
+        return pb.ListSyncProblemsResponse(
+            groups=[_problems(item) for item in found],
+            next_after=next_after,
+            job=None if cycle is None else _job(cycle, self._now_ms()),
+        )
+
+    def _names(self, page: NamePage) -> list[GroupName]:
+        """Groups of which anything is stored, be it a decision alone."""
+        return sorted({*self._groups.group_page(page), *self._primaries.assigned_page(page)})[: page.limit]
+
+    def _decided(self, names: Collection[GroupName]) -> dict[GroupName, Assignment | InvariantError | None]:
+        decisions = self._primaries.decisions(names)
+        found: dict[GroupName, Assignment | InvariantError | None] = {}
+        for name in names:
+            try:
+                found[name] = assignment_of(decisions.get(name, ()))
+            except InvariantError as error:
+                found[name] = error
+        return found
+
+    def _lags(
+        self,
+        names: Sequence[GroupName],
+        decided: Mapping[GroupName, Assignment | InvariantError | None],
+        statuses: Mapping[GroupName, GroupSyncStatus | UnreadableGroup],
+        deadline: Deadline,
+    ) -> dict[GroupName, int | None]:
+        places = {name: _consumes_at(decided[name], statuses.get(name)) for name in names}
+        known = [(name, cluster) for name, cluster in places.items() if cluster is not None]
+        if not known:
+            return {}
+        together = Concurrently(self._executor, deadline)
+        lags = together.map(lambda item: self._lag(*item), known, "asking for lags")
+        return {name: lag for (name, _), lag in zip(known, lags, strict=True)}
+
+    def _lag(self, group: GroupName, cluster: ClusterName) -> int | None:
+        try:
+            view = self._clusters.view(cluster)
+            commits = view.committed(group)
+            logs = view.log_ranges(list(commits))
+        except DeadlineError:
+            raise
+        except ParallaxError:  # it may not be seen there, or the cluster is configured no more
+            return None
+        lags = [
+            max(0, logs[item].high_watermark - commit.next_offset)
+            for item, commit in commits.items()
+            if item in logs
+        ]
+        # The sum of some partitions would look like the lag of all.
+        return sum(lags) if lags and len(lags) == len(commits) else None
+
+
+def _cycle(status: StatusStore) -> SyncCycle | None:
+    try:
+        return status.cycle()
+    except InvariantError:  # a newer sync job's: nothing is known of it
+        return None
+
+
+def _consumes_at(
+    decided: Assignment | InvariantError | None, status: GroupSyncStatus | UnreadableGroup | None
+) -> ClusterName | None:
+    """The one cluster where a group consumes, as far as that is known."""
+    if isinstance(decided, InvariantError):
+        return None
+    if decided is not None and decided.decision.mode is Mode.ACTIVE_PASSIVE and not decided.dual_active:
+        return decided.decision.cluster or aggregate_cluster(decided.decision.primary)
+    active = status.active_at if isinstance(status, GroupSyncStatus) else ()
+    return active[0] if len(active) == 1 else None
+
+
+def _sync(
+    status: GroupSyncStatus | UnreadableGroup | None, cycle: SyncCycle | None, now_ms: int
+) -> pb.GroupSync | None:
+    if status is None:
+        return None
+    if isinstance(status, UnreadableGroup):
+        return pb.GroupSync(problem=status.problem)
+    # What is not told anew still holds at the end of a later cycle.
+    seen_at_ms = max(status.told_at_ms, 0 if cycle is None or cycle.problem else cycle.ended_at_ms)
+    return pb.GroupSync(
+        outcome=outcome_to_pb(status.outcome),
+        reasons=[
+            pb.ReasonCount(reason=reason, count=count) for reason, count in sorted(status.reasons.items())
+        ],
+        active_at=status.active_at,
+        partitions=status.partitions,
+        since_ms=status.since_ms,
+        age_ms=max(0, now_ms - seen_at_ms),
+        problem=status.problem,
+    )
+
+
+def _problems(status: GroupSyncStatus | UnreadableGroup) -> pb.GroupProblems:
+    if isinstance(status, UnreadableGroup):
+        trouble = pb.SyncProblem(reason="unreadable_row", problem=status.problem)
+        return pb.GroupProblems(group=status.group, problems=[trouble], count=1)
+    return pb.GroupProblems(
+        group=status.group,
+        problems=map(_problem, status.troubles),
+        count=status.count_troubles,
+        since_ms=status.since_ms,
+    )
+
+
+def _problem(trouble: SyncTrouble) -> pb.SyncProblem:
+    place = trouble.topic_partition
+    return pb.SyncProblem(
+        topic="" if place is None else place.topic,
+        partition=0 if place is None else place.partition,
+        cluster=trouble.cluster or "",
+        reason=trouble.reason,
+        outcome=outcome_to_pb(trouble.outcome),
+        problem=trouble.problem,
+        remedy=trouble.remedy,
+    )
+
+
+def _job(cycle: SyncCycle, now_ms: int) -> pb.SyncJob:
+    return pb.SyncJob(
+        owner=cycle.owner,
+        age_ms=max(0, now_ms - cycle.ended_at_ms),
+        groups=cycle.groups,
+        groups_with_problems=cycle.troubled,
+        away=cycle.away,
+        problem=cycle.problem,
+    )

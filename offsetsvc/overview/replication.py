@@ -1,0 +1,243 @@
+"""How replication is, in every region: from what drivers tell, so that a region that is gone is seen as it was.
+
+What a page costs: of routes, a read for each of its prefix. Of partitions, one read of the route, of some 10 bytes a partition, which
+pages within `_MEMORY_S` share; every partition of the route is looked at.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from offsetsvc.overview.pages import cut, limit_of
+from parallax.config.config import Config
+from parallax.domain.ids import (
+    RegionName,
+    Route,
+    TopicName,
+    TopicPartition,
+    aggregate_cluster,
+    regional_cluster,
+)
+from parallax.domain.replication_status import RouteStatus, ShardPartition, ShardReport, ShardStatus
+from parallax.errors import InvalidNameError
+from parallax.ports.status import StatusStore
+from parallax.v1 import overview_pb2 as pb
+
+SILENT_AFTER_MS = 30_000
+"""A driver tells every five seconds."""
+
+_MOST_PROBLEMS = 20
+_MEMORY_S = 1.0
+_STATES = {name.removeprefix("PARTITION_").lower(): number for name, number in pb.PartitionState.items()}
+_UNKNOWN_LAG = -1
+"""Orders what does not know its lag behind what has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    shard: ShardStatus
+    partition: ShardPartition
+
+    @property
+    def lag(self) -> int:
+        lag = self.partition.lag_records
+        return _UNKNOWN_LAG if lag is None else lag
+
+
+_Key = tuple[int, TopicPartition]
+
+
+class ReplicationLists:
+    """Lists of routes and partitions. Safe to use from many threads.
+
+    Args:
+        config: the routes.
+        status: what drivers tell.
+        now_ms: the store's clock.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        status: StatusStore,
+        now_ms: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._status = status
+        self._now_ms = now_ms
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._memory: dict[Route, tuple[float, Sequence[ShardReport]]] = {}
+
+    def routes(self, request: pb.ListReplicationRequest) -> pb.ListReplicationResponse:
+        """A page of routes.
+
+        Raises:
+            InvalidNameError: the limit is negative.
+            LimitError: it is more than a page may have.
+            UnknownRegionError: the region is not configured.
+            StoreUnavailableError: the store did not answer.
+        """
+        limit = limit_of(request.limit)
+        if request.region:
+            self._config.region(RegionName(request.region))
+        wanted = sorted(
+            (
+                route
+                for route in self._config.all_routes()
+                if str(route).startswith(request.prefix)
+                and str(route) > request.after
+                and (not request.region or route.target == request.region)
+            ),
+            key=str,
+        )
+        page, next_after = cut(wanted, str, limit)
+        found = self._status.shards(page)
+        now_ms = self._now_ms()
+        return pb.ListReplicationResponse(
+            routes=[_route(route, found.get(route, RouteStatus()), now_ms) for route in page],
+            next_after=next_after,
+        )
+
+    def partitions(
+        self, route: Route, request: pb.ListReplicationPartitionsRequest
+    ) -> pb.ListReplicationPartitionsResponse:
+        """A page of a route's partitions.
+
+        Raises:
+            InvalidNameError: the limit is negative, or the page begins nowhere.
+            LimitError: it is more than a page may have.
+            StoreUnavailableError: the store did not answer.
+        """
+        limit, by_lag = limit_of(request.limit), request.sort == pb.BY_LAG
+        begins = _key_of(request.after, by_lag=by_lag) if request.after else None
+        reports = self._reports(route)
+        fitting = [
+            _Row(report.status, item)
+            for report in reports
+            for item in report.partitions
+            if item.topic_partition.topic.startswith(request.prefix)
+            and (not request.state or _STATES.get(item.state) == request.state)
+        ]
+
+        def key(row: _Row) -> _Key:
+            return (-row.lag if by_lag else 0, row.partition.topic_partition)
+
+        behind = [row for row in fitting if begins is None or key(row) > begins]
+        page, next_after = cut(sorted(behind, key=key), lambda row: _place_of(row, by_lag=by_lag), limit)
+        now_ms = self._now_ms()
+        return pb.ListReplicationPartitionsResponse(
+            partitions=[_partition(row, now_ms) for row in page],
+            next_after=next_after,
+            total=len(fitting),
+            age_ms=_age_ms((report.status for report in reports), now_ms),
+        )
+
+    def _reports(self, route: Route) -> Sequence[ShardReport]:
+        now_s = self._clock()
+        with self._lock:
+            read_at_s, reports = self._memory.get(route, (-_MEMORY_S, ()))
+        if now_s - read_at_s >= _MEMORY_S:
+            reports, _ = self._status.shard_reports(route)
+            with self._lock:
+                self._memory[route] = (now_s, reports)
+        return reports
+
+
+def _place_of(row: _Row, *, by_lag: bool) -> str:
+    topic, partition = row.partition.topic_partition
+    return f"{row.lag}/{topic}/{partition}" if by_lag else f"{topic}/{partition}"
+
+
+def _key_of(place: str, *, by_lag: bool) -> _Key:
+    """The order's key of a place that `_place_of` has made."""
+    lag, _, rest = place.partition("/") if by_lag else ("0", "", place)
+    topic, _, partition = rest.rpartition("/")
+    try:
+        return (-int(lag), TopicPartition(TopicName(topic), int(partition)))
+    except ValueError:
+        raise InvalidNameError(
+            f"after: {place!r} is no place of this list; take the next_after of a page of the same order"
+        ) from None
+
+
+def _route(route: Route, status: RouteStatus, now_ms: int) -> pb.RouteReplication:
+    shards = status.shards
+    newest = max(shards, key=lambda item: item.told_at_ms, default=None)
+    missing = 0 if newest is None else newest.shards - len(shards)
+    problems = [
+        *status.problems,
+        *(f"shard {item.shard} {item.problem}" for item in shards if item.problem),
+        *(f"shard {item.shard} waits for {item.waiting_for}" for item in shards if item.waiting_for),
+    ]
+    if missing > 0:
+        problems.append(f"{missing} shards were never told of")
+    return pb.RouteReplication(
+        route=str(route),
+        source_cluster=regional_cluster(route.source),
+        target_cluster=aggregate_cluster(route.target),
+        state=_state(shards, now_ms, missing),
+        problems=list(dict.fromkeys(problems))[:_MOST_PROBLEMS],
+        owner="" if newest is None else newest.owner,
+        age_ms=_age_ms(shards, now_ms),
+        shards=None if newest is None else newest.shards,
+        shards_running=None if newest is None else sum(not item.problem for item in shards),
+        partitions=_sum(item.partitions for item in shards),
+        partitions_stopped=_sum(item.stopped for item in shards),
+        lag_records=_sum(item.lag_records for item in shards),
+        latency_ms=_most(item.latency_ms for item in shards),
+        index_lag_ms=_most(item.index_lag_ms for item in shards),
+        records=_sum(item.records for item in shards),
+        bytes=_sum(item.size_bytes for item in shards),
+    )
+
+
+def _state(shards: Sequence[ShardStatus], now_ms: int, missing: int) -> pb.RouteState:
+    age_ms = _age_ms(shards, now_ms)
+    if age_ms is None:
+        return pb.ROUTE_STATE_UNKNOWN
+    if age_ms > SILENT_AFTER_MS:
+        return pb.ROUTE_SILENT
+    if missing > 0 or any(item.problem for item in shards):
+        return pb.ROUTE_NOT_RUNNING
+    if any(item.waiting_for for item in shards):
+        return pb.ROUTE_WAITING
+    return pb.ROUTE_PARTLY_STOPPED if any(item.stopped for item in shards) else pb.ROUTE_COPYING
+
+
+def _partition(row: _Row, now_ms: int) -> pb.PartitionReplication:
+    item, since_ms = row.partition, max(0, now_ms - row.shard.told_at_ms)
+    age_ms = item.watermark_age_ms
+    return pb.PartitionReplication(
+        topic=item.topic_partition.topic,
+        partition=item.topic_partition.partition,
+        shard=row.shard.shard,
+        state=_STATES.get(item.state, pb.PARTITION_STATE_UNKNOWN),  # type: ignore[arg-type] # an enum's number
+        reason=item.reason,
+        remedy=item.remedy,
+        lag_records=item.lag_records,
+        latency_ms=item.latency_ms,
+        watermark_age_ms=None if age_ms is None else age_ms + since_ms,
+        source_next_offset=item.source_next,
+        records=item.records,
+    )
+
+
+def _age_ms(shards: Iterable[ShardStatus], now_ms: int) -> int | None:
+    oldest = min((item.told_at_ms for item in shards), default=None)
+    return None if oldest is None else max(0, now_ms - oldest)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Of those that are known; None: none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
