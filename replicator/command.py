@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated
 
 import structlog
 import typer
 
+from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.spark.application import Application
 from parallax.adapters.spark.session import local_slots
 from parallax.adapters.spark.status_server import StatusPart
@@ -17,7 +19,7 @@ from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.domain.ids import RegionName
-from parallax.runtime.process import configure_logging
+from parallax.runtime.process import configure_logging, process_name
 from replicator.findings import Finding, Severity
 from replicator.kafka.run_log_check import check_route
 from replicator.kafka.topics import TopicAdmin
@@ -26,6 +28,7 @@ from replicator.leases.claims import Claims
 from replicator.leases.console import progress_view
 from replicator.leases.query import lease_keys, replication_query, routes_of
 from replicator.leases.status import ReplicationStatus
+from replicator.leases.telling import telling
 from replicator.preflight import (
     refuse_if_blocked,
     refused_findings,
@@ -128,11 +131,19 @@ def _application(
         service=config.service,
         master=config.replicator.spark_master,
         checkpoint_directory=config.replicator.checkpoint_directory,
-        view=partial(progress_view, board),
+        view=partial(_view, board, config),
         json_logs=json_logs,
         secret=config.replicator.secret_of_spark(),
         insecure=config.replicator.spark_insecure,
     )
+
+
+@contextmanager
+def _view(board: ProgressBoard, config: Config) -> Iterator[Callable[[], None]]:
+    """Shows progress to people here, and tells the store of it for everybody else."""
+    stores = partial(CassandraStores, config.cassandra, config.index)
+    with telling(board, process_name("replicator"), stores), progress_view(board) as draw:
+        yield draw
 
 
 def _print(findings: Sequence[Finding], *, as_json: bool) -> None:

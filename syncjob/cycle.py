@@ -20,7 +20,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.ownership import Offers, own_commits, standing_offers
 from parallax.domain.primary import Decisions, assignment_of
 from parallax.domain.progress import Progress, moved_at
-from parallax.errors import FencedError, ParallaxError
+from parallax.errors import FencedError, ParallaxError, UnavailableError
 from parallax.ports.audit import Auditor
 from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore
@@ -105,6 +105,7 @@ class Syncer:
         now_ms: the clock by which moments are saved and compared: the store's.
         auditor: keeps that a group's decisions were forgotten.
         clock: seconds, monotonic.
+        tell: hears of each cycle what it did, or why it failed.
     """
 
     def __init__(
@@ -119,8 +120,10 @@ class Syncer:
         now_ms: Callable[[], int],
         auditor: Auditor,
         clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[CycleReport | None, str], None] = lambda _report, _problem: None,
     ) -> None:
         self._config = config
+        self._tell_of = tell
         self._watches = {
             writer.cluster: ClusterWatch(writer, config.service.cluster_timeout_ms, now_ms)
             for writer in writers
@@ -157,6 +160,15 @@ class Syncer:
         Raises:
             StoreUnavailableError: the store did not answer, so that no group is known.
         """
+        try:
+            report = self._cycle()
+        except UnavailableError as error:
+            self._tell_of(None, f"[{error.code}] {error}")
+            raise
+        self._tell_of(report, "")
+        return report
+
+    def _cycle(self) -> CycleReport:
         known = self._known()
         for watch in self._watches.values():
             watch.begin(self._config.groups.chosen, known - self._dormant.names)

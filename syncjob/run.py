@@ -22,6 +22,7 @@ from parallax.wiring import aggregate_clusters, open_client
 from syncjob.clusters import refuse_same_cluster
 from syncjob.cycle import CycleReport, Syncer
 from syncjob.status import CYCLES, FAILED_CYCLES
+from syncjob.telling import SyncTeller
 
 _log = structlog.get_logger(__name__)
 
@@ -39,6 +40,8 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
     writers = list(aggregate_clusters(config).values())
     refuse_same_cluster(writers)
     with CassandraStores(config.cassandra, config.index, audit=config.audit) as stores, client:
+        owner = process_name("sync")
+        teller = SyncTeller(stores.status, owner, stores.clock.now_ms)
         syncer = Syncer(
             config,
             writers,
@@ -47,7 +50,8 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
             partial(ask, client),
             dry_run=dry_run,
             now_ms=stores.clock.now_ms,
-            auditor=Auditor(stores.audit, stores.clock.now_ms, process=process_name("sync")),
+            auditor=Auditor(stores.audit, stores.clock.now_ms, process=owner),
+            tell=lambda report, problem: None if dry_run else teller.tell(report, problem),
         )
         try:
             yield syncer

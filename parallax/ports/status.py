@@ -32,8 +32,13 @@ class StatusStore(Protocol):
     def shard_reports(self, route: Route) -> tuple[Sequence[ShardReport], Sequence[str]]:
         """The present shards of a route with their partitions; and why others can't be read."""
 
-    def save_groups(self, statuses: Sequence[GroupSyncStatus]) -> None:
-        """Replace what was told of these groups; one without troubles has none any more."""
+    def save_groups(self, statuses: Sequence[GroupSyncStatus], *, solved: Collection[GroupName] = ()) -> None:
+        """Replace what was told of these groups.
+
+        Args:
+            statuses: of the groups.
+            solved: groups that had troubles and have none any more; of others nothing is deleted.
+        """
 
     def forget_groups(self, groups: Collection[GroupName]) -> None:
         """There are no such groups any more."""

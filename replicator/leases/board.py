@@ -116,6 +116,8 @@ class PartitionTotals:
     latency_ms: float | None = None
     status: PartitionStatus = PartitionStatus.WAITING
     reason: str = ""
+    source_next: int = 0
+    watermark_age_ms: float | None = None
     told_stop: str | None = None
     """The reason that the log has for the stop that lasts; None: there is none."""
 
@@ -161,13 +163,16 @@ class RouteSummary:
 class ProgressBoard:
     """The newest report of every lease, and totals that only grow. Safe to use from several threads.
 
+    Attributes:
+        expected: every lease that shall run, in order.
+
     Args:
         expected: every lease that shall run.
         clock: seconds, monotonic.
     """
 
     def __init__(self, expected: Collection[LeaseKey], clock: Callable[[], float] = time.monotonic) -> None:
-        self._expected = tuple(sorted(expected))
+        self.expected = tuple(sorted(expected))
         self._clock = clock
         self._lock = threading.Lock()
         self._leases: dict[LeaseKey, LeaseTotals] = {}
@@ -211,7 +216,7 @@ class ProgressBoard:
         for key, totals in leases.items():
             newest[key.route] = max(newest.get(key.route, 0), totals.epoch)
         problems = {}
-        for key in self._expected:
+        for key in self.expected:
             lease = leases.get(key)
             if lease is None:
                 problems[key] = "has not reported yet"
@@ -234,7 +239,7 @@ class ProgressBoard:
         leases = self.leases()
         return [
             _summary(route, [lease for key, lease in leases.items() if key.route == route])
-            for route in sorted({key.route for key in (*leases, *self._expected)})
+            for route in sorted({key.route for key in (*leases, *self.expected)})
         ]
 
 
@@ -264,6 +269,7 @@ def _take_over(lease: LeaseTotals, report: LeaseProgress) -> None:
         totals.lag_records = item.lag_records
         _log_change(report.lease.route, partition, totals, item)
         totals.status, totals.reason = item.status, item.reason
+        totals.source_next, totals.watermark_age_ms = item.source_next, item.watermark_age_ms
         if item.replication_latency_ms is not None:
             totals.latency_ms = item.replication_latency_ms
 

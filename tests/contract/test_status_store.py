@@ -66,7 +66,7 @@ def test_groups_with_troubles_are_listed_until_they_have_none(status: StatusStor
     first = status.troubled(NamePage(7, prefix))
     rest = status.troubled(NamePage(100, prefix, first[-1].group))
     assert [item.group for item in (*first, *rest)] == names
-    status.save_groups([group_status(names[0])])
+    status.save_groups([group_status(names[0])], solved=[GroupName(names[0])])
     status.forget_groups([GroupName(names[1])])
     assert [item.group for item in status.troubled(NamePage(100, prefix))] == names[2:]
     found = status.group_statuses([GroupName(name) for name in names[:3]])

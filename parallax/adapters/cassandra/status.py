@@ -107,9 +107,9 @@ class CassandraStatusStore:
                 found.append(ShardReport(shard, partitions))
         return found, problems
 
-    def save_groups(self, statuses: Sequence[GroupSyncStatus]) -> None:
+    def save_groups(self, statuses: Sequence[GroupSyncStatus], *, solved: Collection[GroupName] = ()) -> None:
         """Replace what was told of these groups."""
-        save, trouble, solved = map(
+        save, trouble, delete = map(
             self._connection.prepare,
             (self._save_group_cql, self._save_troubles_cql, self._delete_troubles_cql),
         )
@@ -117,9 +117,10 @@ class CassandraStatusStore:
         for item in statuses:
             key, text = (bucket_of(item.group), item.group), group_to_text(item)
             requests.append((save, (*key, text, LAST_WORD_KEPT_S)))
-            requests.append(
-                (trouble, (*key, text, TROUBLES_KEPT_S)) if item.count_troubles else (solved, key)
-            )
+            if item.count_troubles:
+                requests.append((trouble, (*key, text, TROUBLES_KEPT_S)))
+        # Tombstones for all others would be what lists read most.
+        requests += [(delete, (bucket_of(group), group)) for group in solved]
         self._connection.run_all(requests)
 
     def forget_groups(self, groups: Collection[GroupName]) -> None:

@@ -1,0 +1,114 @@
+"""What a driver tells the store of its leases."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from parallax.domain.replication_status import ShardReport
+from parallax.errors import StoreUnavailableError
+from replicator.lease import LeaseKey, PartitionStatus
+from replicator.leases import telling as module
+from replicator.leases.board import SILENT_AFTER_MS, LeaseReport, ProgressBoard
+from replicator.leases.telling import STOPPED, shard_reports, telling
+from tests.support import poll_until
+from tests.unit.replicator.leases.test_status import KEYS, ROUTE, FakeClock, report
+
+
+def with_partition(told: LeaseReport, **values: Any) -> LeaseReport:
+    (part,) = told.progress.partitions
+    return replace(told, progress=replace(told.progress, partitions=(replace(part, **values),)))
+
+
+def shards(board: ProgressBoard, **values: Any) -> list[ShardReport]:
+    return shard_reports(board, owner="replicator@x:1", now_ms=9_000, **values)
+
+
+def test_of_a_lease_that_never_reported_nothing_is_known() -> None:
+    [told] = shards(ProgressBoard([LeaseKey(ROUTE, 0)]))
+    assert (told.status.problem, told.status.shards) == ("has not reported yet", 1)
+    assert (told.status.lag_records, told.status.records, told.status.partitions) == (None, None, None)
+    assert told.partitions == ()
+
+
+def test_a_lease_is_told_with_the_sums_of_its_partitions() -> None:
+    clock = FakeClock()
+    board = ProgressBoard(KEYS, clock)
+    board.record(with_partition(report(records=20), watermark_age_ms=400.0, source_next=77))
+    board.record(report(shard=1, status=PartitionStatus.STOPPED))
+    clock.now_s += 2
+    first, second = shards(board)
+    assert (first.status.records, first.status.size_bytes, first.status.lag_records) == (20, 2_000, 7)
+    assert (first.status.problem, first.status.shards, first.status.told_at_ms) == ("", 2, 9_000)
+    [part] = first.partitions
+    assert (part.state, part.latency_ms, part.source_next) == ("copying", 12, 77)
+    assert part.watermark_age_ms == 2_400  # it has grown older since it was reported
+    assert (second.status.stopped, second.partitions[0].reason) == (1, "too large")
+
+
+def test_what_waits_knows_neither_its_position_nor_its_lag() -> None:
+    board = ProgressBoard([LeaseKey(ROUTE, 0)])
+    board.record(report(status=PartitionStatus.WAITING))
+    [told] = shards(board)
+    [part] = told.partitions
+    assert (part.lag_records, part.source_next, part.watermark_age_ms) == (None, None, None)
+    assert told.status.lag_records is None
+
+
+def test_a_silent_lease_is_no_running_one() -> None:
+    clock = FakeClock()
+    board = ProgressBoard([LeaseKey(ROUTE, 0)], clock)
+    board.record(report())
+    clock.now_s += SILENT_AFTER_MS / 1_000 + 1
+    [told] = shards(board)
+    assert "silent" in told.status.problem
+    assert shards(board, stopped=True)[0].status.problem == STOPPED
+
+
+class Store:
+    """Takes what it is told, and may be away."""
+
+    def __init__(self) -> None:
+        self.told: list[Sequence[ShardReport]] = []
+        self.away = threading.Event()
+        self.status = self
+        self.clock = self
+
+    def now_ms(self) -> int:
+        return 9_000
+
+    def save_shards(self, reports: Sequence[ShardReport]) -> None:
+        if self.away.is_set():
+            raise StoreUnavailableError("nobody answers")
+        self.told.append(reports)
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        yield self
+
+
+def test_the_store_is_told_until_the_end_and_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TELL_EVERY_S", 0.01)
+    board, store = ProgressBoard(KEYS), Store()
+    board.record(report())
+    with telling(board, "replicator@x:1", store.opened):
+        poll_until(lambda: len(store.told) > 2, 10, "it is told again and again")
+    assert [item.status.problem for item in store.told[0]] == ["", "has not reported yet"]
+    assert {item.status.problem for item in store.told[-1]} == {STOPPED}
+
+
+def test_a_store_that_is_away_holds_nothing_up_and_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TELL_EVERY_S", 0.01)
+    store = Store()
+    store.away.set()
+    with capture_logs() as logs, telling(ProgressBoard(KEYS), "replicator@x:1", store.opened):
+        poll_until(lambda: bool(logs), 10, "it is said that the store is away")
+        store.away.clear()
+        poll_until(lambda: bool(store.told), 10, "the store is told")
+    assert [entry["event"] for entry in logs] == ["status_not_told"]
