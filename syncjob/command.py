@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from parallax.cli.options import ConfigOption, JsonLogsOption
+from parallax.cli.lists import sync_problems
+from parallax.cli.options import JsonLogsOption
 from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.runtime.process import configure_logging
@@ -16,9 +18,16 @@ from syncjob.decide import Decision
 from syncjob.run import run_once
 from syncjob.status import SyncBoard
 
+app = typer.Typer(help="Publish offsets, or show what can't be published.", pretty_exceptions_enable=False)
+app.command("problems")(sync_problems)
 
+
+@app.callback(invoke_without_command=True)
 def sync(
-    config: ConfigOption,
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", envvar="PARALLAX_CONFIG", help="The configuration file.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Publish once, show what was done, and end.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, write nothing; implies --once.")
@@ -30,6 +39,10 @@ def sync(
     Without --once it runs on Spark until stopped. `parallax replicate --with-sync` does the same inside the
     replicator's application.
     """
+    if context.invoked_subcommand is not None:
+        return
+    if config is None:
+        raise typer.BadParameter("name the configuration (or set PARALLAX_CONFIG)", param_hint="--config")
     configure_logging(json=as_json)
     settings = load(config)
     if not once and not dry_run:

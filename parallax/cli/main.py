@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from importlib import import_module, metadata
@@ -19,7 +20,14 @@ except ModuleNotFoundError as error:
         "pip install '.[services]' in a checkout (replicator, server and lab bring more commands)"
     ) from None
 
-from parallax.errors import ConfigError, ParallaxError
+from parallax.errors import (
+    ConfigError,
+    DeadlineError,
+    FencedError,
+    ParallaxError,
+    RefusedError,
+    UnavailableError,
+)
 from parallax.runtime.process import configure_logging
 
 OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "console", "lab"}
@@ -41,7 +49,15 @@ COMMANDS = {
     "replicate": Entry("replicator.command", "replicator", "replicate"),
     "serve": Entry("offsetsvc.command", "server", "serve"),
     "console": Entry("console.command", "console", "console"),
-    "sync": Entry("syncjob.command", "replicator", "sync"),
+    "sync": Entry("syncjob.command", "replicator"),
+    "status": Entry("parallax.cli.status", "services", "status"),
+    "doctor": Entry("parallax.cli.doctor", "services", "doctor"),
+    "config": Entry("parallax.cli.configuration", "services"),
+    "groups": Entry("parallax.cli.lists", "services", "groups"),
+    "replication": Entry("parallax.cli.lists", "services", "replication"),
+    "partitions": Entry("parallax.cli.lists", "services", "partitions"),
+    "moves": Entry("parallax.cli.lists", "services", "moves"),
+    "drills": Entry("parallax.cli.lists", "services", "drills"),
     "offsets": Entry("parallax.cli.offsets", "services", "offsets"),
     "explain": Entry("parallax.cli.offsets", "services", "explain"),
     "routes": Entry("parallax.cli.offsets", "services", "routes"),
@@ -123,7 +139,6 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 
@@ -142,11 +157,40 @@ def parallax(
     """Exact offsets across aggregate Kafka clusters: replicate, map, answer, publish."""
 
 
+EXIT_CODES: dict[type[ParallaxError], int] = {
+    RefusedError: 10,
+    FencedError: 11,
+    UnavailableError: 12,
+    DeadlineError: 12,
+}
+"""Of errors that scripts tell apart, by class; 1 of every other, 2 of a command line that can't be. `verify` has 3 to 5 for verdicts."""
+
+
+def exit_code_of(error: ParallaxError) -> int:
+    """The exit code of a command that ends with an error (docs/commands.md)."""
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+
+
 def run() -> None:
-    """The console entry: a `ParallaxError` becomes one clear line and exit code 1, never a traceback."""
+    """The console entry: a `ParallaxError` becomes one clear line and an exit code, never a traceback.
+
+    Where JSON was asked for, the line is JSON.
+    """
     configure_logging()  # to standard error, whatever is logged: a command's output is for scripts, too
     try:
         app()
     except ParallaxError as error:
-        sys.stderr.write(f"error [{error.code}]: {error}\n")
-        sys.exit(1)
+        line = f"error [{error.code}]: {error}"
+        if _wants_json(sys.argv[1:]):
+            line = json.dumps({"error": {"code": error.code, "message": str(error)}})
+        sys.stderr.write(f"{line}\n")
+        sys.exit(exit_code_of(error))
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(
+        word in {"--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"}
+        or (word in {"-o", "--output"} and following in {"json", "jsonl"})
+        for word, following in pairs
+    )

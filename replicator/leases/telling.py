@@ -24,7 +24,7 @@ _LAST_WITHIN_S = 3.0
 STOPPED = "was stopped with its replicator"
 
 
-class Clock(Protocol):
+class StoreTime(Protocol):
     """The store's clock."""
 
     def now_ms(self) -> int:
@@ -39,7 +39,7 @@ class Told(Protocol):
         """What is told."""
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> StoreTime:
         """What time it is there."""
 
 

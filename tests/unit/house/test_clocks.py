@@ -12,6 +12,7 @@ REASONS_TO_LOOK_AT_IT = {
     "console.app": "how long ago something was, for who reads it; nothing is decided by it",
     "parallax.adapters.kafka.tokens": "tokens hold until a time, which the issuer counts from when it was asked",
     "parallax.cli.audit_log": "how long ago somebody means, who asks a service; nothing is stored",
+    "parallax.cli.doctor": "compares it with the store's",
     "parallax.identity.certificates": "certificates hold until a date",
     "parallax.producer.delivery": "a record bears its producer's time",
     "parallax.runtime.deadline": "tells it",

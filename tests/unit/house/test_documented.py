@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from parallax.cli.main import COMMANDS
+from parallax.cli.main import COMMANDS, EXIT_CODES
 from parallax.consumer import errors as consumer_errors
 from parallax.consumer.events import EventKind as ConsumerEvent
 from parallax.consumer.events import EventQueue, FailoverEvent
@@ -51,6 +51,13 @@ def test_the_runbook_explains_every_outcome() -> None:
     told = words(rows(page("failover.md"), "| outcome in a plan |"))
     told += words(rows(page("failover.md"), "| outcome of the sync job |"))
     assert sorted(set(told)) == sorted(outcome.name for outcome in Outcome)
+
+
+def test_the_page_of_commands_names_every_one_and_its_exit_codes() -> None:
+    told = words(rows(page("commands.md"), "| command |"))
+    assert sorted(told) == sorted(f"parallax {name}" for name in COMMANDS)
+    codes = {cell[0] for cell in rows(page("commands.md"), "| code |")}
+    assert {str(code) for code in EXIT_CODES.values()} < codes
 
 
 @pytest.mark.parametrize(

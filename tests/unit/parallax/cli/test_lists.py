@@ -1,0 +1,325 @@
+"""The commands that list what there is: seven ways to write it, pages, exit codes, and what they say where nothing is known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from parallax.cli import main as main_module
+from parallax.cli.main import app, exit_code_of
+from parallax.cli.rows import collected, seconds
+from parallax.domain.ids import GroupName
+from parallax.domain.outcome import Outcome
+from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble
+from parallax.errors import (
+    ClusterUnavailableError,
+    ConfigError,
+    DeadlineError,
+    FencedError,
+    ParallaxError,
+    RefusedError,
+)
+from parallax.failover.drill import history
+from parallax.failover.journal import Step, note_of
+from tests.contract.test_service_overview import move, part, shard
+from tests.golden.stored_formats import DRILL
+from tests.worlds.offset_servers import Served, serving
+from tests.worlds.offset_world import GROUP, NOW_MS, World
+
+PLACES = {"PARALLAX_CONFIG": ""}
+
+
+def filled() -> World:
+    world = World()
+    world.commit("a", 0)
+    world.groups._groups.update({GROUP, GroupName("[bold]payments")})
+    trouble = SyncTrouble(None, None, "failed", Outcome.OK, "no answer", "try again")
+    world.status.save_groups(
+        [
+            GroupSyncStatus(
+                GROUP,
+                Outcome.UNREACHABLE,
+                NOW_MS,
+                NOW_MS,
+                {"target_away": 2},
+                troubles=(trouble,),
+                count_troubles=1,
+            )
+        ]
+    )
+    world.status.save_cycle(SyncCycle("sync@host:2", NOW_MS - 1_000, 2, 1))
+    reason = "RIGHT_MISSING: trips at regional-a"
+    world.status.save_shards(
+        [
+            shard(
+                0,
+                part("trips", 0, lag_records=3),
+                part("trips", 1, state="stopped", reason=reason, lag_records=70),
+                stopped=1,
+                lag_records=73,
+            ),
+            shard(1, part("tolls", 5)),
+        ]
+    )
+    world.operations.save_operation(note_of(move(GROUP, 1)))
+    world.operations.save_operation(note_of(replace(move(GROUP, 2, Step.FENCED), problem="interrupted")))
+    history.keep(world.operations, DRILL)
+    return world
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving(filled()) as found:
+        yield found
+
+
+def run(served: Served, *arguments: str) -> Result:
+    return CliRunner(env=PLACES).invoke(app, [*arguments, "--service", served.target])
+
+
+def parsed(served: Served, *arguments: str) -> Any:
+    result = run(served, *arguments, "-o", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+VERBS = {
+    "groups": ("groups",),
+    "replication": ("replication",),
+    "partitions": ("partitions",),
+    "moves": ("moves",),
+    "drills": ("drills",),
+    "problems": ("sync", "problems"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_list_is_written_in_every_way(served: Served, verb: str) -> None:
+    words = VERBS[verb]
+    rows = parsed(served, *words)
+    assert rows
+    assert json.loads(run(served, *words, "--json").stdout) == rows
+    assert [json.loads(line) for line in run(served, *words, "-o", "jsonl").stdout.splitlines()] == rows
+    assert yaml.safe_load(run(served, *words, "-o", "yaml").stdout) == rows
+    cells = list(csv.reader(io.StringIO(run(served, *words, "-o", "csv").stdout)))
+    assert [len(line) for line in cells] == [len(cells[0])] * (len(rows) + 1)
+    names = run(served, *words, "-o", "name").stdout.splitlines()
+    assert len(names) == len(rows)
+    assert all(names)
+    for output in ("table", "wide"):
+        result = run(served, *words, "-o", output)
+        assert result.exit_code == 0, result.output
+        assert "None" not in result.stdout
+
+
+def test_unknown_is_a_dash_in_tables_and_empty_in_csv(served: Served) -> None:
+    [header, *lines] = csv.reader(io.StringIO(run(served, "groups", "-o", "csv").stdout))
+    found = {line[0]: dict(zip(header, line, strict=True)) for line in lines}
+    assert (found[GROUP]["outcome"], found["[bold]payments"]["outcome"]) == ("UNREACHABLE", "")
+    assert "[bold]payments" in run(served, "groups").stdout  # a name is no markup
+
+
+def test_stopped_partitions_say_why_and_what_to_do(served: Served) -> None:
+    result = run(served, "partitions", "--stopped", "--sort", "lag")
+    assert "stopped: a->b trips-1: RIGHT_MISSING" in result.stdout
+    assert "what to do: give the replicator's user the right" in result.stdout
+    [stopped] = parsed(served, "partitions", "--stopped")
+    assert (stopped["route"], stopped["lag_records"]) == ("a->b", 70)
+
+
+def test_partitions_of_all_routes_come_by_lag(served: Served) -> None:
+    rows = parsed(served, "partitions", "--sort", "lag")
+    assert [row["lag_records"] for row in rows] == [70, 3, None]
+    assert [row["lag_records"] for row in parsed(served, "partitions", "--sort", "lag", "--limit", "1")] == [
+        70
+    ]
+
+
+def test_a_limit_says_that_there_are_more(served: Served) -> None:
+    assert "there are more: --limit 0" in run(served, "moves", "--limit", "1").stdout
+    assert "there are more" not in run(served, "moves", "--limit", "0").stdout
+    assert len(parsed(served, "moves", "--limit", "1")) == 1
+
+
+def test_pages_are_read_until_there_are_enough() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def page(after: str, most: int) -> tuple[list[Any], str]:
+        asked.append((after, most))
+        number = int(after or "0")
+        return [{"n": number}], "" if number == 4 else str(number + 1)
+
+    assert collected(page, 0) == ([{"n": number} for number in range(5)], False)
+    assert collected(page, 2) == ([{"n": 0}, {"n": 1}], True)
+    assert asked[-1] == ("1", 1)
+
+
+def test_a_service_without_anything_says_what_to_run() -> None:
+    with serving(World()) as served:
+        assert "parallax sync" in run(served, "groups").stdout
+        assert "parallax failover" in run(served, "moves").stdout
+        assert "parallax drill" in run(served, "drills").stdout
+        assert "has not told of itself" in run(served, "sync", "problems").stdout
+        assert "unknown" in run(served, "replication").stdout
+        assert parsed(served, "groups") == []
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (None, None),
+        (0, "0.0 s"),
+        (90_000, "90.0 s"),
+        (180_000, "3 min"),
+        (10_800_000, "3 h"),
+        (200_000_000, "2 d"),
+    ],
+)
+def test_ages_are_told_in_units_that_people_read(milliseconds: int | None, text: str | None) -> None:
+    assert seconds(milliseconds) == text
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_says_what_is_broken_and_what_to_do(served: Served) -> None:
+    result = run(served, "status", "--json")
+    assert result.exit_code == 2
+    answer = json.loads(result.stdout)
+    found = {item["what"]: item for item in answer["findings"]}
+    assert answer["health"] == "broken"
+    assert found["route a->b"]["do"] == "parallax partitions 'a->b' --stopped"
+    assert found["sync job"]["do"] == "parallax sync problems"
+    assert "interrupted" in found["move"]["says"]
+    assert found["route b->a"]["health"] == "look"
+
+
+def test_the_status_of_a_world_that_is_well() -> None:
+    world = World(("a",))
+    status = shard(0).status
+    world.status.save_shards(
+        [replace(shard(0), status=replace(status, route=world.config.all_routes()[0], shards=1))]
+    )
+    world.status.save_cycle(SyncCycle("sync@host:2", NOW_MS))
+    history.keep(world.operations, replace(DRILL, ending=history.DrillEnding.PASSED, problem=""))
+    with serving(world) as served:
+        result = run(served, "status")
+        assert result.exit_code == 0, result.stdout
+        world.now_ms += 31_000  # nobody has told anything since
+        assert run(served, "status").exit_code == 2
+
+
+def test_the_status_without_a_service_is_broken() -> None:
+    arguments = ["status", "--service", "127.0.0.1:1", "--timeout-ms", "300", "--json"]
+    result = CliRunner(env=PLACES).invoke(app, arguments)
+    assert result.exit_code == 2
+    assert {item["health"] for item in json.loads(result.stdout)["findings"]} == {"broken"}
+
+
+# --- configuration, doctor --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "parallax.yaml"
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    values = {
+        "regions": {"a": {"aggregate": cluster, "offsetsvc": {"grpc": "127.0.0.1:1"}}},
+        "cassandra": {
+            "contact_points": ["127.0.0.1:1"],
+            "username": "u",
+            "password": "s3cret",
+            "request_timeout_ms": 300,
+        },
+    }
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return path
+
+
+def test_a_configuration_is_shown_without_its_secrets(file: Path) -> None:
+    result = CliRunner().invoke(app, ["config", "view", "--config", str(file)])
+    values = yaml.safe_load(result.stdout)
+    assert values["cassandra"]["password"] == "*" * 10
+    assert values["regions"]["a"]["aggregate"] == {"bootstrap_servers": "127.0.0.1:1"}
+    assert "service" not in values
+    more = CliRunner().invoke(app, ["config", "view", "service", "--defaults", "-c", str(file), "-o", "json"])
+    assert json.loads(more.stdout)["service"]["stale_after_ms"] > 0
+    rows = CliRunner().invoke(app, ["config", "view", "-c", str(file), "-o", "csv"]).stdout
+    assert "s3cret" not in result.stdout + more.stdout + rows
+    assert "cassandra.password" in rows
+
+
+def test_the_configuration_of_a_service_is_shown(served: Served) -> None:
+    result = run(served, "config", "view", "regions.a")
+    assert "regions.a.aggregate.bootstrap_servers" in result.stdout
+
+
+def test_a_configuration_is_checked(file: Path) -> None:
+    result = CliRunner().invoke(app, ["config", "check", "--config", str(file)])
+    assert (result.exit_code, "can be used: 1 regions" in result.stdout) == (0, True)
+    file.write_text(file.read_text(encoding="utf-8") + "nonsense: 1\n", encoding="utf-8")
+    wrong = CliRunner().invoke(app, ["config", "check", "--config", str(file)])
+    assert isinstance(wrong.exception, ConfigError)
+
+
+def test_the_doctor_names_each_thing_that_is_wrong_and_what_to_do(file: Path) -> None:
+    result = CliRunner().invoke(app, ["doctor", "--config", str(file), "--json"])
+    assert result.exit_code == 2
+    found = {item["what"]: item for item in json.loads(result.stdout)["findings"]}
+    assert found["configuration"]["health"] == "well"
+    for what in ("store", "aggregate-a", "offset service of a"):
+        assert (found[what]["health"], bool(found[what]["do"])) == ("broken", True)
+    file.write_text("nonsense: 1\n", encoding="utf-8")
+    result = CliRunner().invoke(app, ["doctor", "--config", str(file), "--json"])
+    [finding] = json.loads(result.stdout)["findings"]
+    assert "nonsense" in finding["says"]
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RefusedError("no"), 10),
+        (FencedError("no"), 11),
+        (ClusterUnavailableError("no"), 12),
+        (DeadlineError("no"), 12),
+        (ConfigError("no"), 1),
+    ],
+    ids=lambda value: getattr(value, "code", value),
+)
+def test_errors_have_exit_codes_that_scripts_tell_apart(error: ParallaxError, code: int) -> None:
+    assert exit_code_of(error) == code
+
+
+@pytest.mark.parametrize("words", [["--json"], ["-o", "json"], ["--output=json"], ["-o", "jsonl"]])
+def test_where_json_was_asked_for_an_error_is_json(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["parallax", "groups", *words])
+    monkeypatch.setattr(main_module, "app", lambda: (_ for _ in ()).throw(FencedError("somebody was faster")))
+    monkeypatch.setattr(main_module, "configure_logging", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        main_module.run()
+    assert ended.value.code == 11
+    assert json.loads(capsys.readouterr().err) == {
+        "error": {"code": "FENCED", "message": "somebody was faster"}
+    }
+
+
+def test_a_shell_completes_commands() -> None:
+    environment = {"_PARALLAX_COMPLETE": "complete_bash", "COMP_WORDS": "parallax part", "COMP_CWORD": "1"}
+    result = CliRunner(env=environment).invoke(app, [], prog_name="parallax")
+    assert result.stdout.split() == ["partitions"]
