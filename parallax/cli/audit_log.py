@@ -23,7 +23,8 @@ from parallax.cli.options import (
     TimeoutOption,
     connect,
 )
-from parallax.cli.output import console, print_json, table
+from parallax.cli.output import console, table
+from parallax.cli.rows import DocumentFormat, DocumentOption, written
 from parallax.client.audit_messages import page_from_pb
 from parallax.client.client import OffsetClient
 from parallax.config.config import load
@@ -71,6 +72,7 @@ def audit_log(
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = TIMEOUT_MS,
+    output: DocumentOption = DocumentFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """Show who decided, moved and practised, the newest first: of the groups that you may administer."""
@@ -97,8 +99,7 @@ def audit_log(
     else:
         with connect(config, service, tls_ca, timeout_ms) as client:
             found = read(partial(asked, client), query(wall_clock_ms()))
-    if as_json:
-        print_json([row_values(row) for row in found.rows])
+    if written([row_values(row) for row in found.rows], output, as_json=as_json):
         return
     show(found.rows, console())
     if found.next_before:

@@ -27,6 +27,7 @@ from parallax.cli.options import (
     timestamp_policy,
 )
 from parallax.cli.output import console, print_json, table
+from parallax.cli.rows import DocumentFormat, DocumentOption, written
 from parallax.client.answer import answers_from_pb
 from parallax.client.client import OffsetClient, at_cluster
 from parallax.client.json import to_json
@@ -71,14 +72,15 @@ def offsets(
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = TIMEOUT_MS,
+    output: DocumentOption = DocumentFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """Show where every partition of a group would resume."""
     policy = timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms)
     with connect(config, service, tls_ca, timeout_ms) as client:
         answers = list(_answers(client, group, to, origin, topic or [], policy))
-    if as_json:
-        print_json([to_json(answer) for answer in answers] if to is None else to_json(answers[0]))
+    values = [to_json(answer) for answer in answers]
+    if written(values if to is None else values[0], output, as_json=as_json):
         return
     if not any(answer.offsets for answer in answers):
         sys.stdout.write(f"group {group!r} has no position to move\n")
@@ -181,13 +183,13 @@ def routes(
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = TIMEOUT_MS,
+    output: DocumentOption = DocumentFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """List the routes, the topics that they have copied, how fresh each is, and what is stopped, with the reason."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.list_routes()
-    if as_json:
-        print_json(to_json(answer))
+    if written(to_json(answer), output, as_json=as_json):
         return
     show_routes(answer.routes, console())
 
@@ -202,13 +204,13 @@ def runs(
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = TIMEOUT_MS,
+    output: DocumentOption = DocumentFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs and watermarks of a partition of a route."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.list_runs(route, topic, partition, start=start, limit=limit)
-    if as_json:
-        print_json(to_json(answer))
+    if written(to_json(answer), output, as_json=as_json):
         return
     for lineage in answer.lineages:
         closed = f", closed at source offset {lineage.closed_at}" if lineage.HasField("closed_at") else ""

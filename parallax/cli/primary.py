@@ -18,7 +18,8 @@ from parallax.cli.options import (
     TimeoutOption,
     connect,
 )
-from parallax.cli.output import console, print_json, table
+from parallax.cli.output import console, table
+from parallax.cli.rows import DocumentFormat, DocumentOption, written
 from parallax.client.json import to_json
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode
@@ -63,6 +64,7 @@ def primary(
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = TIMEOUT_MS,
+    output: DocumentOption = DocumentFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """Show where a group is primary, or set it.
@@ -93,8 +95,8 @@ def primary(
                 reason=reason,
             )
             found = [client.set_primary(change, dry_run=dry_run, actor=operator_of(actor).name)]
-    if as_json:
-        print_json([to_json(item) for item in found] if group is None else to_json(found[0]))
+    values = [to_json(item) for item in found]
+    if written(values if group is None else values[0], output, as_json=as_json):
         return
     _show(found, console(), dry_run=dry_run)
     if set_to is not None and found[0].decision.mode == pb.ACTIVE_PASSIVE:
@@ -154,13 +156,13 @@ def regions(
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,
     timeout_ms: TimeoutOption = TIMEOUT_MS,
+    output: DocumentOption = DocumentFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """List the regions with their clusters and services, and which aggregate clusters answer the service asked."""
     with connect(config, service, tls_ca, timeout_ms) as client:
         answer = client.describe_regions()
-    if as_json:
-        print_json(to_json(answer))
+    if written(to_json(answer), output, as_json=as_json):
         return
     clusters = table("region | cluster | bootstrap servers | security | health | offset service")
     for region in answer.regions:

@@ -42,6 +42,17 @@ OutputOption = Annotated[
         "--output", "-o", help="How to write it: wide has more columns, name has nothing but names."
     ),
 ]
+
+
+class DocumentFormat(StrEnum):
+    """How an answer that is no list is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+DocumentOption = Annotated[DocumentFormat, typer.Option("--output", "-o", help="How to write it.")]
 LimitOption = Annotated[
     int, typer.Option("--limit", min=EVERYTHING, help="So many entries at most; 0: all of them.")
 ]
@@ -126,6 +137,18 @@ class RowListing:
 def output_of(output: OutputFormat, *, as_json: bool) -> OutputFormat:
     """The format chosen; ``--json`` is an older word for one of them."""
     return OutputFormat.JSON if as_json else output
+
+
+def written(values: Any, output: DocumentFormat, *, as_json: bool) -> bool:
+    """Write an answer, if it is wanted as a document; false: it is to be drawn."""
+    if as_json or output is DocumentFormat.JSON:
+        sys.stdout.write(json.dumps(values, indent=2) + "\n")
+    elif output is DocumentFormat.YAML:
+        sys.stdout.write(yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+    else:
+        return False
+    sys.stdout.flush()
+    return True
 
 
 def collected(page: Callable[[str, int], tuple[Sequence[Row], str]], limit: int) -> tuple[list[Row], bool]:

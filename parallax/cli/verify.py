@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from parallax.cli.options import ConfigOption, GroupArgument, JsonOption
-from parallax.cli.output import console, print_json, table
+from parallax.cli.output import console, table
+from parallax.cli.rows import DocumentFormat, DocumentOption, written
 from parallax.config.config import load
 from parallax.domain.consumption import ConsumptionKind, SourceRange
 from parallax.domain.ids import GroupName
@@ -46,6 +47,7 @@ def verify(
         float,
         typer.Option("--wait-s", min=0, help="How long to wait for an index that lags behind the group."),
     ] = 5.0,
+    output: DocumentOption = DocumentFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """Tell which source records the group consumed once, twice or never over its last move.
@@ -55,9 +57,7 @@ def verify(
     configure_logging(json=as_json)
     with open_verifier(load(config)) as verifier:
         found = verifier.verify(GroupName(group), moves=moves, consumers=consumers, wait_ms=wait_s * 1_000)
-    if as_json:
-        print_json(verdict_values(found))
-    else:
+    if not written(verdict_values(found), output, as_json=as_json):
         show_verdict(found, console())
     code = EXIT_CODES[found.verdict]
     if code:

@@ -323,3 +323,13 @@ def test_a_shell_completes_commands() -> None:
     environment = {"_PARALLAX_COMPLETE": "complete_bash", "COMP_WORDS": "parallax part", "COMP_CWORD": "1"}
     result = CliRunner(env=environment).invoke(app, [], prog_name="parallax")
     assert result.stdout.split() == ["partitions"]
+
+
+@pytest.mark.parametrize(
+    "words", [("regions",), ("routes",), ("primary",), ("primary", GROUP), ("offsets", GROUP)]
+)
+def test_answers_that_are_no_lists_are_written_as_documents(served: Served, words: tuple[str, ...]) -> None:
+    values = json.loads(run(served, *words, "--json").stdout)
+    assert json.loads(run(served, *words, "-o", "json").stdout) == values
+    assert yaml.safe_load(run(served, *words, "-o", "yaml").stdout) == values
+    assert run(served, *words, "-o", "table").exit_code == 0
