@@ -15,9 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from console import explaining, groups, regions
+from console import explaining, groups, lists, overviews, regions
 from console.explaining import PictureQuestion
 from console.listing import Listing, link
+from console.lists import Asked
 from console.reads import Reads
 from console.web import Guard, Pages, static_answer
 from parallax.client.status import status_of
@@ -30,12 +31,20 @@ _log = structlog.get_logger(__name__)
 
 NAVIGATION = (
     ("/", "Overview"),
+    ("/groups", "Groups"),
+    ("/routes", "Routes"),
+    ("/moves", "Moves"),
+    ("/drills", "Drills"),
     ("/primaries", "Primaries"),
+    ("/sync-problems", "Sync problems"),
+    ("/regions", "Regions"),
+    ("/configuration", "Configuration"),
 )
 _LONGEST = 1_000
 """Letters of a name in a URL: Kafka's topics have 249 at most, and nobody's groups have more."""
 
 Name = Annotated[str, Query(max_length=_LONGEST)]
+Text = Annotated[str, Query(max_length=4 * _LONGEST)]
 Seen = Annotated[str | None, Query(max_length=64)]
 
 
@@ -56,10 +65,21 @@ def create_app(
     app.add_exception_handler(RequestValidationError, faces.mistaken)
     app.add_exception_handler(HTTPException, faces.missing)
     app.add_exception_handler(Exception, faces.broken)
-    _add_overview(app, faces, reads)
+    _add_overview(app, faces, reads, now_ms)
     _add_group(app, faces, reads, now_ms)
     _add_explain(app, faces, reads)
+    for path, title, listing in (
+        ("/groups", "Groups", lists.groups),
+        ("/routes", "Routes", lists.replication),
+        ("/route", "Partitions of a route", lists.partitions),
+        ("/moves", "Moves", lists.moves),
+        ("/drills", "Drills", lists.drills),
+        ("/sync-problems", "Sync problems", lists.sync_problems),
+        ("/configuration", "Configuration", lists.configuration),
+    ):
+        _add_list(app, faces, path, title, _asking(listing, reads, now_ms))
     _add_list(app, faces, "/primaries", "Primaries", lambda: regions.primaries(reads, now_ms()))
+    _add_list(app, faces, "/regions", "Regions", lambda: regions.regions(reads))
     app.get("/static/{name}", response_model=None)(static_answer)
     app.get("/healthz", response_model=None)(lambda: Response("ok\n", media_type="text/plain"))
     return Guard(app, hosts)
@@ -133,10 +153,27 @@ _REMEDIES = {
 }
 
 
-def _add_overview(app: FastAPI, faces: _Faces, reads: Reads) -> None:
+def _add_overview(app: FastAPI, faces: _Faces, reads: Reads, now_ms: Callable[[], int]) -> None:
     @app.get("/", response_model=None)
     def overview(request: Request, seen: Seen = None) -> Response:
-        return faces.live(request, "overview.html", "Overview", seen, regions=regions.regions(reads))
+        found = overviews.overview(reads, now_ms())
+        return faces.live(request, "overview.html", "Overview", seen, overview=found)
+
+
+def _asking(
+    listing: Callable[[Reads, Asked], Listing], reads: Reads, now_ms: Callable[[], int]
+) -> Callable[..., Listing]:
+    def asked(
+        prefix: Text = "",
+        after: Text = "",
+        group: Text = "",
+        state: Text = "",
+        sort: Text = "",
+        route: Text = "",
+    ) -> Listing:
+        return listing(reads, Asked(prefix, after, group, state, sort, route, now_ms()))
+
+    return asked
 
 
 def _add_group(app: FastAPI, faces: _Faces, reads: Reads, now_ms: Callable[[], int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import primaries_pb2
+from parallax.v1 import overview_pb2, primaries_pb2
 
 
 class Reads(Protocol):
@@ -57,4 +57,49 @@ class Reads(Protocol):
 
     def describe_regions(self, *, groups: Iterable[str] = ()) -> primaries_pb2.DescribeRegionsResponse:
         """The regions with their clusters and services."""
+        ...
+
+    def list_groups(
+        self, *, prefix: str = "", after: str = "", limit: int = 0
+    ) -> overview_pb2.ListGroupsResponse:
+        """A page of the groups that anything is known of."""
+        ...
+
+    def list_replication(
+        self, *, prefix: str = "", after: str = "", limit: int = 0
+    ) -> overview_pb2.ListReplicationResponse:
+        """A page of routes, as their drivers told of them last."""
+        ...
+
+    def list_replication_partitions(
+        self,
+        route: str,
+        *,
+        prefix: str = "",
+        state: overview_pb2.PartitionState = overview_pb2.PARTITION_STATE_UNKNOWN,
+        by_lag: bool = False,
+        after: str = "",
+        limit: int = 0,
+    ) -> overview_pb2.ListReplicationPartitionsResponse:
+        """A page of a route's partitions."""
+        ...
+
+    def list_moves(
+        self, group: str | None = None, *, after: str = "", limit: int = 0
+    ) -> overview_pb2.ListMovesResponse:
+        """A page of moves, the newest first."""
+        ...
+
+    def list_drills(self, *, after: str = "", limit: int = 0) -> overview_pb2.ListDrillsResponse:
+        """A page of drills, the newest first."""
+        ...
+
+    def list_sync_problems(
+        self, *, prefix: str = "", after: str = "", limit: int = 0
+    ) -> overview_pb2.ListSyncProblemsResponse:
+        """A page of groups for which offsets can't be published."""
+        ...
+
+    def describe_configuration(self, *, prefix: str = "") -> overview_pb2.DescribeConfigurationResponse:
+        """The settings of the service, with secrets masked."""
         ...

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from parallax.errors import ParallaxError
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import primaries_pb2
+from parallax.v1 import overview_pb2, primaries_pb2
 from tests.worlds.offset_world import TOPIC
 from tests.worlds.pictured import RunsOf, answer_of, busy_world
 
@@ -77,6 +77,29 @@ class FakeReads:
     def describe_regions(self, **options: Any) -> primaries_pb2.DescribeRegionsResponse:
         return self._tell("describe_regions", **options)
 
+    def list_groups(self, **options: Any) -> overview_pb2.ListGroupsResponse:
+        return self._tell("list_groups", **options)
+
+    def list_replication(self, **options: Any) -> overview_pb2.ListReplicationResponse:
+        return self._tell("list_replication", **options)
+
+    def list_replication_partitions(
+        self, route: str, **options: Any
+    ) -> overview_pb2.ListReplicationPartitionsResponse:
+        return self._tell("list_replication_partitions", route=route, **options)
+
+    def list_moves(self, group: str | None = None, **options: Any) -> overview_pb2.ListMovesResponse:
+        return self._tell("list_moves", group=group, **options)
+
+    def list_drills(self, **options: Any) -> overview_pb2.ListDrillsResponse:
+        return self._tell("list_drills", **options)
+
+    def list_sync_problems(self, **options: Any) -> overview_pb2.ListSyncProblemsResponse:
+        return self._tell("list_sync_problems", **options)
+
+    def describe_configuration(self, **options: Any) -> overview_pb2.DescribeConfigurationResponse:
+        return self._tell("describe_configuration", **options)
+
 
 def decided(group: str, **fields: Any) -> primaries_pb2.Primary:
     """A group that is primary in region a since a minute."""
@@ -120,6 +143,132 @@ def _busy() -> tuple[pb.FailoverOffset, RunsOf]:
     return answer_of(busy_world(3), 1_430)
 
 
+def lists_of(name: str) -> dict[str, Message | ParallaxError]:
+    """A row of every kind, with the name wherever somebody outside may have chosen it."""
+    return {
+        "list_groups": overview_pb2.ListGroupsResponse(
+            groups=[
+                overview_pb2.GroupSummary(
+                    group=name,
+                    primary=decided(name),
+                    sync=overview_pb2.GroupSync(
+                        outcome=pb.PENDING,
+                        active_at=["aggregate-a"],
+                        partitions=3,
+                        since_ms=NOW_MS - 5_000,
+                        age_ms=400,
+                    ),
+                ),
+                overview_pb2.GroupSummary(group=f"{name}-new"),
+            ],
+            next_after=name,
+        ),
+        "list_replication": overview_pb2.ListReplicationResponse(
+            routes=[
+                overview_pb2.RouteReplication(
+                    route=f"{source}->{target}",
+                    source_cluster=f"regional-{source}",
+                    target_cluster=f"aggregate-{target}",
+                    state=overview_pb2.ROUTE_COPYING,
+                    age_ms=900,
+                    shards=2,
+                    shards_running=2,
+                    partitions=12,
+                    partitions_stopped=0,
+                    lag_records=0,
+                    latency_ms=180,
+                    index_lag_ms=40,
+                    records=1_000_000,
+                )
+                for source in "ab"
+                for target in "ab"
+            ]
+        ),
+        "list_replication_partitions": overview_pb2.ListReplicationPartitionsResponse(
+            partitions=[
+                overview_pb2.PartitionReplication(
+                    topic=name,
+                    partition=4,
+                    state=overview_pb2.PARTITION_STOPPED,
+                    reason=name,
+                    remedy="mend it",
+                    lag_records=70,
+                ),
+                overview_pb2.PartitionReplication(
+                    topic=name, partition=5, state=overview_pb2.PARTITION_COPYING
+                ),
+            ],
+            total=2,
+            age_ms=900,
+        ),
+        "list_moves": overview_pb2.ListMovesResponse(
+            moves=[
+                overview_pb2.MoveSummary(
+                    group=name,
+                    move_id="0192",
+                    started_at_ms=NOW_MS - 60_000,
+                    updated_at_ms=NOW_MS - 50_000,
+                    origin="aggregate-a",
+                    target="aggregate-b",
+                    region="b",
+                    kind="planned",
+                    step="done",
+                    ended=True,
+                    fencing_number=7,
+                    partitions=12,
+                )
+            ]
+        ),
+        "list_drills": overview_pb2.ListDrillsResponse(
+            drills=[
+                overview_pb2.DrillSummary(
+                    drill_id="d1",
+                    group=name,
+                    topic="parallax-drill",
+                    origin="aggregate-a",
+                    to="aggregate-b",
+                    started_at_ms=NOW_MS - 3_600_000,
+                    took_ms=42_000,
+                    ending="passed",
+                    produced_records=9_000,
+                    lost_records=0,
+                    repeated_records=0,
+                    legs=[overview_pb2.DrillLeg(origin="aggregate-a", to="aggregate-b", rto_ms=5_200)],
+                )
+            ]
+        ),
+        "list_sync_problems": overview_pb2.ListSyncProblemsResponse(
+            groups=[
+                overview_pb2.GroupProblems(
+                    group=name,
+                    problems=[
+                        overview_pb2.SyncProblem(
+                            topic=name,
+                            partition=1,
+                            cluster="aggregate-b",
+                            reason="active_at_target",
+                            outcome=pb.ACTIVE_AT_TARGET,
+                            problem=name,
+                            remedy="stop its members there",
+                        )
+                    ],
+                    count=3,
+                    since_ms=NOW_MS - 90_000,
+                )
+            ],
+            job=overview_pb2.SyncJob(owner="sync", age_ms=800, groups=12),
+        ),
+        "describe_configuration": overview_pb2.DescribeConfigurationResponse(
+            settings=[
+                overview_pb2.Setting(key="cassandra.username", value=f'"{name}"', given=True),
+                overview_pb2.Setting(key="cassandra.password", value='"**********"', secret=True, given=True),
+                overview_pb2.Setting(key="index.interval_ms", value="500"),
+            ],
+            answered_in="a",
+        ),
+    }
+
+
 def group_reads(name: str = "billing") -> FakeReads:
     """A group that has consumed in a; aggregate-c is away, and its answers are those of a busy world."""
     answer, runs = _busy()
@@ -161,5 +310,6 @@ def group_reads(name: str = "billing") -> FakeReads:
         "get_primary": decided(name),
         "list_primaries": primaries_pb2.ListPrimariesResponse(primaries=[decided(name)]),
         "describe_regions": two_regions(),
+        **lists_of(name),
     }
     return FakeReads(told, runs=runs)

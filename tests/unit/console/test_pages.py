@@ -27,8 +27,8 @@ from parallax.errors import (
     UnknownGroupError,
 )
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import primaries_pb2
-from tests.worlds.console_reads import HOSTILE_NAMES, NOW_MS, FakeReads, decided, group_reads
+from parallax.v1 import overview_pb2, primaries_pb2
+from tests.worlds.console_reads import HOSTILE_NAMES, NOW_MS, FakeReads, decided, group_reads, lists_of
 
 BASE = "http://127.0.0.1:7680"
 EXPLAIN = {"group": "billing", "topic": "trips", "partition": "0", "to": "aggregate-b", "from": "aggregate-a"}
@@ -104,7 +104,9 @@ PAGES: list[tuple[str, dict[str, str]]] = [
     *((path, {}) for path, _ in NAVIGATION),
     ("/group", {"name": "billing"}),
     ("/explain", EXPLAIN),
+    ("/route", {"route": "a->b"}),
 ]
+LISTS = [path for path, _ in NAVIGATION if path != "/"]
 
 
 @pytest.mark.parametrize(("path", "parameters"), [*PAGES, ("/nowhere", {}), ("/group", {}), ("/healthz", {})])
@@ -171,10 +173,12 @@ def test_no_name_breaks_a_page(name: str) -> None:
     reads = group_reads(name)
     answer = reads.told["get_failover_offset"]
     assert isinstance(answer, pb.FailoverOffset)
+    reads.told |= lists_of("billing")
     plain = [shape(read(Browser(reads), path, **parameters)) for path, parameters in PAGES]
 
     answer.topic = answer.explanation = name
     reads.told["get_group_failover_offsets"] = pb.GetGroupFailoverOffsetsResponse(offsets=[answer])
+    reads.told |= lists_of(name)
     reads.told["list_primaries"] = primaries_pb2.ListPrimariesResponse(primaries=[decided(name)])
     client = Browser(reads)
     renamed = {"/group": {"name": name}, "/explain": {**EXPLAIN, "group": name, "topic": name}}
@@ -227,15 +231,136 @@ def test_the_picture_is_a_file_too() -> None:
         assert client.get(f"/explain.{form}", params={**EXPLAIN, "range": "9:1"}).status_code == 400
 
 
+@pytest.mark.parametrize("path", LISTS)
+def test_every_list_is_a_file_and_a_document(path: str) -> None:
+    client = Browser(group_reads())
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{path}.csv").text)))
+    document = client.get(f"{path}.json").json()
+    assert len(rows) == len(document["rows"]) > 0
+    assert list(rows[0]) == list(document["rows"][0])
+    for row, told in zip(rows, document["rows"], strict=True):
+        assert [value == "" for value in row.values()] == [value in (None, "") for value in told.values()]
+    links = {item["href"] for item in read(client, path).all("a")}
+    assert {f"{path}.csv", f"{path}.json"} <= links
+
+
 # --- states --------------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_list_tells_the_command_to_run() -> None:
+@pytest.mark.parametrize(
+    ("path", "call", "empty", "words"),
+    [
+        (
+            "/primaries",
+            "list_primaries",
+            primaries_pb2.ListPrimariesResponse(),
+            "parallax primary GROUP --set REGION",
+        ),
+        ("/groups", "list_groups", overview_pb2.ListGroupsResponse(), "parallax drill"),
+        ("/groups?prefix=x", "list_groups", overview_pb2.ListGroupsResponse(), "a name that begins with x"),
+        ("/routes", "list_replication", overview_pb2.ListReplicationResponse(), "has no route"),
+        (
+            "/route?route=a-%3Eb",
+            "list_replication_partitions",
+            overview_pb2.ListReplicationPartitionsResponse(),
+            "parallax replicate --config parallax.yaml --region REGION",
+        ),
+        ("/moves", "list_moves", overview_pb2.ListMovesResponse(), "parallax failover GROUP --to REGION"),
+        ("/moves?group=x", "list_moves", overview_pb2.ListMovesResponse(), "Group x has never moved"),
+        ("/drills", "list_drills", overview_pb2.ListDrillsResponse(), "parallax drill"),
+        (
+            "/sync-problems",
+            "list_sync_problems",
+            overview_pb2.ListSyncProblemsResponse(),
+            "parallax sync --config parallax.yaml",
+        ),
+        (
+            "/sync-problems",
+            "list_sync_problems",
+            overview_pb2.ListSyncProblemsResponse(job=overview_pb2.SyncJob(groups=3)),
+            "Every group's offsets are published",
+        ),
+    ],
+)
+def test_an_empty_list_tells_the_command_to_run(path: str, call: str, empty: Any, words: str) -> None:
     reads = group_reads()
-    reads.told["list_primaries"] = primaries_pb2.ListPrimariesResponse()
-    text = read(Browser(reads), "/primaries").text
-    assert "Nothing was ever decided" in text
-    assert "parallax primary GROUP --set REGION" in text
+    reads.told[call] = empty
+    assert words in read(Browser(reads), path).text
+
+
+def test_a_list_is_turned_page_by_page_and_keeps_what_narrows_it() -> None:
+    reads = group_reads("b+l & ling")
+    page = read(Browser(reads), "/groups", prefix="b+")
+    (onward,) = [item["href"] for item in page.all("a") if item.get("rel") == "next"]
+    read(Browser(reads), onward)
+    assert reads.asked[-1] == ("list_groups", {"prefix": "b+", "after": "b+l & ling", "limit": 100})
+    (first,) = [
+        item["href"]
+        for item in read(Browser(reads), onward).all("a")
+        if item["href"] == "/groups?prefix=b%2B"
+    ]
+    read(Browser(reads), first)
+    assert reads.asked[-1][1]["after"] == ""
+
+
+def test_partitions_are_narrowed_and_ordered_by_the_service() -> None:
+    reads = group_reads()
+    page = read(Browser(reads), "/route", route="a->b", state="stopped", sort="lag", prefix="tr")
+    assert reads.asked[-1] == (
+        "list_replication_partitions",
+        {
+            "route": "a->b",
+            "prefix": "tr",
+            "state": overview_pb2.PARTITION_STOPPED,
+            "by_lag": True,
+            "after": "",
+            "limit": 100,
+        },
+    )
+    chosen = [item["value"] for item in page.all("option") if "selected" in item]
+    assert chosen == ["stopped", "lag"]
+    assert "billing: mend it" in page.text
+
+
+def test_a_route_that_nobody_tells_of_is_unknown_and_not_zero() -> None:
+    reads = group_reads()
+    reads.told["list_replication"] = overview_pb2.ListReplicationResponse(
+        routes=[
+            overview_pb2.RouteReplication(
+                route="a->b", source_cluster="regional-a", target_cluster="aggregate-b"
+            )
+        ]
+    )
+    client = Browser(reads)
+    (row,) = client.get("/routes.json").json()["rows"]
+    assert row["state"] == "unknown"
+    assert {value for name, value in row.items() if name not in ("route", "state")} == {None}
+    text = client.get("/routes").text
+    assert text.count("\u2013") == 8
+
+
+def test_a_last_word_tells_its_age() -> None:
+    reads = group_reads()
+    sync = overview_pb2.SyncJob(age_ms=3_700_000, away=["aggregate-b"], problem="Cassandra did not answer")
+    reads.told["list_sync_problems"] = overview_pb2.ListSyncProblemsResponse(job=sync)
+    text = read(Browser(reads), "/sync-problems").text
+    for words in (
+        "1 h 1 min ago",
+        "it may not run any more",
+        "could not ask aggregate-b",
+        "Cassandra did not answer",
+    ):
+        assert words in text
+
+
+def test_the_overview_names_what_could_not_be_asked_and_shows_the_rest() -> None:
+    reads = group_reads()
+    for call in ("list_replication", "list_primaries", "list_moves", "list_drills", "list_sync_problems"):
+        reads.told[call] = StoreUnavailableError("no host answered")
+    page = read(Browser(reads), "/")
+    assert page.text.count("STORE_UNAVAILABLE: no host answered") == 5
+    assert "a to b: not known" in page.text
+    assert "aggregate-b" in page.text
 
 
 def test_unknown_is_a_dash_and_zero_is_zero() -> None:
