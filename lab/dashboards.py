@@ -290,6 +290,16 @@ GROUPS = Dashboard(
             meaning="Nothing: no move is under way.",
         ),
         Panel(
+            "Since the newest drill",
+            [
+                Query(
+                    "time() - max by (ending) (parallax_offsetsvc_newest_drill_start_timestamp_seconds)",
+                    "{{ending}}",
+                )
+            ],
+            "s",
+        ),
+        Panel(
             "Dual active",
             [Query("max by (group) (parallax_offsetsvc_dual_active)", "{{group}}")],
         ),

@@ -18,6 +18,7 @@ from parallax.domain.ids import GroupName, Route
 from parallax.domain.primary import Assignment, Stage
 from parallax.errors import ConfigError, InvariantError, ParallaxError, StoreUnavailableError
 from parallax.runtime.deadline import Deadline
+from parallax.v1.overview_pb2 import ListDrillsRequest
 
 _log = structlog.get_logger(__name__)
 
@@ -25,6 +26,7 @@ _PREFIX = "parallax_offsetsvc_"
 _READ_MS = 30_000
 """Longer than the store's own time-out may be by default: what is slow is the store's error, and says so."""
 _STOPS_WITHIN_S = 5.0
+_DRILLS_READ = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,13 @@ class _Seen:
         store_up: whether the store answered; None: it was not asked yet.
         freshness_ms: by route and topic; empty while the store does not answer.
         primaries: by group; None while the store does not answer.
+        drills: when the newest drill of each ending began, ms of the Unix epoch.
     """
 
     store_up: bool | None = None
     freshness_ms: Mapping[Route, Mapping[str, int]] = field(default_factory=dict)
     primaries: Mapping[GroupName, Assignment | InvariantError] | None = None
+    drills: Mapping[str, int] = field(default_factory=dict)
 
 
 class StoreGauges(Collector):
@@ -84,12 +88,17 @@ class StoreGauges(Collector):
         up = True
         freshness: dict[Route, dict[str, int]] = {}
         primaries: Mapping[GroupName, Assignment | InvariantError] | None = None
+        drills: dict[str, int] = {}
         try:
             freshness = self._read_freshness()
         except ParallaxError as error:
             up = self._noted(error)
         try:
             primaries = self._service.primaries.all()
+        except ParallaxError as error:
+            up = self._noted(error) and up
+        try:
+            drills = self._read_drills()
         except ParallaxError as error:
             up = self._noted(error) and up
         if primaries is not None:
@@ -99,7 +108,7 @@ class StoreGauges(Collector):
                 if isinstance(item, Assignment) and item.dual_active
             }
             self._was_dual_active |= dual
-        self._seen = _Seen(up, freshness, primaries)
+        self._seen = _Seen(up, freshness, primaries, drills)
 
     def _read_freshness(self) -> dict[Route, dict[str, int]]:
         found = self._service.mapping.routes(Deadline.after_ms(_READ_MS))
@@ -109,6 +118,14 @@ class StoreGauges(Collector):
             }
             for route in found.routes
         }
+
+    def _read_drills(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        request = ListDrillsRequest(limit=_DRILLS_READ)
+        for drill in self._service.operations.drills(request, lambda _group: True).drills:
+            if drill.ending:  # this release can read it
+                found[drill.ending] = max(found.get(drill.ending, 0), drill.started_at_ms)
+        return found
 
     def _noted(self, error: ParallaxError) -> bool:
         """Count an error; whether the store is up nevertheless."""
@@ -138,6 +155,14 @@ class StoreGauges(Collector):
         yield failures
         yield from self._freshness(seen.freshness_ms)
         yield from self._primaries(seen.primaries)
+        drills = _gauge(
+            "newest_drill_start_timestamp_seconds",
+            "When the newest drill of each ending began (Unix epoch), among the last 50; no drill: no sample.",
+            "ending",
+        )
+        for ending, started_at_ms in sorted(seen.drills.items()):
+            drills.add_metric([ending], started_at_ms / 1_000)
+        yield drills
 
     def _freshness(self, found: Mapping[Route, Mapping[str, int]]) -> Iterator[Metric]:
         of_route = _gauge(

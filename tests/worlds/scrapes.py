@@ -20,6 +20,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, PrimaryDecision, Stage
 from parallax.errors import DeadlineError
 from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import overview_pb2
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.leases.board import LeaseReport, ProgressBoard
 from replicator.leases.claims import Claims
@@ -99,6 +100,11 @@ def service(settings: MetricsSettings) -> ServiceMetrics:
         config=SimpleNamespace(metrics=settings),
         mapping=SimpleNamespace(routes=_late),
         primaries=SimpleNamespace(all=lambda: {decision.group: Assignment(decision, (decision,))}),
+        operations=SimpleNamespace(
+            drills=lambda _request, _shown: overview_pb2.ListDrillsResponse(
+                drills=[overview_pb2.DrillSummary(ending="passed", started_at_ms=5_000)]
+            )
+        ),
         moves=SimpleNamespace(unaudited=lambda: {"ReportProgress": 1}),
     )
     identity: Any = SimpleNamespace(keys_age_ms=lambda: 5_000)

@@ -49,6 +49,7 @@ WITHIN_S = 90.0
 NOT_ALWAYS = (
     "parallax_replicator_stop_reason",
     "parallax_offsetsvc_dual_active",
+    "parallax_offsetsvc_newest_drill_start_timestamp_seconds",
     "parallax_offsetsvc_oldest_move_start_timestamp_seconds",
     "parallax_offsetsvc_refresh_failures_total",
     "parallax_offsetsvc_issuer_keys_age_seconds",

@@ -13,6 +13,7 @@ from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Assignment, Mode, PrimaryDecision, Stage
 from parallax.errors import ConfigError, DeadlineError, InvariantError, ParallaxError, StoreUnavailableError
 from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import overview_pb2
 from tests.support import poll_until
 
 GROUP = GroupName("billing")
@@ -35,6 +36,8 @@ class Store:
         self.known: dict[GroupName, Any] = {}
         self.error: ParallaxError | None = None
         self.asked = 0
+        self.drills: list[overview_pb2.DrillSummary] = []
+        self.operations = SimpleNamespace(drills=self._drills)
         self.mapping = SimpleNamespace(routes=self._routes)
         self.primaries = SimpleNamespace(all=self._all)
 
@@ -48,6 +51,10 @@ class Store:
     def _all(self) -> dict[GroupName, Any]:
         self._answer()
         return dict(self.known)
+
+    def _drills(self, _request: object, _shown: object) -> overview_pb2.ListDrillsResponse:
+        self._answer()
+        return overview_pb2.ListDrillsResponse(drills=self.drills)
 
     def _answer(self) -> None:
         self.asked += 1
@@ -112,7 +119,7 @@ def test_the_store_is_down_for_its_own_errors_alone(error: ParallaxError, up: in
     gauges.refresh()
     found = scraped(gauges)
     assert found["store_up"] == up
-    assert found[f"refresh_failures_total,{error.code}"] == 2
+    assert found[f"refresh_failures_total,{error.code}"] == 3
     assert not any(name.startswith(("freshness", "moving_groups")) for name in found)
     store.error = None
     gauges.refresh()
@@ -166,6 +173,25 @@ def test_moves_are_counted_and_the_oldest_says_since_when() -> None:
     gauges.refresh()
     assert scraped(gauges)["moving_groups"] == 0
     assert "oldest_move_start_timestamp_seconds" not in scraped(gauges)
+
+
+def test_the_newest_drill_of_each_ending_says_when_it_began() -> None:
+    store = Store()
+    gauges = gauges_of(store)
+    gauges.refresh()
+    assert not any(name.startswith("newest_drill") for name in scraped(gauges))
+    store.drills = [
+        overview_pb2.DrillSummary(ending="failed", started_at_ms=9_000),
+        overview_pb2.DrillSummary(ending="passed", started_at_ms=7_000),
+        overview_pb2.DrillSummary(ending="passed", started_at_ms=3_000),
+        overview_pb2.DrillSummary(started_at_ms=9_500, problem="of a newer release"),
+    ]
+    gauges.refresh()
+    found = {name: value for name, value in scraped(gauges).items() if name.startswith("newest_drill")}
+    assert found == {
+        "newest_drill_start_timestamp_seconds,failed": 9,
+        "newest_drill_start_timestamp_seconds,passed": 7,
+    }
 
 
 def test_of_many_topics_the_stalest_have_samples_and_the_route_counts_all() -> None:
