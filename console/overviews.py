@@ -119,7 +119,7 @@ def _arrow(item: pb.RouteReplication) -> Arrow:
     route = Route.parse(item.route)
     word, tone = ROUTE_STATES.get(item.state, ("unknown", "dim"))
     lag, told_ms = optional(item, "lag_records"), optional(item, "age_ms")
-    told = [] if lag is None else [f"{lag:,} records behind"]
+    told = [] if lag is None else [f"lag {lag:,}"]
     if (latency := optional(item, "latency_ms")) is not None:
         told.append(f"latency {age(latency)}")
     if told_ms is not None and told_ms > OLD_MS:

@@ -140,7 +140,7 @@ def _of_routes(routes: Sequence[pb.RouteReplication] | None, origin: str, target
         if lag and Route.parse(item.route).source == origin:
             yield Objection(
                 Safety.YES,
-                f"{lag:,} records of region {origin} are not in region {target} yet: if {origin} is gone, they come when it is back.",
+                f"Records of region {origin} that are not in region {target} yet: {lag:,}. If {origin} is gone, they come when it is back.",
             )
         latency = optional(item, "latency_ms")
         if latency is not None and latency > LATE_MS:

@@ -105,7 +105,7 @@ CASES: list[tuple[Findings, Safety, str]] = [
     (
         with_route("a->b", lag_records=1_500),
         Safety.YES,
-        "1,500 records of region a are not in region b yet",
+        "Records of region a that are not in region b yet: 1,500.",
     ),
     (with_route("a->b", index_lag_ms=LATE_MS + 1), Safety.CARE, "index of route a->b is 1 min behind"),
     (with_route("b->b", latency_ms=LATE_MS + 1), Safety.CARE, "Route b->b is late"),
