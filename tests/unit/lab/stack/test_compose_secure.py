@@ -45,7 +45,7 @@ def security(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> StackLayout:
+def local(tmp_path_factory: pytest.TempPathFactory) -> StackLayout:
     """The local stack whose mechanism is the same."""
     ports = {name: 20_000 + n for n, name in enumerate(port_names(SPEC))}
     layout = StackLayout(SPEC, tmp_path_factory.mktemp("stack"), ports)
@@ -62,10 +62,10 @@ def test_every_service_of_the_other_variant_has_its_part(services: dict[str, dic
 
 
 def test_brokers_ask_for_what_the_local_stacks_ask_for(
-    services: dict[str, dict[str, Any]], stack: StackLayout
+    services: dict[str, dict[str, Any]], local: StackLayout
 ) -> None:
-    assert stack.material is not None
-    expected = broker_security(stack.material, "regional-a")
+    assert local.material is not None
+    expected = broker_security(local.material, "regional-a")
     of_the_place = {"ssl.keystore.location": INSIDE / "own.pem", "ssl.truststore.location": INSIDE / "ca.pem"}
     same = {
         key: str(of_the_place.get(key, value))
@@ -87,14 +87,14 @@ def test_brokers_ask_for_what_the_local_stacks_ask_for(
         assert services[cluster.name]["healthcheck"]["test"][-1] == str(INSIDE / "client.properties")
 
 
-def test_the_config_says_what_the_local_stacks_says(security: Path, stack: StackLayout) -> None:
+def test_the_config_says_what_the_local_stacks_says(security: Path, local: StackLayout) -> None:
     text = (COMPOSE / "parallax.secure.yaml").read_text(encoding="utf-8")
     assert (COMPOSE / "parallax.secure.yaml").is_file()
     config = load(COMPOSE / "parallax.secure.yaml", environ={})
     named = set(re.findall(rf"{INSIDE}/([\w.]+)", text))
     for name in ("replicator-a", "replicator-b", "offsetsvc-a", "offsetsvc-b", "syncjob", "schema"):
         assert named <= {path.name for path in (security / "containers" / name).iterdir()}
-    own = secure_config(stack)
+    own = secure_config(local)
     assert [rule.model_dump(mode="json") for rule in config.service.auth.rules] == own["service"]["auth"][
         "rules"
     ]
