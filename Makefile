@@ -62,7 +62,7 @@ sbom: setup ## Bill of materials of what the services install (build/sbom.json, 
 
 test: setup ## Every test, on the real stack
 	@mkdir -p build; $(STOPPED_BY_HAND) nice $(BIN)/pytest $(TWO_WORKERS) -m "not stack" >build/test-fast.log 2>&1 & fast=$$!; \
-	$(STOPPED_BY_HAND) $(BIN)/pytest $(TWO_WORKERS) -m stack & stack=$$!; \
+	$(STOPPED_BY_HAND) $(BIN)/pytest $(TWO_WORKERS) -m stack tests/contract tests/integration tests/e2e & stack=$$!; \
 	trap 'wait; exit 130' INT; trap 'kill -INT $$fast $$stack; wait; exit 143' TERM; \
 	wait $$stack; failed=$$?; wait $$fast || failed=$$?; cat build/test-fast.log; exit $$failed
 

@@ -18,12 +18,14 @@ from lab.stack.stack import LocalStack
 from lab.stack.versions import load_versions
 from tests.support import Stack, unique_name
 
+_TESTS = Path(__file__).parent
 _OWN_STACK_TURN, _INFRASTRUCTURE_TURN = 1, 2
 _INFRASTRUCTURE_ALONE_TURN, _STACK_TURN, _OWN_STACK_ALONE_TURN = 3, 4, 5
 _SHARED_TURNS = {_OWN_STACK_TURN, _INFRASTRUCTURE_TURN}
 _TURN = {"infrastructure": _INFRASTRUCTURE_TURN, "stack": _STACK_TURN}
 _ALONE_TURN = {_OWN_STACK_TURN: _OWN_STACK_ALONE_TURN, _INFRASTRUCTURE_TURN: _INFRASTRUCTURE_ALONE_TURN}
 _LAST_TURN = {"infrastructure": _INFRASTRUCTURE_ALONE_TURN, "stack": _STACK_TURN}
+_STACK_FOLDERS = {"contract", "integration", "e2e"}  # `make test` looks for them nowhere else
 _PRINTED_LINES = 40
 _running: dict[str, LocalStack] = {}
 
@@ -53,6 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _TURN.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stack)
         if turn := _turn(item):
+            assert item.path.relative_to(_TESTS).parts[0] in _STACK_FOLDERS, f"{item.nodeid} uses a stack"
             lane = item.path.stem if turn in _SHARED_TURNS else "alone"
             item.add_marker(pytest.mark.xdist_group(lane))
     items.sort(key=_turn)
