@@ -102,14 +102,14 @@ def test_importing_it_loads_no_library() -> None:
 
 
 def test_importing_it_takes_less_than_50_ms() -> None:
-    took_us = []
+    """Of processor time: the tests beside this one have their share of the rest."""
+    timed = "import time; began = time.process_time(); import parallax; print(time.process_time() - began)"
+    took_s = []
     for _ in range(10):
-        lines = python("-X", "importtime", "-c", "import parallax").stderr.splitlines()
-        took_us.append(int(lines[-1].split("|")[1]))
-        assert lines[-1].endswith("| parallax")
-        if took_us[-1] < 50_000:
+        took_s.append(float(python("-c", timed).stdout))
+        if took_s[-1] < 0.050:
             return
-    raise AssertionError(f"import parallax took {took_us} microseconds")
+    raise AssertionError(f"import parallax took {took_s} seconds")
 
 
 def test_it_knows_its_version() -> None:
