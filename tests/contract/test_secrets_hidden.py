@@ -101,7 +101,7 @@ def given(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 def cluster_alike(keys: Iterator[str]) -> set[str]:
     """The keys of a cluster stand for those of every cluster."""
-    return {re.sub(r"^regions\.(a\.)?(regional|aggregate)\.", "", key) for key in keys}
+    return {re.sub(r"^regions\.(a\.)?(regional|aggregate|cluster)\.", "", key) for key in keys}
 
 
 def test_every_secret_of_the_configuration_is_marked_here() -> None:
