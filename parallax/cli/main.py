@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import sys
 from collections.abc import Callable
@@ -176,6 +177,7 @@ def run() -> None:
 
     Where JSON was asked for, the line is JSON.
     """
+    faulthandler.enable(2)  # standard error: what a crash in native code leaves is where every thread was
     configure_logging()  # to standard error, whatever is logged: a command's output is for scripts, too
     try:
         app()

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import ssl
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import grpc
 
 from parallax.config.config import Tls
 from parallax.errors import ConfigError
 from parallax.runtime.files import Reread
+
+T = TypeVar("T")
+
+HANDSHAKE_BEGINS_S = 1.0
+"""Within this time gRPC has made the handshake for which it asked: microseconds, on a machine that is not starved."""
 
 
 def server_context(tls: Tls, *, without: bool = False) -> ssl.SSLContext:
@@ -64,9 +73,54 @@ def server_credentials(tls: Tls | None) -> grpc.ServerCredentials | None:
     if tls is None:
         return None
     present = Reread(_paths(tls), lambda: _certificates(tls))
+    first = present.get()
+    handed = HandedOver(first, present.get)
     return grpc.dynamic_ssl_server_credentials(
-        present.get(), present.get, require_client_authentication=tls.client_ca is not None
+        first,
+        handed.newer,  # type: ignore[arg-type]  # None is documented as "nothing newer"; the stubs leave it out
+        require_client_authentication=tls.client_ca is not None,
     )
+
+
+class HandedOver(Generic[T]):
+    """What gRPC is given to serve with, so that it never drops what a handshake is still being made from.
+
+    gRPC asks before each handshake, one at a time, and replaces what it has when it is told of something. The handshake itself is
+    made a moment later from a bare pointer (grpc/grpc#36693): a replacement within that moment ends the process. So it is
+    told of nothing while nothing has changed, and of a change only when the last handshake's moment is long over; those that
+    begin meanwhile wait.
+
+    Args:
+        first: what gRPC begins with.
+        present: gives what is right now; the same object while nothing has changed.
+        now: seconds of a clock that never goes back.
+        rest: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        first: T,
+        present: Callable[[], T],
+        now: Callable[[], float] = time.monotonic,
+        rest: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._handed = first
+        self._present = present
+        self._now = now
+        self._rest = rest
+        self._lock = threading.Lock()
+        self._last_s = now()
+
+    def newer(self) -> T | None:
+        """What is to be served with from now on; None: what was given before."""
+        with self._lock:
+            present = self._present()
+            newer = None
+            if present is not self._handed:
+                self._rest(max(0.0, self._last_s + HANDSHAKE_BEGINS_S - self._now()))
+                self._handed = newer = present
+            self._last_s = self._now()
+            return newer
 
 
 def _certificates(tls: Tls) -> grpc.ServerCertificateConfiguration:

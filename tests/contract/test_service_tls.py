@@ -22,7 +22,8 @@ from parallax.client.credentials import ServiceCredentials
 from parallax.config.config import Tls
 from parallax.errors import ConfigError, ServiceUnavailableError
 from parallax.identity.tls import server_credentials
-from tests.worlds.authority import Authority
+from tests.worlds.authority import Authority, Pair
+from tests.worlds.handshakes import shake_hands, shaking
 from tests.worlds.offset_servers import serving
 from tests.worlds.offset_world import World
 
@@ -152,3 +153,27 @@ def test_without_its_certificate_a_client_is_refused_where_one_is_asked_for(
 def test_a_certificate_that_is_not_there_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.pem"):
         server_credentials(Tls(certificate_chain="nowhere.pem", private_key=str(KEY)))
+
+
+def test_a_service_lives_through_a_burst_of_handshakes_while_its_certificate_changes(tmp_path: Path) -> None:
+    """gRPC ended the process where two came at once (grpc/grpc#36693)."""
+    authority = Authority(tmp_path)
+    server, own = authority.server(), authority.client("spiffe://bank/operator")
+    certificate, key = tmp_path / "served.pem", tmp_path / "served.key"
+
+    def put(pair: Pair) -> None:
+        for source, target in ((pair.key, key), (pair.certificate, certificate)):
+            newer = target.with_suffix(".newer")
+            newer.write_bytes(source.read_bytes())
+            newer.replace(target)
+
+    put(server)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    context.check_hostname = False
+    context.load_cert_chain(own.certificate, own.key)
+    context.set_alpn_protocols(["h2"])
+    with shaking(certificate, key, authority.certificate) as (process, port):
+        assert shake_hands(port, context, 300, at_once=12) == 300
+        put(authority.server())
+        assert shake_hands(port, context, 300, at_once=12) == 300
+        assert process.poll() is None
