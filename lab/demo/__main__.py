@@ -51,7 +51,7 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
                     stack_up.close()
         with journal.step("the oracle counts"):
             report = judge(facts, logs)
-            report["failures"] += too_slow(report, options.failover_within_ms)
+            report["failures"] += too_slow(report, options.failover_within_ms, options.failover_within_starts)
         report["seconds"] = round(journal.elapsed_s, 1)
     return report
 

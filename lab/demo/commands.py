@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lab.stack.errors import StackError
 from lab.stack.services import PARALLAX
 
 _WITHIN_S = 180.0
+_JSON = "--json"
 _TAIL_CHARACTERS = 2_000
 
 
@@ -38,11 +40,24 @@ class Commands:
         Raises:
             StackError: it failed, or did not end in time.
         """
-        typed = f"`parallax {' '.join(arguments)}`"
+        return json.loads(self._output(*arguments, _JSON))
+
+    def start_ms(self, command: str) -> int:
+        """How long this machine takes, beside all that it does now, to start the command and have it say its options.
+
+        Raises:
+            StackError: it failed, or did not end in time.
+        """
+        began_s = time.monotonic()
+        self._output(command, "--help")
+        return round((time.monotonic() - began_s) * 1_000)
+
+    def _output(self, *arguments: str) -> str:
+        typed = f"`parallax {' '.join(argument for argument in arguments if argument != _JSON)}`"
         with self._log.open("ab") as log:
             try:
                 done = subprocess.run(
-                    [*PARALLAX, *arguments, "--json"],
+                    [*PARALLAX, *arguments],
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
@@ -59,4 +74,4 @@ class Commands:
                 f"{typed} failed with exit code {done.returncode}; its log is {self._log}; it printed:\n"
                 f"{done.stdout[-_TAIL_CHARACTERS:]}"
             )
-        return json.loads(done.stdout)
+        return done.stdout

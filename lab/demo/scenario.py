@@ -84,6 +84,7 @@ class Scenario:
         self._link = NarrowLink(stack.bootstrap("regional-a"), FAR_READER)
         self._commands = Commands(stack.config_path, folder / "commands.err")
         self._commanded_at_ms: list[int] = []
+        self._start_ms = 0
 
     def run(self) -> tuple[DemoFacts, Logs]:
         """Play it; returns what the verdict needs.
@@ -138,6 +139,7 @@ class Scenario:
                 folders={group.name: group.folder for group in self._groups},
                 acknowledged=self._acknowledged,
                 commanded_at_ms=self._commanded_at_ms,
+                command_start_ms=self._start_ms,
                 ends_at_failover=ends,
                 ends_at_return=outage.ends_at_return,
                 returned_at_ms=outage.returned_at_ms,
@@ -206,6 +208,7 @@ class Scenario:
             )
 
         self._until(behind, _BEHIND_S, f"the far route did not fall behind in {_BEHIND_S:.0f} s")
+        self._start_ms = self._commands.start_ms(_FAILOVER[0])
 
     def _lose_region(self, outage: Outage, gauges: Gauges) -> None:
         pending = {group.name: gauges.groups[group.name].pending_records for group in self._groups}

@@ -136,6 +136,9 @@ def show_report(console: Console, report: Mapping[str, Any]) -> None:
         ("of these, arrived once after its return", "rpo_arrived_records"),
     ):
         facts.add_row(label, f"{report[key]:,}")
+    facts.add_row(
+        "to start a command, just before the failover", f"{report['command_start_ms'] / 1_000:.1f} s"
+    )
     if report["replicator_died"]:
         label = f"the index may have missed the last {report['unindexed_ms_at_most']} ms; read again at most"
         bounds = [(group, found["redelivered_at_most"]) for group, found in report["groups"].items()]
