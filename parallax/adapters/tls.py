@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import ssl
+from collections.abc import Callable, Sequence
 
 from parallax.errors import ConfigError
+from parallax.runtime.files import Reread
 
 _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
 """OpenSSL's numbers of what is wrong with a certificate; nearly all others say that nobody trusted has signed it."""
@@ -67,6 +71,46 @@ def client_context(
                 f"{where}: {files}: can't be used as certificate and key; a wrong password of the key shows so too: {_short(error)}"
             ) from None
     return context
+
+
+class CurrentContext:
+    """For as long as a client lives: each connection is opened by the files as they are then, or by the last ones that fitted.
+
+    It has of `ssl.SSLContext` what opens connections, for libraries that keep what they are given.
+
+    Args:
+        paths: the files.
+        make: reads them, as `client_context` does.
+
+    Raises:
+        ConfigError: a file can't be used now.
+    """
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]], make: Callable[[], ssl.SSLContext]) -> None:
+        self._present = Reread(paths, make)
+
+    @property
+    def check_hostname(self) -> bool:
+        """Whether the other side's certificate must name its address."""
+        return self._present.get().check_hostname
+
+    def wrap_socket(
+        self,
+        sock: socket.socket,
+        *,
+        server_side: bool = False,
+        do_handshake_on_connect: bool = True,
+        suppress_ragged_eofs: bool = True,
+        server_hostname: str | None = None,
+    ) -> ssl.SSLSocket:
+        """A connection over a socket."""
+        return self._present.get().wrap_socket(
+            sock,
+            server_side=server_side,
+            do_handshake_on_connect=do_handshake_on_connect,
+            suppress_ragged_eofs=suppress_ragged_eofs,
+            server_hostname=server_hostname,
+        )
 
 
 def refusal(error: BaseException) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,9 +19,14 @@ from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionP
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
 from parallax.adapters.cassandra.gate import SilentStoreError, StoreGate
-from parallax.adapters.tls import client_context, refusal
+from parallax.adapters.tls import CurrentContext, client_context, refusal
 from parallax.config.config import Cassandra
 from parallax.errors import ConfigError, ParallaxError, StoreUnavailableError
+
+
+class PasswordRefusedError(connection.ConnectionException):  # type: ignore[misc] # the driver has no types
+    """A node refuses who we say we are. The driver would never ask a node again that does so by an error of its own."""
+
 
 BY_TYPE: dict[type[Exception], type[ParallaxError]] = {
     # The store could not serve the call now.
@@ -52,6 +56,7 @@ BY_TYPE: dict[type[Exception], type[ParallaxError]] = {
     # It will never serve the call as it is: its schema, settings or rights are not what this program needs.
     cassandra.AlreadyExists: ConfigError,
     cassandra.AuthenticationFailed: ConfigError,
+    PasswordRefusedError: ConfigError,
     cassandra.ConfigurationException: ConfigError,
     cassandra.DependencyException: ConfigError,
     cassandra.FunctionFailure: ConfigError,
@@ -92,7 +97,7 @@ def translated(error: Exception, doing: str) -> ParallaxError:
     """The error to raise for one of the driver's: says what was tried and what came back."""
     kind = next((BY_TYPE[base] for base in type(error).__mro__ if base in BY_TYPE), StoreUnavailableError)
     for address, reason in _reasons(error).items():
-        if isinstance(reason, cassandra.AuthenticationFailed):
+        if isinstance(reason, cassandra.AuthenticationFailed | PasswordRefusedError):
             return ConfigError(
                 f"store: {doing}: {address} refuses cassandra.username and its password: {reason}"
             )
@@ -137,8 +142,8 @@ def together(statement: PreparedStatement, rows: Sequence[Sequence[object]]) -> 
     return batch, None
 
 
-def tls_context(settings: Cassandra) -> ssl.SSLContext | None:
-    """What connections are opened with; None: plain text.
+def tls_context(settings: Cassandra) -> CurrentContext | None:
+    """What connections are opened with, each by the files as they are then; None: plain text.
 
     Raises:
         ConfigError: a file can't be used.
@@ -146,13 +151,17 @@ def tls_context(settings: Cassandra) -> ssl.SSLContext | None:
     tls = settings.tls
     if tls is None:
         return None
-    return client_context(
-        "cassandra.tls",
-        ca=tls.ca,
-        certificate=tls.certificate,
-        key=tls.key,
-        key_password=tls.open_key(),
-        verify_hostname=tls.verify_hostname,
+    files = (tls.ca, tls.certificate, tls.key, tls.key_password_file)
+    return CurrentContext(
+        [path for path in files if path is not None],
+        lambda: client_context(
+            "cassandra.tls",
+            ca=tls.ca,
+            certificate=tls.certificate,
+            key=tls.key,
+            key_password=tls.open_key(),
+            verify_hostname=tls.verify_hostname,
+        ),
     )
 
 
@@ -168,8 +177,20 @@ class _Password(AuthProvider):  # type: ignore[misc] # the driver has no types
         return PlainTextAuthenticator(self._username, self._settings.secret() or "")
 
 
+class _Connection(Cluster.connection_class):  # type: ignore[misc] # the driver has no types
+    """A connection to a node that is asked again, later, after it has refused the password: both sides may be told a new one."""
+
+    @classmethod
+    def factory(cls, endpoint: object, timeout: float, *args: object, **kwargs: object) -> Any:
+        """A connection that is ready; the driver's own errors."""
+        try:
+            return super().factory(endpoint, timeout, *args, **kwargs)
+        except cassandra.AuthenticationFailed as error:
+            raise PasswordRefusedError(str(error), endpoint) from error
+
+
 def open_cluster(settings: Cassandra) -> Cluster:
-    """A driver object by the settings; nothing is asked yet. Certificates are read now, the password for each connection.
+    """A driver object by the settings; nothing is asked yet. Each connection goes by certificates and password as they are then.
 
     Raises:
         ConfigError: one of them can't be used.
@@ -186,6 +207,7 @@ def open_cluster(settings: Cassandra) -> Cluster:
         settings.secret()  # says now what is wrong with its file
         auth = _Password(settings.username, settings)
     return Cluster(
+        connection_class=_Connection,
         contact_points=contact_points(settings),
         auth_provider=auth,
         ssl_context=tls_context(settings),
