@@ -120,6 +120,7 @@ class LeaseProgress:
             between this shard's own.
         index_lag_ms: age of the oldest run-log entry that is not indexed yet; 0 if all are.
         index_gap_offsets: of the run log, that retention took before they were indexed, as found since the lease began.
+        survey_failures: looks at the topics of both clusters that ended with an error that nobody expected; the log has it.
         waiting_for: what the lease waits for (a cluster that does not answer), or empty.
         record_ages: of the records committed since the lease began: how old they were when they were sent.
         latencies: of the same: how old they were when their copy was committed.
@@ -132,6 +133,7 @@ class LeaseProgress:
     index_lag_ms: float
     foreign_records: int = 0
     index_gap_offsets: int = 0
+    survey_failures: int = 0
     waiting_for: str = ""
     record_ages: Latencies = NO_LATENCIES
     latencies: Latencies = NO_LATENCIES

@@ -226,6 +226,7 @@ class _Holder:
                 aborts=counts.aborts,
                 index_lag_ms=0.0 if feed is None else feed.lag_ms(),
                 index_gap_offsets=0 if feed is None else feed.gap_offsets,
+                survey_failures=counts.survey_failures,
                 foreign_records=0 if self._foreign_records is None else self._foreign_records.records,
                 waiting_for=self._waiting_for,
                 record_ages=counts.record_ages.value(),

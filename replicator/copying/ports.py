@@ -170,6 +170,7 @@ class Survey:
         same_cluster: why nothing may be copied, if both sides are one Kafka cluster; else empty.
         hidden: topics that one of the two does not show to the replicator, with the right that is missing there.
         usable: of the topics that the target had refused (`Surveyor.request`) those that it lets be read and written to now.
+        failed: it ended with an error that nobody expected, a defect: it tells nothing, as if neither side had answered.
     """
 
     ticket: int
@@ -180,6 +181,7 @@ class Survey:
     same_cluster: str = ""
     hidden: Mapping[TopicName, str] = field(default_factory=dict)
     usable: Collection[TopicName] = ()
+    failed: bool = False
 
 
 class Surveyor(Protocol):

@@ -156,6 +156,7 @@ class ShardSession:
         """
         survey = self._surveyor.result()
         if survey is not None:
+            self._ledger.counts.survey_failures += survey.failed
             self._reconcile(survey)
         if self._requests.due(self._settings.discovery_interval_ms):
             self._request_survey()

@@ -156,6 +156,7 @@ class Counts:
     transactions: int = 0
     aborts: int = 0
     watermarks: int = 0
+    survey_failures: int = 0
     bytes_of: dict[TopicPartition, int] = field(default_factory=dict)
     record_ages: LatencyCounter = field(default_factory=LatencyCounter)
     """From a record's timestamp to when it was sent."""

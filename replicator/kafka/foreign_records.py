@@ -125,6 +125,10 @@ class ForeignRecordWatch:
                 self._look(self._gaps.take())
             except ParallaxError as error:
                 log.info("foreign_records_unknown", lease=str(self._lease), problem=str(error))
+            except Exception:
+                log.exception(
+                    "foreign_records_failed", lease=str(self._lease)
+                )  # the next look may be spared it
 
     def _look(self, gaps: Sequence[Gap]) -> None:
         if not gaps:

@@ -107,7 +107,12 @@ class KafkaSurveyor:
                 if self._closed:
                     return
                 answered, known, refused = self._requested, self._known, self._refused
-            survey = replace(self._look(answered, known), usable=self._usable(refused))
+            try:
+                survey = replace(self._look(answered, known), usable=self._usable(refused))
+            except Exception:
+                # Without this thread nobody would see new topics, or sources that have lost records, for the lease's whole life.
+                log.exception("survey_failed", lease=str(self._lease))
+                survey = Survey(answered, None, {}, None, failed=True)
             with self._wake:
                 self._newest = survey
 

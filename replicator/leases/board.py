@@ -135,6 +135,7 @@ class LeaseTotals:
     heard_at_s: float
     transactions: _Total = field(default_factory=_Total)
     transaction_aborts: _Total = field(default_factory=_Total)
+    survey_failures: _Total = field(default_factory=_Total)
     record_ages: _LatencyTotal = field(default_factory=_LatencyTotal)
     latencies: _LatencyTotal = field(default_factory=_LatencyTotal)
     partitions: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
@@ -249,6 +250,7 @@ def _begin_anew(lease: LeaseTotals, *, same_epoch: bool) -> None:
     lease.replaced_attempts = {*before, lease.report.attempt}
     lease.transactions.next_lease()
     lease.transaction_aborts.next_lease()
+    lease.survey_failures.next_lease()
     lease.record_ages.next_lease()
     lease.latencies.next_lease()
     for totals in lease.partitions.values():
@@ -259,6 +261,7 @@ def _begin_anew(lease: LeaseTotals, *, same_epoch: bool) -> None:
 def _take_over(lease: LeaseTotals, report: LeaseProgress) -> None:
     lease.transactions.current = report.transactions
     lease.transaction_aborts.current = report.aborts
+    lease.survey_failures.current = report.survey_failures
     lease.record_ages.current = report.record_ages
     lease.latencies.current = report.latencies
     for item in report.partitions:

@@ -72,6 +72,11 @@ LEASE_METRICS: tuple[TotalsMetric[LeaseTotals], ...] = (
         lambda lease: lease.transaction_aborts.value,
     ),
     TotalsMetric(
+        "survey_failures_total",
+        "Looks at the topics of both clusters that ended with a defect; the log has it.",
+        lambda lease: lease.survey_failures.value,
+    ),
+    TotalsMetric(
         "index_lag_seconds",
         "Age of the oldest committed run-log entry that is not indexed yet; 0 if all are.",
         lambda lease: _seconds(lease.report.progress.index_lag_ms),

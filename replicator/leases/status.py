@@ -90,6 +90,7 @@ class ReplicationStatus:
             "heard_ms_ago": round(self._board.silent_ms(lease)),
             "transactions": lease.transactions.value,
             "transaction_aborts": lease.transaction_aborts.value,
+            "survey_failures": lease.survey_failures.value,
             "index_lag_ms": progress.index_lag_ms,
             "index_gap_offsets": progress.index_gap_offsets,
             "waiting_for": progress.waiting_for,

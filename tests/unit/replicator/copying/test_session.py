@@ -64,6 +64,7 @@ class Doors:
         self.events: list[SourceEvent] = []
         self.hidden: dict[TopicName, str] = {}
         self.usable: set[TopicName] = set()
+        self.survey_fails = False
         self.asked_about: set[TopicName] = set()
         self.waited_for: set[TopicPartition] = set()
         self.taken: list[ReadFrom] = []
@@ -81,6 +82,8 @@ class Doors:
         if not self._asked:
             return None
         self._asked = False
+        if self.survey_fails:
+            return Survey(1, None, {}, None, failed=True)
         source = {TRIPS: TopicInfo(TRIPS, TopicId("s"), self.source_partitions)} if self.topic_there else {}
         target = {TRIPS: TopicInfo(TRIPS, TopicId("t"), self.target_partitions)} if self.target_there else {}
         logs = self.logs if self.topic_there else {}
@@ -125,6 +128,7 @@ def session_of(
     states: Mapping[TopicPartition, PartitionState] | None = None,
     clock: StandingClock | None = None,
     stops: Stops | None = None,
+    counts: Counts | None = None,
 ) -> ShardSession:
     clock, settings = clock or StandingClock(), Replicator()
     ledger = Ledger(
@@ -135,7 +139,7 @@ def session_of(
         target=doors,  # type: ignore[arg-type] # what is asked of it is there
         clock=clock,
         states=states or {},
-        counts=Counts(),
+        counts=counts or Counts(),
         committed=lambda _offset, _entry: None,
     )
     return ShardSession(
@@ -186,6 +190,21 @@ def test_a_stopped_partition_lags_by_what_its_source_holds(
     session.commit()
     doors.request()
     assert told(session)[P1].lag_records == 900 - low
+
+
+def test_a_survey_that_failed_is_counted_and_what_is_known_goes_on() -> None:
+    doors, counts = Doors(), Counts()
+    session = session_of(doors, {P0: copied_to(P0, 600)}, counts=counts)
+    assert told(session)[P0].status is PartitionStatus.COPYING
+    doors.survey_fails = True
+    for failures in (1, 2):
+        doors.request()
+        assert told(session)[P0].status is PartitionStatus.COPYING
+        assert counts.survey_failures == failures
+    doors.survey_fails = False
+    doors.request()
+    assert told(session)[P1].status is PartitionStatus.WAITING
+    assert counts.survey_failures == 2
 
 
 @pytest.mark.parametrize("copies_already", [False, True])

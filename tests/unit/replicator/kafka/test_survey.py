@@ -132,6 +132,31 @@ def test_nothing_is_known_of_clusters_while_one_does_not_say_who_it_is(
     assert (found.source, found.target, found.same_cluster) == (None, None, "")
 
 
+@pytest.mark.parametrize("asked", ["topics", "usable"])
+def test_a_defect_is_told_of_and_the_next_survey_comes_all_the_same(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor],
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+) -> None:
+    def broken(*_: object) -> Any:
+        raise RuntimeError("nobody thought of this")
+
+    made = surveyor(lambda _item: False)
+    with monkeypatch.context() as defect, capture_logs() as logs:
+        defect.setattr(made._target, asked, broken)
+        found = [surveyed(made) for _ in range(2)]
+    assert [(item.ticket, item.failed, item.source, item.target) for item in found] == [
+        (1, True, None, None),
+        (2, True, None, None),
+    ]
+    assert [(line["event"], line["log_level"], line["exc_info"]) for line in logs] == [
+        ("survey_failed", "error", True)
+    ] * 2
+    sound = surveyed(made)
+    made.close()
+    assert (sound.failed, sound.source) == (False, TOPICS)
+
+
 def test_a_topic_that_is_hidden_is_told_of_by_the_right_that_is_missing_and_not_created(
     surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

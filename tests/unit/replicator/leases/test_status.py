@@ -65,6 +65,7 @@ def report(
         transactions=records // 10,
         aborts=1,
         index_lag_ms=3.0,
+        survey_failures=2,
     )
     return LeaseReport(progress, attempt, ended)
 
@@ -189,6 +190,7 @@ def test_reports_become_metrics_with_route_topic_and_partition(server: StatusSer
         ("parallax_replicator_partition_stopped", second): 1,
         ("parallax_replicator_transactions_total", lease): 5,
         ("parallax_replicator_transaction_aborts_total", lease): 1,
+        ("parallax_replicator_survey_failures_total", lease): 2,
         ("parallax_replicator_index_lag_ms", lease): 3,
         ("parallax_replicator_index_lag_seconds", lease): 0.003,
         ("parallax_replicator_partition_latency_seconds", first): 0.0125,
