@@ -2,44 +2,52 @@
 
 Records are copied (on the batch path), a group's place is published, the group fails over and goes on, a drill goes there and back.
 Each process is a user with the least rights; brokers take all mechanisms at once, so one stack serves all of them. With tokens
-offset services take tokens too. `make mechanisms` plays all of them, `make test` one of each kind.
+offset services take tokens too. `make mechanisms` plays all of them, `make test` one of each kind. On the same stack what the store is
+shown changes: a certificate, an authority, a password.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from cassandra.cluster import Session
 from confluent_kafka import Consumer, Message, Producer
 
 from lab.stack.access import kafka_client, let_in
 from lab.stack.layout import SPARK, StackLayout
 from lab.stack.process import Launcher, ManagedProcess
-from lab.stack.secure.material import CONSUMER, PRODUCER, Mechanism
+from lab.stack.secure.material import CONSUMER, OPERATOR, PRODUCER, Material, Mechanism
 from lab.stack.secure.services import identity
 from lab.stack.secure.setup import grant_store, prepare_material
+from lab.stack.secure.store import open_node
 from lab.stack.services import PARALLAX, apply_schema, service_environment, service_specs, write_config
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from lab.workload.topics import committed_offsets, create_topic, wait_for_topic
+from parallax.adapters.cassandra.connection import CassandraConnection
 from parallax.adapters.cassandra.stores import CassandraStores
-from parallax.config.config import Config, load
+from parallax.config.config import Cassandra, Config, load
 from parallax.domain.ids import Route
+from parallax.errors import ParallaxError
 from parallax.runtime.deadline import Deadline
 from replicator.kafka.layout import ensure_layout
 from replicator.lease import Lease
 from replicator.shard import hold_lease
 from syncjob.run import run_until
 from tests.support import poll_until, unique_name
+from tests.worlds.certificates import Authority
+from tests.worlds.under_load import some_more, under_load
 
 pytestmark = [pytest.mark.stack, pytest.mark.alone]
 
@@ -62,6 +70,11 @@ def secure_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStac
         apply_schema(stack.layout, stack.java)
         grant_store(stack.layout)
         yield stack
+
+
+def material_of(stack: LocalStack) -> Material:
+    assert stack.layout.material is not None
+    return stack.layout.material
 
 
 class AtWork:
@@ -252,3 +265,91 @@ def test_records_are_copied_and_groups_move(
         figures = drilled["figures"]
         assert (figures["lost"], figures["redelivered"]) == (0, 0)
         assert figures["delivered"] == figures["acknowledged"] > 0
+
+
+def anybody(stack: LocalStack, directory: Path, **changed: str) -> Cassandra:
+    """How one that has files of its own reaches the store."""
+    store = load(stack.config_path).cassandra
+    assert store.tls is not None
+    assert store.tls.ca is not None
+    assert store.tls.certificate is not None
+    ca, own = directory / "ca.pem", directory / "own.pem"
+    ca.write_bytes(Path(store.tls.ca).read_bytes())
+    own.write_bytes(Path(store.tls.certificate).read_bytes())
+    tls = store.tls.model_copy(update={"ca": str(ca), "certificate": str(own)})
+    return store.model_copy(update={"tls": tls, "request_timeout_ms": 20_000, **changed})
+
+
+def put(path: Path, content: bytes) -> None:
+    """As a rotation does: whole, in one step."""
+    (beside := path.with_name("beside")).write_bytes(content)
+    beside.replace(path)
+
+
+def ask(connection: CassandraConnection) -> None:
+    assert connection.run("SELECT key FROM system.local") == [("local",)]
+
+
+def connect_anew(connection: CassandraConnection) -> None:
+    """New connections of the same driver: as when it connects again by itself."""
+    connection.ask(lambda session: session.cluster.connect()).shutdown()
+
+
+def cut(connection: CassandraConnection) -> None:
+    """Every connection of the driver breaks, as when a network does."""
+
+    def broken(session: Session) -> None:
+        for one in (session.cluster.control_connection, *session.get_pools()):
+            one._connection._socket.shutdown(socket.SHUT_RDWR)
+
+    connection.ask(broken)
+
+
+def test_certificates_for_the_store_change_under_load_without_a_failed_call(
+    secure_stack: LocalStack, tmp_path: Path
+) -> None:
+    settings, authority = anybody(secure_stack, tmp_path), material_of(secure_stack).authority
+    ca, own, foreign = tmp_path / "ca.pem", tmp_path / "own.pem", Authority(tmp_path / "foreign", "foreign")
+    with closing(CassandraConnection(settings, lambda _session: None)) as connection:
+        ask(connection)
+        calls = (lambda: ask(connection), lambda: connect_anew(connection))
+        with under_load(*calls) as counts:
+            put(ca, foreign.certificate.read_bytes() + ca.read_bytes())
+            some_more(counts)
+            put(own, authority.leaf("renewed", principal=OPERATOR).both.read_bytes())
+            some_more(counts)
+        good = own.read_bytes()
+        put(own, foreign.pair("foreign").both.read_bytes())
+        with pytest.raises(ParallaxError):
+            connect_anew(connection)
+        put(own, good)
+        poll_until(lambda: succeeds(ask, connection), PATIENCE_S, "the store is found again")
+
+
+def succeeds(call: Callable[[CassandraConnection], None], connection: CassandraConnection) -> bool:
+    try:
+        call(connection)
+    except ParallaxError:
+        return False
+    return True
+
+
+def test_a_node_that_refused_the_password_is_found_again_once_it_is_right(
+    secure_stack: LocalStack, tmp_path: Path
+) -> None:
+    role, password = unique_name("rotated").replace("-", "_"), tmp_path / "password"
+    password.write_text("the old one", encoding="utf-8")
+    settings = anybody(secure_stack, tmp_path, username=role, password_file=str(password))
+    node = open_node(secure_stack.layout.ports["cassandra"], material_of(secure_stack))
+    with ExitStack() as ends:
+        ends.callback(node.shutdown)
+        superuser = node.connect()
+        connection = ends.enter_context(closing(CassandraConnection(settings, lambda _session: None)))
+        superuser.execute(f"CREATE ROLE {role} WITH PASSWORD = 'the old one' AND LOGIN = true")
+        ask(connection)
+        superuser.execute(f"ALTER ROLE {role} WITH PASSWORD = 'the new one'")
+        poll_until(lambda: not succeeds(connect_anew, connection), PATIENCE_S, "the old one is refused")
+        cut(connection)
+        poll_until(lambda: not succeeds(ask, connection), PATIENCE_S, "the node is away")
+        put(password, b"the new one")
+        poll_until(lambda: succeeds(ask, connection), PATIENCE_S, "the node is asked again")

@@ -1,4 +1,4 @@
-"""A secure stack at work, and everything that goes over loopback meanwhile: nothing of it can be read.
+"""A secure stack at work, and everything that goes over loopback meanwhile: nothing of it can be read but consoles' own pages.
 
 And nobody there listens in plain text. All of it in one network of its own, where one stack is enough.
 """
@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -36,7 +37,7 @@ _TLS_ALERT = b"\x15"
 
 @pytest.fixture(scope="module")
 def secure_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    local = LocalStack(StackSpec(secure=True), tmp_path_factory.mktemp("secure"))
+    local = LocalStack(StackSpec(secure=True, consoles=True), tmp_path_factory.mktemp("secure"))
     with local as running, let_in(running.layout.material):
         yield running
 
@@ -96,6 +97,16 @@ def work(stack: LocalStack, topic: str, group: str, record: str) -> None:
     assert group in parallax(stack, "offsets", group, "--to", "b", "--json")
     moved = json.loads(parallax(stack, "failover", group, "--to", "b", "--execute", "--json"))
     assert moved["group"] == group
+    for region in ("a", "b"):
+        assert topic in seen_in_console(stack, region, group)
+
+
+def seen_in_console(stack: LocalStack, region: str, group: str) -> str:
+    """A page about a group: what a console asks its service it asks over TLS; who looks at it does so in plain text, on loopback."""
+    url = f"{stack.layout.console_url(region)}/group"
+    page = httpx.get(url, params={"name": group}, timeout=PATIENCE_S).text
+    assert group in page
+    return page
 
 
 def test_nothing_can_be_read_on_the_wire(request: pytest.FixtureRequest, tmp_path: Path) -> None:
@@ -108,7 +119,7 @@ def test_nothing_can_be_read_on_the_wire(request: pytest.FixtureRequest, tmp_pat
     stack = request.getfixturevalue("secure_stack")
     words = {name: unique_name(name) for name in ("topic", "group", "record", "control")}
     passwords = {f"password {number}": word for number, word in enumerate(material_of(stack).secrets())}
-    with Wire(words | passwords) as wire:
+    with Wire(words | passwords, apart=console_ports(stack).values()) as wire:
         work(stack, words["topic"], words["group"], words["record"])
         say_in_plain_text(words["control"])
         poll_until(lambda: "control" in wire.seen, PATIENCE_S, "what is said in plain text is seen")
@@ -117,8 +128,15 @@ def test_nothing_can_be_read_on_the_wire(request: pytest.FixtureRequest, tmp_pat
     check_that_every_listener_speaks_tls_and_nothing_else(stack)
 
 
+def console_ports(stack: LocalStack) -> dict[str, int]:
+    ports = stack.layout.ports.items()
+    return {name: port for name, port in ports if name.startswith("console-")}
+
+
 def check_that_every_listener_speaks_tls_and_nothing_else(stack: LocalStack) -> None:
-    ports = {name: port for name, port in stack.layout.ports.items() if _listens(port)}
+    assert len(console_ports(stack)) == 2
+    listening = {name: port for name, port in stack.layout.ports.items() if _listens(port)}
+    ports = {name: port for name, port in listening.items() if name not in console_ports(stack)}
     assert len(ports) == 4 * 3 + 2 + 2 * 2 + 2, ports
     assert {name: _answer_in_plain_text(port) for name, port in ports.items()} == dict.fromkeys(ports, b"")
     context = ssl.create_default_context(cafile=str(material_of(stack).ca))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,9 @@ _BLOCK = struct.Struct("6I")
 """Version, private data, status, number of frames, where the first one begins, length."""
 _STATUS_AT = 8
 _OF_USER = 1
+_FRAME = struct.Struct("I20xHH")
+"""How far it is to the next frame, and where within this one its link's and its network's headers begin."""
+_PORTS = struct.Struct(">HH")
 _STATISTICS = struct.Struct("3I")
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _FLAGS = struct.Struct("16sH14x")
@@ -82,9 +85,11 @@ class Wire:
 
     Args:
         words: what to look for, by name.
+        apart: ports whose frames may hold them.
     """
 
-    def __init__(self, words: Mapping[str, str]) -> None:
+    def __init__(self, words: Mapping[str, str], apart: Collection[int] = ()) -> None:
+        self._apart = frozenset(apart)
         self._words = {name: word.encode() for name, word in words.items()}
         self.seen: dict[str, bytes] = {}
         """By the name of a word, where it was first: what is before and behind it."""
@@ -119,16 +124,33 @@ class Wire:
         block = 0
         while not self._ended.is_set():
             begin = block * _BLOCK_BYTES
-            _, _, status, frames, _, size = _BLOCK.unpack_from(self._ring, begin)
+            _, _, status, frames, first, size = _BLOCK.unpack_from(self._ring, begin)
             if not status & _OF_USER:
                 select.select([self._socket], [], [], 0.1)
                 continue
-            self._find(self._ring[begin : begin + size])
+            self._find(self._ring[begin : begin + size], first, frames)
             self.frames += frames
             struct.pack_into("I", self._ring, begin + _STATUS_AT, 0)
             block = (block + 1) % _BLOCKS
 
-    def _find(self, content: bytes) -> None:
+    def _find(self, content: bytes, first: int, frames: int) -> None:
         for name, word in self._words.items():
-            if name not in self.seen and (at := content.find(word)) >= 0:
-                self.seen[name] = content[max(0, at - _SHOWN_BYTES) : at + _SHOWN_BYTES]
+            at = -1
+            while name not in self.seen and (at := content.find(word, at + 1)) >= 0:
+                # Frames are told apart only where a word is: there are too many to look at each.
+                if self._apart.isdisjoint(_ports_of_frame(content, at, first, frames)):
+                    self.seen[name] = content[max(0, at - _SHOWN_BYTES) : at + _SHOWN_BYTES]
+
+
+def _ports_of_frame(content: bytes, at: int, first: int, frames: int) -> Iterator[int]:
+    """The two ports of the TCP segment (of IP version 4) in the frame of a block that holds a place."""
+    begin = first
+    for number in range(frames):
+        to_next, _, network = _FRAME.unpack_from(content, begin)
+        if number + 1 < frames and at >= begin + to_next:
+            begin += to_next
+            continue
+        header = begin + network
+        if content[header] >> 4 == 4:
+            yield from _PORTS.unpack_from(content, header + (content[header] & 0xF) * 4)
+        return
