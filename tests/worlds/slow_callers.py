@@ -44,7 +44,7 @@ def sent_of(connection: socket.socket, head: bytes, size: int, *, within_s: floa
     try:
         connection.sendall(head)
         while sent < size and time.monotonic() < ends_at_s:
-            sent += connection.send(piece)
+            sent += connection.send(piece[: size - sent])
     except OSError:
         pass  # closed, or not read any further
     return sent, answer_of(connection)

@@ -40,6 +40,12 @@ def assert_answered(server: StatusServer) -> None:
     assert time.monotonic() - began < 2
 
 
+def test_who_lacks_the_token_is_told_so_before_any_body_comes(server: StatusServer) -> None:
+    with closing(socket.create_connection(server.address, timeout=5)) as caller:
+        caller.sendall(f"POST /reports HTTP/1.1\r\nHost: x\r\nContent-Length: {SIZE}\r\n\r\n".encode())
+        assert caller.recv(1_000).startswith(b"HTTP/1.1 403")
+
+
 @pytest.mark.parametrize("token", ["", "wrong", "tokem", "tök"])
 def test_no_body_is_read_of_who_lacks_the_token(server: StatusServer, token: str) -> None:
     head = f"POST /reports HTTP/1.1\r\nHost: x\r\n{TOKEN_HEADER}: {token}\r\nContent-Length: {SIZE}\r\n\r\n"
