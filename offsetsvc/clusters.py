@@ -6,11 +6,15 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+import structlog
+
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
 from parallax.ports.clusters import ClusterReader, PositionTime, TopicInfo
+
+_log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -79,6 +83,9 @@ class Clusters:
             try:
                 reader.topics()
             except ParallaxError:
+                continue
+            except Exception as error:  # noqa: BLE001 - without further probes the cluster would be away for good
+                _log.error("probe_failed", cluster=cluster, exc_info=error)
                 continue
             with self._lock:
                 del self._failures[cluster]

@@ -167,7 +167,10 @@ class GrpcServer:
 
     def _end_overdue(self) -> None:
         while not self._stopping.wait(_OVERDUE_EVERY_S):
-            self._limits.end_overdue()
+            try:
+                self._limits.end_overdue()
+            except Exception as error:  # noqa: BLE001 - without this thread nothing would end any more that overstays
+                _log.error("limits_not_held", exc_info=error)
 
 
 class GrpcCalls:
@@ -373,10 +376,13 @@ def _watch_health(service: UseCases, servicer: Any, stopping: threading.Event) -
         health_pb2.HealthCheckResponse.NOT_SERVING,
     )
     while True:
-        missing = service.missing()
-        for name in service.dependencies():
-            servicer.set(name, not_serving if name in missing else serving)
-        for name in ("", *_SERVICES):
-            servicer.set(name, not_serving if STORE in missing else serving)
+        try:
+            missing = service.missing()
+            for name in service.dependencies():
+                servicer.set(name, not_serving if name in missing else serving)
+            for name in ("", *_SERVICES):
+                servicer.set(name, not_serving if STORE in missing else serving)
+        except Exception as error:  # noqa: BLE001 - what was told before would stand for ever without the next look
+            _log.error("health_unknown", exc_info=error)
         if stopping.wait(_HEALTH_EVERY_S):
             return

@@ -161,6 +161,8 @@ def _tell(
                 if not away:
                     _log.warning("status_not_told", problem=f"[{error.code}] {error}")
                 away = True
+            except Exception as error:  # noqa: BLE001 - what is told next may be spared it
+                _log.error("status_not_told", exc_info=error)
             if stopped:
                 return
             stop.wait(TELL_EVERY_S)

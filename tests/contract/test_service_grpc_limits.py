@@ -13,6 +13,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from structlog.testing import capture_logs
 
 from offsetsvc.transport import grpc_limits
 from offsetsvc.transport.grpc_limits import CallLimits, Held
@@ -85,6 +86,24 @@ def half_sent_calls_end(served: Served) -> None:
 
 def test_half_sent_calls_end_and_others_are_answered_meanwhile(served: Served) -> None:
     half_sent_calls_end(served)
+
+
+def test_a_defect_where_calls_are_ended_ends_no_limit(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, met = Held.end_overdue, threading.Event()
+
+    def broken_once(held: Held) -> None:
+        if not met.is_set():
+            met.set()
+            raise RuntimeError("nobody thought of this")
+        right(held)
+
+    monkeypatch.setattr(Held, "end_overdue", broken_once)
+    with capture_logs() as logs:
+        assert met.wait(10)
+        half_sent_calls_end(served)
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["limits_not_held"]
 
 
 def test_half_sent_health_checks_and_watches_end_too(served: Served) -> None:

@@ -7,7 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import structlog
+
 from parallax.errors import ParallaxError
+
+_log = structlog.get_logger(__name__)
 
 STORE_TIME_CQL = "SELECT toUnixTimestamp(now()) FROM system.local"
 
@@ -79,6 +83,9 @@ class StoreClock:
         try:
             found = self._found()
         except ParallaxError:
+            found = None
+        except Exception as error:  # noqa: BLE001 - whoever looks next waits for the lock
+            _log.error("store_time_unknown", exc_info=error)
             found = None
         if self._look is not None and (found is None or (self._look.exact and not found.exact)):
             found = _Look(self._look.ahead_ms, self._steady() + _LOOK_AGAIN_S, self._look.exact)

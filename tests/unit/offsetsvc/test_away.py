@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from offsetsvc.clusters import Clusters
 from parallax.domain.ids import ClusterName, TopicName
@@ -72,3 +73,21 @@ def test_it_can_fail_again(eager: Clusters, readers: dict[ClusterName, FakeClust
             eager.ask(A, lambda reader: reader.topics())
         readers[A].away = False
         poll_until(lambda: eager.view(A).topic_id(TopicName("trips")) == "", 10, "the cluster is back")
+
+
+def test_a_probe_that_meets_a_defect_is_told_of_and_the_next_one_comes(
+    eager: Clusters, readers: dict[ClusterName, FakeCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("nobody thought of this")
+
+    readers[A].away = True
+    with monkeypatch.context() as defect, capture_logs() as logs:
+        defect.setattr(readers[A], "topics", broken)
+        with pytest.raises(ClusterUnavailableError):
+            eager.ask(A, lambda reader: reader.log_ranges([]))
+        poll_until(lambda: len(logs) > 1, 10, "a second probe")
+    assert {(line["event"], line["log_level"]) for line in logs} == {("probe_failed", "error")}
+    assert all(isinstance(line["exc_info"], RuntimeError) for line in logs)
+    readers[A].away = False
+    poll_until(lambda: eager.view(A).topic_id(TopicName("trips")) == "", 10, "the cluster is asked again")

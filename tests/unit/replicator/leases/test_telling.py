@@ -112,3 +112,19 @@ def test_a_store_that_is_away_holds_nothing_up_and_is_told_later(monkeypatch: py
         store.away.clear()
         poll_until(lambda: bool(store.told), 10, "the store is told")
     assert [entry["event"] for entry in logs] == ["status_not_told"]
+
+
+def test_a_defect_is_told_of_and_the_store_is_told_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> Any:
+        raise RuntimeError("nobody thought of this")
+
+    monkeypatch.setattr(module, "TELL_EVERY_S", 0.01)
+    store = Store()
+    with capture_logs() as logs, monkeypatch.context() as defect:
+        defect.setattr(module, "shard_reports", broken)
+        with telling(ProgressBoard(KEYS), "replicator@x:1", store.opened):
+            poll_until(lambda: len(logs) > 1, 10, "it is said twice")
+            defect.undo()
+            poll_until(lambda: bool(store.told), 10, "the store is told")
+    assert {entry["event"] for entry in logs} == {"status_not_told"}
+    assert all(isinstance(entry["exc_info"], RuntimeError) for entry in logs)

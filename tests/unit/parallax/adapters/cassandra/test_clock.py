@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from structlog.testing import capture_logs
 
 from parallax.adapters.cassandra.clock import StoreClock
 from parallax.domain.commits import ObservedCommit
@@ -21,6 +22,7 @@ from parallax.domain.ids import (
 from parallax.errors import StoreUnavailableError
 from parallax.runtime.deadline import wall_clock_ms
 from tests.memory.groups import MemoryGroupStore
+from tests.support import poll_until
 
 DAYS_15_MS = 15 * 86_400_000
 START_MS = 1_800_000_000_000
@@ -103,6 +105,29 @@ def test_what_was_found_stays_until_the_store_answers_at_once(fault: str) -> Non
     store.pass_s(1.5)
     clock.now_ms()
     looked(store, clock, 4)
+    assert clock.now_ms() == store.now_ms
+
+
+def test_a_look_that_meets_a_defect_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, asked = Store(), 0
+    clock = clock_of(store)
+    clock.now_ms()
+
+    def broken() -> int:
+        nonlocal asked
+        asked += 1
+        raise RuntimeError("nobody thought of this")
+
+    with monkeypatch.context() as defect, capture_logs() as logs:
+        defect.setattr(clock, "_ask", broken)
+        store.pass_s(31.0)
+        clock.now_ms()
+        poll_until(lambda: asked == 1 and not clock._lock.locked(), 10, "the look has ended")
+    assert [line["event"] for line in logs] == ["store_time_unknown"]
+    store.now_ms += 400
+    store.pass_s(1.5)
+    clock.now_ms()
+    looked(store, clock, 3)
     assert clock.now_ms() == store.now_ms
 
 
