@@ -100,6 +100,8 @@ class Follower:
             ) as error:  # connecting again does not heal it; a service of another release may
                 if not self._closed.is_set():
                     _log.warning("following_failed", group=self._group, code=error.code, error=str(error))
+            except Exception as error:  # noqa: BLE001 - a consumer that hears of no decision any more would stay for good
+                _log.error("following_failed", group=self._group, exc_info=error)
             finally:
                 watch.close()
             self._closed.wait(_WATCH_AGAIN_S)

@@ -166,7 +166,10 @@ class Reporter:
             self._wake.wait(self._interval_s)
             self._wake.clear()
             if not self._stopped:
-                self.report()
+                try:
+                    self.report()
+                except Exception as error:  # noqa: BLE001 - the next report may be spared it
+                    _log.error("report_positions_failed", exc_info=error)
 
 
 def _move(key: Key, skipping: CommittedMetadata) -> pb.PartitionMove:

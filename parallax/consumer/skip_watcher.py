@@ -178,13 +178,15 @@ class SkipWatcher:
                 code=error.code,
                 error=str(error),
             )
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or task.cancelled, timeout=_AGAIN_AFTER_S)
-            return False
+        except Exception as error:  # noqa: BLE001 - a partition that is watched no more would deliver nothing more
+            _log.error("watch_skips_failed", topic=task.key[0], partition=task.key[1], exc_info=error)
         finally:
             with self._changed:
                 task.watch = None
             watch.close()
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or task.cancelled, timeout=_AGAIN_AFTER_S)
+        return False
 
     def _follow(self, task: _Task, watch: SkipUpdateStream) -> bool:
         for update in watch:
