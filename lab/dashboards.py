@@ -267,6 +267,18 @@ REPLICATION = Dashboard(
             ],
         ),
         Panel(
+            "Surveys that failed",
+            [
+                Query(
+                    "sum by (source, target) "
+                    f"(rate(parallax_replicator_survey_failures_total{{{_ROUTE}}}[5m]))",
+                    _OF_ROUTE,
+                )
+            ],
+            "cps",
+            meaning="Looks at the topics of both clusters that ended with a defect; the replicator's log has it.",
+        ),
+        Panel(
             "Epochs",
             [Query(f"max by (source, target) (parallax_replicator_epoch{{{_ROUTE}}})", _OF_ROUTE)],
         ),

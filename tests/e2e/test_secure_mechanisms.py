@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from cassandra.cluster import Session
+from cassandra.cluster import NoHostAvailable, Session
 from confluent_kafka import Consumer, Message, Producer
 
 from lab.stack.access import kafka_client, let_in
@@ -326,6 +326,16 @@ def test_certificates_for_the_store_change_under_load_without_a_failed_call(
         poll_until(lambda: succeeds(ask, connection), PATIENCE_S, "the store is found again")
 
 
+def is_taken(session: Session, statement: str) -> bool:
+    try:
+        session.execute(statement)
+    except NoHostAvailable as error:
+        if "can only be changed every" not in str(error):
+            raise
+        return False
+    return True
+
+
 def succeeds(call: Callable[[CassandraConnection], None], connection: CassandraConnection) -> bool:
     try:
         call(connection)
@@ -347,7 +357,8 @@ def test_a_node_that_refused_the_password_is_found_again_once_it_is_right(
         connection = ends.enter_context(closing(CassandraConnection(settings, lambda _session: None)))
         superuser.execute(f"CREATE ROLE {role} WITH PASSWORD = 'the old one' AND LOGIN = true")
         ask(connection)
-        superuser.execute(f"ALTER ROLE {role} WITH PASSWORD = 'the new one'")
+        change = f"ALTER ROLE {role} WITH PASSWORD = 'the new one'"
+        poll_until(lambda: is_taken(superuser, change), PATIENCE_S, "Cassandra lets a password change again")
         poll_until(lambda: not succeeds(connect_anew, connection), PATIENCE_S, "the old one is refused")
         cut(connection)
         poll_until(lambda: not succeeds(ask, connection), PATIENCE_S, "the node is away")
