@@ -165,16 +165,29 @@ def tls_context(settings: Cassandra) -> CurrentContext | None:
     )
 
 
+class _Proof(PlainTextAuthenticator):  # type: ignore[misc] # the driver has no types
+    """Shows the password as it is in its file when it is asked for: the driver keeps this for all attempts to reach a node again."""
+
+    def __init__(self, username: str, settings: Cassandra) -> None:
+        super().__init__(username, "")
+        self._settings = settings
+
+    def initial_response(self) -> bytes:
+        """Who we are, and the password."""
+        self.password = self._settings.secret() or ""
+        return bytes(super().initial_response())
+
+
 class _Password(AuthProvider):  # type: ignore[misc] # the driver has no types
     """Proves who we are at each new connection, by the password as it is in its file then."""
 
     def __init__(self, username: str, settings: Cassandra) -> None:
         self._username, self._settings = username, settings
 
-    def new_authenticator(self, host: object) -> PlainTextAuthenticator:
-        """For a connection to a node."""
+    def new_authenticator(self, host: object) -> _Proof:
+        """For connections to a node."""
         del host
-        return PlainTextAuthenticator(self._username, self._settings.secret() or "")
+        return _Proof(self._username, self._settings)
 
 
 class _Connection(Cluster.connection_class):  # type: ignore[misc] # the driver has no types

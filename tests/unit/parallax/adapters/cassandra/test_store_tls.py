@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from cassandra.connection import DefaultEndPoint
-from cassandra.pool import _HostReconnectionHandler
+from cassandra.policies import SimpleConvictionPolicy
+from cassandra.pool import Host, _HostReconnectionHandler
 from structlog.testing import capture_logs
 
 from parallax.adapters.cassandra.connection import (
@@ -179,13 +180,14 @@ def test_a_node_that_refused_the_password_is_asked_again_with_the_next_one(tmp_p
         )
         cluster = open_cluster(settings)
         cluster.connection_class.initialize_reactor()
-        node = DefaultEndPoint(*contact_points(settings)[0])
+        host = Host(DefaultEndPoint(*contact_points(settings)[0]), SimpleConvictionPolicy)
+        connect = cluster._make_connection_factory(host)  # what the driver keeps, and tries again and again
         with pytest.raises(PasswordRefusedError, match="refused") as refused:
-            cluster.connection_factory(node)
+            connect()
         driver = _HostReconnectionHandler(None, None, False, None, None, None, None, None)  # noqa: FBT003 - the driver's
         assert driver.on_exception(refused.value, 1.0)
         file.write_text("the new one\n", encoding="utf-8")
-        cluster.connection_factory(node).close()
+        connect().close()
 
 
 def test_a_node_that_refuses_the_password_is_named(tmp_path: Path) -> None:
