@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, Route, TopicName
-from parallax.domain.route_graph import CopiesKind, Edge, GraphFinding, GraphProblem, RouteGraph
+from parallax.domain.route_graph import Edge, GraphFinding, GraphProblem, RouteGraph
 from parallax.domain.topic_choice import INTERNAL_TOPICS, LeftOut, matches
 from replicator.findings import Finding, Problem, Severity
+from replicator.origin_rules import mixed_routes
 
 _NAMED_TOPICS = 5
 _WARNINGS = (GraphProblem.NO_TOPICS, GraphProblem.NAME_TOO_LONG)
@@ -39,20 +40,12 @@ def check_graph(
 def not_replicated_yet(config: Config, edge: Edge) -> Iterator[Finding]:
     """What the configuration may say of a route, and the replicator can't do: it copies nothing rather than something else."""
     settings = config.settings_of(edge.route)
-    incoming = sorted(str(other.route) for other in config.edges() if other.target == edge.source)
     refused = []
-    if edge.copies.kind is CopiesKind.REGIONS:
-        refused.append(
-            (
-                "copies",
-                "records can't be told apart by their regions",
-                "set 'copies: all', or leave the route out",
-            )
-        )
-    elif edge.copies.kind is CopiesKind.OWN and incoming:
-        came = f"records that {', '.join(incoming)} put into {edge.source} can't be told from those produced there"
-        advice = "set 'copies: all' where nothing comes back so, or leave one of these routes out"
-        refused.append(("copies", f"it is 'own', and {came}", advice))
+    if mixed := mixed_routes(config, edge):
+        shown = ", ".join(map(str, mixed))
+        came = f"{shown} brings records of these regions and of others together, and they can't be told apart at {edge.source}"
+        advice = "name all regions whose records it brings, or none of them, or set 'copies: all'"
+        refused.append(("copies", came, advice))
     if settings.from_ != "regional":
         reads = f"it would read {edge.source}, and no group's offsets are translated over two routes"
         refused.append(("from", reads, "leave the route out"))

@@ -14,7 +14,7 @@ import yaml
 
 from parallax.cli.output import write_new
 from parallax.config.config import parse
-from parallax.errors import ConfigError, RefusedError
+from parallax.errors import ConfigError
 
 _MOVES = """\
 # Groups move between the aggregate clusters (parallax failover), and `parallax sync` publishes their offsets.
@@ -72,14 +72,8 @@ def example(mode: RouteMode, regions: Sequence[str]) -> str:
     """A configuration, as text.
 
     Raises:
-        RefusedError: the replicator does not do this yet.
         ConfigError: too few regions, or one twice, or a name that none may have.
     """
-    if mode is RouteMode.TWO_WAY:
-        raise RefusedError(
-            "NOT_REPLICATED_YET: two-way: what came from one cluster would have to be left out on the way back (copies: own), and the "
-            "replicator can't tell it yet; --mode aggregation has a regional and an aggregate cluster in each region instead"
-        )
     if len(set(regions)) != len(regions) or len(regions) < 2:  # noqa: PLR2004 - from one to another
         raise ConfigError(f"--region: name at least two regions, each once; these are {', '.join(regions)}")
     text = _BODIES[mode](regions) + _STORE.format(
@@ -120,6 +114,18 @@ def _active_standby(regions: Sequence[str]) -> str:
     )
 
 
+def _two_way(regions: Sequence[str]) -> str:
+    pairs = [f"{source}->{target}" for source in regions for target in regions if source != target]
+    return (
+        "# Two-way: one Kafka in each region, the same topics in all; every region's own records are copied to the others, and no copy\n"
+        "# comes back.\n"
+        + _NO_MOVES
+        + "regions:\n"
+        + "".join(f"  {name}:\n{_cluster(name)}" for name in regions)
+        + f"routes: [{', '.join(pairs)}]\n"
+    )
+
+
 def _forwarding(regions: Sequence[str]) -> str:
     first, second, *_ = regions
     steps = list(pairwise(regions))
@@ -155,6 +161,7 @@ def _service(name: str) -> str:
 _BODIES: dict[RouteMode, Callable[[Sequence[str]], str]] = {
     RouteMode.AGGREGATION: _aggregation,
     RouteMode.ACTIVE_STANDBY: _active_standby,
+    RouteMode.TWO_WAY: _two_way,
     RouteMode.FAN_OUT: _fan_out,
     RouteMode.FORWARDING: _forwarding,
 }

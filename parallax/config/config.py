@@ -406,6 +406,10 @@ class Config(Section):
         """The clusters at which records are produced."""
         return [regional_cluster(RegionName(name)) for name, of in self.regions.items() if of.regional]
 
+    def is_produced_at(self, cluster: ClusterName) -> bool:
+        """Whether producers write to the cluster, too, beside the routes that lead into it."""
+        return self.one_kafka(cluster) in self.producing_clusters()
+
     def routes_into(self, target: RegionName) -> tuple[Route, ...]:
         """The routes whose target is the region.
 

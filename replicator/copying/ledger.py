@@ -164,6 +164,8 @@ class Ledger:
         self.states: dict[TopicPartition, PartitionState] = dict(states)
         self.counts = counts
         self.open: OpenTransaction | None = None
+        self._passed: dict[TopicPartition, int] = {}
+        """The leader epoch of what was passed over last, by partition of which nothing was sent since."""
         self.attempted: Sequence[Entry] = ()
         """What was last to be committed, whether or not it was: an entry in its pieces."""
         self._begun_at: float | None = None
@@ -190,6 +192,18 @@ class Ledger:
             self.open = OpenTransaction(self._clock.monotonic_ms())
         self._target.produce(block)
         self.open.add(block, self._clock.now_ms())
+        self._passed.pop(block.topic_partition, None)
+
+    def pass_over(self, item: TopicPartition, leader_epoch: int) -> None:
+        """The last record below the partition's settled position is none that the route copies, and of this leader epoch."""
+        self._passed[item] = leader_epoch
+
+    def _with_passed(self, change: PartitionChange) -> PartitionChange:
+        """The change, from which reading can go on behind what was passed over."""
+        leader_epoch = self._passed.get(change.state.topic_partition)
+        if leader_epoch is None:
+            return change
+        return replace(change, state=replace(change.state, passed_leader_epoch=leader_epoch))
 
     @property
     def open_for_ms(self) -> float:
@@ -265,7 +279,10 @@ class Ledger:
                 # What it has kept is asked by its leader epoch, once this transaction is aborted.
                 raise SessionError(f"{item}: the target lost its tail: it goes on at {acknowledged[0]}")
         try:
-            return [opened.change(self.states[item], targets.get(item, ())) for item in opened.partitions]
+            return [
+                self._with_passed(opened.change(self.states[item], targets.get(item, ())))
+                for item in opened.partitions
+            ]
         except InvariantError as error:
             raise SessionError(f"the target's acknowledgements don't fit: {error}") from error
 
@@ -305,7 +322,7 @@ class Ledger:
                 last_run_end=state.last_run_end,
                 source_leader_epoch=state.source_leader_epoch,
             )
-            changes.append(PartitionChange(state.after((row,), position), (row,)))
+            changes.append(self._with_passed(PartitionChange(state.after((row,), position), (row,))))
         self.counts.watermarks += len(changes)
         return changes
 
@@ -346,6 +363,7 @@ class Ledger:
                 size_bytes=entry.ByteSize(),
                 advice="raise replicator.shards_per_route, or replicate fewer partitions",
             )
+        self._forget_passed(changes)
         offsets = self._target.commit(self.attempted, self._logs(opened, changes))
         self._begun_at = None
         self.states = after
@@ -364,6 +382,13 @@ class Ledger:
             self._count(opened)
         for offset, piece in zip(offsets, self.attempted, strict=True):
             self._committed(offset, piece)
+
+    def _forget_passed(self, changes: Iterable[PartitionChange]) -> None:
+        """Of partitions that go on somewhere else."""
+        for change in changes:
+            known = self.states.get(change.state.topic_partition)
+            if change.lost or (known is not None and known.lineage != change.state.lineage):
+                self._passed.pop(change.state.topic_partition, None)
 
     def _logs(
         self, opened: OpenTransaction | None, changes: Iterable[PartitionChange]

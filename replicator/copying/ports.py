@@ -40,13 +40,18 @@ class RecordBlock:
         return len(self.offsets)
 
     def before(self, source_next: SourceOffset) -> RecordBlock:
-        """The records below ``source_next``; bytes are those of the whole block."""
-        count = sum(1 for offset in self.offsets if offset < source_next)
+        """The records below ``source_next``."""
+        return self.part(0, sum(1 for offset in self.offsets if offset < source_next))
+
+    def part(self, begin: int, end: int) -> RecordBlock:
+        """The records with these numbers; bytes are those of the whole block."""
+        if (begin, end) == (0, len(self.offsets)):
+            return self
         return RecordBlock(
             self.topic_partition,
             self.leader_epoch,
-            self.offsets[:count],
-            self.records[:count],
+            self.offsets[begin:end],
+            self.records[begin:end],
             self.size_bytes,
             self.newest_timestamp_ms,
         )
@@ -58,6 +63,19 @@ class EndReached:
 
     topic_partition: TopicPartition
     source_next: SourceOffset
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """What lies between the last record handed out and ``source_next`` is not of the kind that the route copies.
+
+    Attributes:
+        leader_epoch: of the last record there.
+    """
+
+    topic_partition: TopicPartition
+    source_next: SourceOffset
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +130,9 @@ class Trouble:
     text: str
 
 
-SourceEvent = RecordBlock | EndReached | OutOfRange | Damaged | NotAllowed | TopicChanged | Trouble
+SourceEvent = (
+    RecordBlock | EndReached | PassedOver | OutOfRange | Damaged | NotAllowed | TopicChanged | Trouble
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,8 +250,13 @@ def read_from(state: PartitionState, source_start: int, position: SourceOffset) 
     """
     # From the end of the last record on, and not of what was skipped after it: the source can then tell by the record's
     # leader epoch whether its log is still the same up to there, and another log may have records where there were none.
-    first = max(state.last_run_end, min(source_start, position))
-    return ReadFrom(SourceOffset(first), state.source_leader_epoch, state.lineage.source_topic_id)
+    done, leader_epoch = state.last_run_end, state.source_leader_epoch
+    if (
+        state.passed_leader_epoch != UNKNOWN_EPOCH
+    ):  # a record passed over tells the same, and need not be looked up again
+        done, leader_epoch = state.source_next, state.passed_leader_epoch
+    first = max(done, min(source_start, position))
+    return ReadFrom(SourceOffset(first), leader_epoch, state.lineage.source_topic_id)
 
 
 # --- changes for the run log -------------------------------------------------------------------------------------
@@ -459,6 +464,7 @@ def lose(state: PartitionState, up_to: SourceOffset, target: TargetEnd) -> Parti
         last_run_end=up_to,
         target_floor=end,
         target_leader_epoch=target.leader_epoch,
+        passed_leader_epoch=UNKNOWN_EPOCH,
     )
     return PartitionChange(after, (row,), (LostRange(state.last_run_end, up_to, end),))
 

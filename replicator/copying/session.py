@@ -21,6 +21,7 @@ from replicator.copying.ports import (
     LogEnd,
     NotAllowed,
     OutOfRange,
+    PassedOver,
     ReadFrom,
     RecordBlock,
     SourceEvent,
@@ -221,6 +222,8 @@ class ShardSession:
             self._copy(event)
         elif isinstance(event, EndReached):
             self._reach_end(event)
+        elif isinstance(event, PassedOver):
+            self._pass_over(event)
         elif isinstance(event, OutOfRange):
             if event.topic_partition in self._reading:
                 self._stop_reading(event.topic_partition)
@@ -247,6 +250,11 @@ class ShardSession:
             else:
                 self._skipped_to[item] = event.source_next
                 self._goes_on(item)
+
+    def _pass_over(self, event: PassedOver) -> None:
+        if event.topic_partition in self._reading:
+            self._ledger.pass_over(event.topic_partition, event.leader_epoch)
+            self._reach_end(EndReached(event.topic_partition, event.source_next))
 
     def _copy(self, block: RecordBlock) -> None:
         item = block.topic_partition

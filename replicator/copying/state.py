@@ -45,6 +45,8 @@ class PartitionState:
         target_leader_epoch: whose leader at the target held everything below ``target_floor``.
         lost_epoch: of a lineage that the target's loss began: what was written there after the loss has this leader
             epoch or a later one.
+        passed_leader_epoch: of the last record below ``source_next``, where that is one that the route has passed over
+            because it is not of the kind that it copies.
     """
 
     topic_partition: TopicPartition
@@ -58,6 +60,7 @@ class PartitionState:
     source_leader_epoch: int = UNKNOWN_EPOCH
     target_leader_epoch: int = UNKNOWN_EPOCH
     lost_epoch: int = UNKNOWN_EPOCH
+    passed_leader_epoch: int = UNKNOWN_EPOCH
 
     def after(self, rows: Sequence[Run], source_next: SourceOffset) -> PartitionState:
         """The state once these rows and this position are committed.
@@ -78,6 +81,7 @@ class PartitionState:
                 source_leader_epoch=state.source_leader_epoch
                 if row.is_watermark
                 else row.source_leader_epoch,
+                passed_leader_epoch=state.passed_leader_epoch if row.is_watermark else UNKNOWN_EPOCH,
             )
         if source_next < max(state.source_next, state.last_run_end):
             raise InvariantError(f"A: {self.topic_partition}: position {source_next} is behind {state}")
@@ -121,6 +125,7 @@ class PartitionChange:
             closed=self.closed,
             target_leader_epoch=_told(state.target_leader_epoch),
             lost_epoch=_told(state.lost_epoch),
+            passed_leader_epoch=_told(state.passed_leader_epoch),
         )
 
 
@@ -154,6 +159,9 @@ def state_of(entry: PartitionEntry) -> PartitionState:
         if entry.HasField("target_leader_epoch")
         else UNKNOWN_EPOCH,
         lost_epoch=entry.lost_epoch if entry.HasField("lost_epoch") else UNKNOWN_EPOCH,
+        passed_leader_epoch=entry.passed_leader_epoch
+        if entry.HasField("passed_leader_epoch")
+        else UNKNOWN_EPOCH,
     )
 
 

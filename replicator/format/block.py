@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from parallax.domain.ids import SourceOffset
 from replicator.copying.offset_ranges import OffsetRanges
 from replicator.copying.ports import RecordBlock, SourceEvent
 from replicator.format.batch import Batch, BatchPlace, make_batch, read_records, split
@@ -39,10 +38,6 @@ class BatchBlock(RecordBlock):
         if len(self.raw) == len(self.raw.obj):  # type: ignore[arg-type] # bytes of some kind
             return self
         return replace(self, records=(memoryview(bytes(self.raw)),))
-
-    def before(self, source_next: SourceOffset) -> BatchBlock:
-        """The records below ``source_next``."""
-        return self.part(0, sum(1 for offset in self.offsets if offset < source_next))
 
     def part(self, begin: int, end: int) -> BatchBlock:
         """The records with these numbers, in a batch of their own."""

@@ -15,12 +15,14 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Config
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import InvariantError
+from replicator.copying.own_records import OwnRecords
 from replicator.copying.ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
 from replicator.copying.recovery import States
 from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES
 from replicator.kafka.batch.source import BatchSource
 from replicator.kafka.batch.target import BatchTarget
 from replicator.kafka.foreign_records import ForeignRecordWatch
+from replicator.kafka.incoming import IncomingRunLogs
 from replicator.kafka.layout import PATHS, LayoutRecord, fence, read_layout
 from replicator.kafka.leader_epochs import LeaderEpochs
 from replicator.kafka.record.source import KafkaSource
@@ -31,6 +33,7 @@ from replicator.kafka.transactions.coordinator import Coordinator, has_newest_tr
 from replicator.kafka.transactions.hanging import settle
 from replicator.kafka.unexplained import unexplained_records
 from replicator.lease import Lease, transactional_id
+from replicator.origin_rules import origin_rule
 
 FETCH_SHARE = 8
 """One answer brings no more than this part of what may be fetched ahead."""
@@ -140,7 +143,15 @@ class KafkaConnector:
         """A consumer without a group."""
         cluster = self._config.source_cluster(lease.route)
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.target}")
-        return KafkaSource(settings, cluster)
+        return self._chosen(lease, KafkaSource(settings, cluster))
+
+    def _chosen(self, lease: Lease, source: SourceReader) -> SourceReader:
+        """The source's records that the route copies."""
+        rule = origin_rule(self._config, lease.route)
+        if rule is None:
+            return source
+        cluster = self._config.source_cluster(lease.route)
+        return OwnRecords(source, IncomingRunLogs(self._config, lease, rule), cluster, self._clock)
 
     def surveyor(self, lease: Lease) -> Surveyor:
         """A thread with two admin clients."""
@@ -159,7 +170,9 @@ class KafkaConnector:
         return read_layout(self._config, lease.route)
 
     def foreign_records(self, lease: Lease) -> ForeignRecordWatch | None:
-        """A thread that looks now and then."""
+        """A thread that looks now and then; none where producers write to the target, too."""
+        if self._config.is_produced_at(aggregate_cluster(lease.route.target)):
+            return None
         return ForeignRecordWatch(self._config, lease)
 
 
@@ -209,9 +222,10 @@ class BatchConnector(KafkaConnector):
             client_id=f"parallax-{lease.route.target}",
             largest_answer_bytes=LARGEST_ANSWER_BYTES,
         )
-        return BatchSource(
+        source = BatchSource(
             self._loop,
             connections,
             buffer_bytes=ahead,
             fetch_bytes=ahead // FETCH_SHARE,
         )
+        return self._chosen(lease, source)

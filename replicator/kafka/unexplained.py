@@ -38,12 +38,14 @@ def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping
 
     Returns:
         Partitions with such records; none where no election takes entries from the run log: then they are somebody's who
-        writes there beside the routes.
+        writes there beside the routes; none either where producers write to the target, whose records no entry explains.
 
     Raises:
         ClusterUnavailableError: the target did not answer in time, or somebody's transaction stays open there.
     """
     cluster = aggregate_cluster(lease.route.target)
+    if config.is_produced_at(cluster):
+        return {}
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS)
     settings = client_settings(config.cluster(cluster), client_id="parallax-unexplained")
     run_log = run_log_topic(config, lease.route.source)

@@ -72,7 +72,6 @@ def test_a_cycle_is_found_before_there_is_any_topic() -> None:
 @pytest.mark.parametrize(
     ("settings", "regions", "key", "why"),
     [
-        ({"copies": ["a"]}, None, "copies", "records can't be told apart by their regions"),
         ({"start": "latest"}, None, "start", "every topic is copied from its earliest record on"),
         ({"start": 1_700_000_000_000}, None, "start", "every topic is copied from its earliest record on"),
         ({"naming": "${source}.${topic}"}, None, "naming", "copies are called as their sources are"),
@@ -92,11 +91,21 @@ def test_what_the_replicator_does_not_obey_it_refuses(
     assert why in found[0].message
 
 
-def test_own_records_can_be_told_only_where_no_route_leads_into_the_source() -> None:
-    found = check(["a->b", "b->c"])
-    assert problems(found) == {(Problem.NOT_REPLICATED_YET, "b->c")}
-    assert "records that a->b put into regional-b can't be told from those produced there" in found[0].message
-    assert problems(check(["a->b", "b->a"])) == {(Problem.NOT_REPLICATED_YET, x) for x in ("a->b", "b->a")}
+def test_own_records_go_both_ways_round_and_on() -> None:
+    assert check(["a->b", "b->a"]) == []
+    assert check(["a->b", "b->c", "c->a", "a->c"]) == []
+
+
+def test_records_of_some_regions_are_told_apart_by_the_route_that_brought_them() -> None:
+    assert (
+        check(["a->b", "c->b", {"route": "b->d", "copies": ["a"]}], regions=dict.fromkeys("abcd", ONE)) == []
+    )
+    found = check(
+        ["a->b", {"route": "b->c", "copies": "all"}, {"route": "c->d", "copies": ["a"]}],
+        regions=dict.fromkeys("abcd", ONE),
+    )
+    assert problems(found) == {(Problem.NOT_REPLICATED_YET, "c->d")}
+    assert "b->c brings records of these regions and of others together" in found[0].message
 
 
 def test_a_filter_that_matches_nothing_is_a_warning() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from parallax.cli.init import DEFAULT_REGIONS, RouteMode, example
+from parallax.cli.init import RouteMode, example
 from parallax.cli.main import app
 from parallax.config.config import load
 from parallax.domain.ids import ClusterName, TopicName
@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
 ROUTES = {
     RouteMode.AGGREGATION: {"a->a", "b->a", "a->b", "b->b"},
     RouteMode.ACTIVE_STANDBY: {"a->b"},
+    RouteMode.TWO_WAY: {"a->b", "b->a"},
     RouteMode.FAN_OUT: {"a->b", "a->c"},
     RouteMode.FORWARDING: {"a->b", "b->c"},
 }
@@ -58,8 +59,3 @@ def test_regions_may_be_named(tmp_path: Path) -> None:
 def test_regions_that_can_not_be_are_refused(regions: list[str]) -> None:
     with pytest.raises(ConfigError):
         example(RouteMode.AGGREGATION, regions)
-
-
-def test_what_the_replicator_does_not_do_is_refused_by_name() -> None:
-    with pytest.raises(RefusedError, match="NOT_REPLICATED_YET: two-way: "):
-        example(RouteMode.TWO_WAY, DEFAULT_REGIONS[RouteMode.TWO_WAY])

@@ -28,6 +28,7 @@ from replicator.copying.ports import (
     EndReached,
     LogEnd,
     NotAllowed,
+    PassedOver,
     ReadFrom,
     RecordBlock,
     SourceEvent,
@@ -38,7 +39,7 @@ from replicator.copying.ports import (
 from replicator.copying.recovery import Shard
 from replicator.copying.session import ShardSession
 from replicator.copying.session_end import FORGOTTEN_AFTER_MS, Absences, Counts, SessionError, Stops
-from replicator.copying.state import PartitionState
+from replicator.copying.state import PartitionState, rows_of, state_of
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 from tests.worlds.clocks import StandingClock
 
@@ -450,3 +451,40 @@ def test_how_long_records_take_is_counted_when_their_copies_are_committed() -> N
     assert (sum(before.counts), sum(ages.counts), sum(latencies.counts)) == (0, 3, 3)
     assert ages.sum_s == pytest.approx(3 * 0.7)
     assert latencies.sum_s == pytest.approx(3 * 2.2)
+
+
+def test_a_session_goes_on_behind_what_the_one_before_has_passed_over() -> None:
+    """With the leader epoch of what was passed over: the source can tell whether it still has that."""
+    doors, clock = Doors(), StandingClock()
+    doors.source_partitions = 1
+    session = session_of(doors, {P0: replace(copied_to(P0, 600), source_leader_epoch=3)}, clock)
+    told(session)
+    doors.events = [PassedOver(P0, SourceOffset(650), 4), EndReached(P0, SourceOffset(700))]
+    assert told(session)[P0].source_next == 700
+    clock.sleep_ms(Replicator().watermark_interval_ms)
+    session.commit()
+    state = session._ledger.states[P0]
+    assert (state.source_next, state.last_run_end, state.passed_leader_epoch) == (700, 600, 4)
+    assert state_of(doors.written[-1].partitions[0]) == state
+    session_of(doors, {P0: state}, clock).step()
+    assert doors.taken == [
+        ReadFrom(SourceOffset(600), 3, TopicId("s")),
+        ReadFrom(SourceOffset(700), 4, TopicId("s")),
+    ]
+
+
+def test_what_is_copied_behind_what_was_passed_over_is_where_the_next_session_goes_on() -> None:
+    doors = Doors()
+    doors.source_partitions = 1
+    session = session_of(doors, {P0: replace(copied_to(P0, 600), passed_leader_epoch=0)})
+    told(session)
+    doors.events = [
+        PassedOver(P0, SourceOffset(620), 1),
+        RecordBlock(P0, 1, [620, 621, 622], ["", "", ""], 3),
+    ]
+    told(session)
+    session.commit()
+    state = session._ledger.states[P0]
+    assert (state.source_next, state.last_run_end, state.passed_leader_epoch) == (623, 623, -1)
+    (row,) = rows_of(doors.written[-1].partitions[0])
+    assert (row.previous_source_end, row.source_start) == (600, 620)

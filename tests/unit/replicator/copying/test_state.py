@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallax.domain.ids import Lineage, Route, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    Lineage,
+    Route,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
@@ -26,6 +35,7 @@ from replicator.copying.state import (
     lost_of,
     pieces_of,
     rows_of,
+    state_of,
     whole_entry,
 )
 from replicator.lease import PartitionStatus, shard_of, transactional_id
@@ -529,3 +539,13 @@ def test_shards_and_transactional_ids_never_change_from_release_to_release() -> 
 
 
 SHARDS_OF_TRIPS = [0, 1, 2, 0, 1, 2]
+
+
+def test_reading_goes_on_behind_what_was_passed_over() -> None:
+    passed = replace(state(), source_next=SourceOffset(20), passed_leader_epoch=5)
+    assert read_from(passed, 8, 20) == ReadFrom(20, 5, LINEAGE.source_topic_id)
+    assert read_from(passed, 25, 30) == ReadFrom(25, 5, LINEAGE.source_topic_id)
+    assert state_of(PartitionChange(passed).encoded()) == passed
+    assert (
+        lose(passed, SourceOffset(30), TargetEnd(TargetOffset(99))).state.passed_leader_epoch == UNKNOWN_EPOCH
+    )
