@@ -21,7 +21,6 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
     region_of,
-    regional_cluster,
 )
 from parallax.domain.index_rows import LineageRecord, StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
@@ -78,7 +77,7 @@ class MappingLookups:
             routes=[
                 pb.RouteInfo(
                     route=str(route),
-                    source_cluster=regional_cluster(route.source),
+                    source_cluster=self._config.source_cluster(route),
                     target_cluster=aggregate_cluster(route.target),
                     topics=[topic for of_route, topic in topics_of if of_route == route],
                 )
@@ -203,7 +202,9 @@ class MappingLookups:
         """
         routes = self._config.routes_into(region_of(cluster))
         lineages = self._lineages(cluster, routes, partition)
-        return _origin(self._index, routes, lineages, partition.partition, record_offset)
+        return _origin(
+            self._index, routes, lineages, partition.partition, record_offset, self._config.source_cluster
+        )
 
     def _records(self, route: Route, partition: TopicPartition) -> list[LineageRecord]:
         records = self._index.lineages(route, partition.topic)
@@ -322,6 +323,7 @@ def _origin(
     lineages: TopicLineages,
     partition: int,
     record_offset: int,
+    source_cluster: Callable[[Route], ClusterName],
 ) -> pb.LookupOriginResponse:
     """The source record that lies at ``record_offset`` of the target partition, if some indexed run holds it."""
     if record_offset < 0:
@@ -342,7 +344,7 @@ def _origin(
             return pb.LookupOriginResponse(
                 found=True,
                 route=str(view.partition.route),
-                source_cluster=regional_cluster(view.partition.route.source),
+                source_cluster=source_cluster(view.partition.route),
                 source_topic_id=view.source.topic_id,
                 source_record_offset=source_offset,
                 complete=True,

@@ -39,27 +39,15 @@ def check_graph(
 
 def not_replicated_yet(config: Config, edge: Edge) -> Iterator[Finding]:
     """What the configuration may say of a route, and the replicator can't do: it copies nothing rather than something else."""
-    settings = config.settings_of(edge.route)
-    refused = []
     if mixed := mixed_routes(config, edge):
         shown = ", ".join(map(str, mixed))
-        came = f"{shown} brings records of these regions and of others together, and they can't be told apart at {edge.source}"
-        advice = "name all regions whose records it brings, or none of them, or set 'copies: all'"
-        refused.append(("copies", came, advice))
-    if settings.from_ != "regional":
-        reads = f"it would read {edge.source}, and no group's offsets are translated over two routes"
-        refused.append(("from", reads, "leave the route out"))
-    if settings.start != "earliest":
-        refused.append(("start", "every topic is copied from its earliest record on", "leave 'start' out"))
-    if not edge.naming.keeps:
-        refused.append(("naming", "copies are called as their sources are", "leave 'naming' out"))
-    for key, why, what_to_do in refused:
         yield Finding(
             Severity.ERROR,
             Problem.NOT_REPLICATED_YET,
             str(edge.route),
-            f"'{key}' of the route is not obeyed by this version: {why}",
-            what_to_do,
+            f"'copies' of the route is not obeyed by this version: {shown} brings records of these regions and of others together, "
+            f"and they can't be told apart at {edge.source}",
+            "name all regions whose records it brings, or none of them, or set 'copies: all'",
         )
 
 

@@ -33,6 +33,10 @@ class Lease:
     deadline_unix_ms: int
     available_now: bool = False
 
+    def has(self, item: TopicPartition) -> bool:
+        """Whether the partition, by its name at the target, belongs to the shard."""
+        return shard_of(item, self.shard_count) == self.shard
+
     def to_json(self) -> dict[str, Any]:
         """The lease as JSON types."""
         return asdict(self)

@@ -280,12 +280,13 @@ def _one_cluster_twice(
 
 
 def _compare_route(config: Config, route: Route, source: _Side, target: _Side) -> Iterator[Finding]:
-    choice = config.topic_choice(route)
+    names = config.route_topics(route)
     for name, info in sorted(source.topics.items()):
-        there = target.topics.get(name)
-        if there is not None and choice.chosen(name):
+        copy = names.copy_of(name)
+        there = None if copy is None else target.topics.get(copy)
+        if there is not None:
             yield from compare_topic(
-                route, info, source.configs.get(name, {}), there, target.configs.get(name, {})
+                route, info, source.configs.get(name, {}), there, target.configs.get(there.topic, {})
             )
 
 
@@ -369,9 +370,9 @@ def _unfit_settings(
 def _check_durability(config: Config, route: Route, target: _Side) -> Iterator[Finding]:
     """What the target would lose with one disk, or by an unclean election: of its topics, and of the run log."""
     brokers, cluster = target.replication.brokers, target.cluster
-    run_log, choice = run_log_topic(config, route.source), config.topic_choice(route)
+    run_log, names = run_log_topic(config, route.source), config.route_topics(route)
     for name in sorted(target.topics):
-        if name != run_log and not choice.chosen(name):
+        if name != run_log and not names.make(name):
             continue
         settings, replicas = target.configs.get(name, {}), target.replication.replicas.get(name, 1)
         what = "entries" if name == run_log else "records"

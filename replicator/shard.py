@@ -139,7 +139,7 @@ class _Holder:
         self._reported_at = -float("inf")
         self._counts = Counts()
         self._stops = Stops(connector.clock, config.replicator.lease_epoch_s * 1_000)
-        self._absences = Absences(config.topic_choice(lease.route).chosen)
+        self._absences = Absences(config.route_topics(lease.route).make)
         self._goal: Mapping[TopicPartition, SourceOffset] | None = None
         self._known_to: int | None = None
         """Up to here the run log's entries are those that were read or written by this lease."""

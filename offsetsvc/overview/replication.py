@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from offsetsvc.overview.pages import cut, limit_of
 from parallax.config.config import Config
 from parallax.domain.ids import (
+    ClusterName,
     RegionName,
     Route,
     TopicName,
     TopicPartition,
     aggregate_cluster,
-    regional_cluster,
 )
 from parallax.domain.replication_status import RouteStatus, ShardPartition, ShardReport, ShardStatus
 from parallax.errors import InvalidNameError
@@ -100,7 +100,10 @@ class ReplicationLists:
         found = self._status.shards(page)
         now_ms = self._now_ms()
         return pb.ListReplicationResponse(
-            routes=[_route(route, found.get(route, RouteStatus()), now_ms) for route in page],
+            routes=[
+                _route(route, self._config.source_cluster(route), found.get(route, RouteStatus()), now_ms)
+                for route in page
+            ],
             next_after=next_after,
         )
 
@@ -166,7 +169,9 @@ def _key_of(place: str, *, by_lag: bool) -> _Key:
         ) from None
 
 
-def _route(route: Route, status: RouteStatus, now_ms: int) -> pb.RouteReplication:
+def _route(
+    route: Route, source_cluster: ClusterName, status: RouteStatus, now_ms: int
+) -> pb.RouteReplication:
     shards = status.shards
     newest = max(shards, key=lambda item: item.told_at_ms, default=None)
     missing = 0 if newest is None else newest.shards - len(shards)
@@ -179,7 +184,7 @@ def _route(route: Route, status: RouteStatus, now_ms: int) -> pb.RouteReplicatio
         problems.append(f"{missing} shards were never told of")
     return pb.RouteReplication(
         route=str(route),
-        source_cluster=regional_cluster(route.source),
+        source_cluster=source_cluster,
         target_cluster=aggregate_cluster(route.target),
         state=_state(shards, now_ms, missing),
         problems=list(dict.fromkeys(problems))[:_MOST_PROBLEMS],

@@ -322,7 +322,7 @@ class _Call:
         routes = [
             route
             for route in self._routes_out
-            if config.topic_choice(route).chosen(topic) or indexed[route].records
+            if config.route_topics(route).make(topic) or indexed[route].records
         ]
         return [route.source for route in routes or self._routes_out]
 

@@ -102,7 +102,7 @@ class SkipWatches:
         for source, consumed in request.progress.items():
             _fetch(source, consumed, origin, destination)
         topic = request.topic_partition.topic
-        choosing = [route for route in routes if self._config.topic_choice(route).chosen(topic)]
+        choosing = [route for route in routes if self._config.route_topics(route).make(topic)]
         place = self._pending(request, choosing or routes, origin, destination)
         pending_records = sum(
             answer.pending[1] - answer.pending[0] for answer in place.sources if answer.pending is not None

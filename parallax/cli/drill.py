@@ -115,7 +115,7 @@ def plan_of(config: Config, origin: str | None, to: str | None) -> DrillPlan:
     if not producing:
         raise ConfigError(f"no region is replicated to both {home} and {away}")
     for route in (*into[0], *into[1]):
-        if config.topics.chosen(topic) and not config.topic_choice(route).chosen(topic):
+        if config.topics.chosen(topic) and not config.route_topics(route).make(topic):
             raise ConfigError(
                 f"drill.topic {topic!r} is not replicated by route {route}: its topics leave it out"
             )

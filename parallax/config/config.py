@@ -30,7 +30,7 @@ from parallax.domain.ids import (
     regional_cluster,
 )
 from parallax.domain.route_graph import Edge
-from parallax.domain.topic_choice import TopicChoice, TopicNaming
+from parallax.domain.topic_choice import RouteTopics, TopicChoice, TopicNaming
 from parallax.errors import ConfigError, UnknownRegionError, UnknownRouteError
 
 
@@ -375,6 +375,12 @@ class Config(Section):
             self.settings_of(route).topics.patterns(),
             builtin=self.topics.builtin_excludes,
             residency=self.topics.residencies(),
+        )
+
+    def route_topics(self, route: Route) -> RouteTopics:
+        """Which topics the route copies, and what it calls them."""
+        return RouteTopics(
+            self.topic_choice(route), TopicNaming(self.settings_of(route).naming), route.source
         )
 
     def source_cluster(self, route: Route) -> ClusterName:

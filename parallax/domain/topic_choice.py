@@ -146,6 +146,44 @@ class TopicNaming:
         values = {"topic": topic, "source": source}
         return TopicName(_PLACEHOLDER.sub(lambda found: values[found.group(1)], self.template))
 
+    def source_of(self, copy: TopicName, source: RegionName) -> TopicName | None:
+        """The topic whose copy has the name; None: no topic's has."""
+        before, after = (
+            _PLACEHOLDER.sub(source, part) for part in self.template.split("${topic}", maxsplit=1)
+        )
+        if len(copy) <= len(before) + len(after) or not (copy.startswith(before) and copy.endswith(after)):
+            return None
+        return TopicName(copy[len(before) : len(copy) - len(after)])
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTopics:
+    """The topics that a route copies, and what it calls them.
+
+    Attributes:
+        choice: by the names at the source.
+        naming: of the copies.
+        source: the source region.
+    """
+
+    choice: TopicChoice
+    naming: TopicNaming
+    source: RegionName
+
+    def copy_of(self, name: TopicName) -> TopicName | None:
+        """What the copy of a source's topic is called; None: the route does not copy it, or no topic may be called so."""
+        copy = self.naming.of(name, self.source)
+        return copy if self.choice.chosen(name) and len(copy) <= LONGEST_NAME else None
+
+    def source_of(self, copy: TopicName) -> TopicName | None:
+        """The source's topic whose copy is called so; None: the route copies none."""
+        name = self.naming.source_of(copy, self.source)
+        return name if name is not None and self.choice.chosen(name) else None
+
+    def make(self, copy: TopicName) -> bool:
+        """Whether a target's topic of the name is one that the route writes to."""
+        return self.source_of(copy) is not None
+
 
 def is_left_out_builtin(general: Patterns, name: str, *, builtin: bool) -> bool:
     """Whether a built-in exclude that holds chooses the name, and the general choice does not spell it out."""

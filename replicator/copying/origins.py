@@ -19,7 +19,7 @@ ORIGIN_UNKNOWN = "ORIGIN_UNKNOWN"
 """Begins the reason of a partition that is stopped at a record of which the run logs don't tell any more whose it is."""
 
 
-class Verdict(Enum):
+class RecordFate(Enum):
     """What a route does with a record."""
 
     COPY = "copy"
@@ -58,7 +58,7 @@ class _Span(NamedTuple):
     start: int
     end: int
     leader_epoch: int
-    verdict: Verdict
+    verdict: RecordFate
 
 
 @dataclass(slots=True)
@@ -83,9 +83,9 @@ class Origins:
     """
 
     def __init__(self, rule: OriginRule, wanted: Callable[[TopicPartition], bool]) -> None:
-        self._own = Verdict.COPY if rule.own else Verdict.LEAVE
+        self._own = RecordFate.COPY if rule.own else RecordFate.LEAVE
         self._incoming = {
-            source: Verdict.COPY if taken else Verdict.LEAVE for source, taken in rule.incoming.items()
+            source: RecordFate.COPY if taken else RecordFate.LEAVE for source, taken in rule.incoming.items()
         }
         self._wanted = wanted
         self._parts: dict[tuple[TopicPartition, TopicId], _Part] = {}
@@ -119,7 +119,7 @@ class Origins:
             unread = not follows or logged.source in self.headless
             if told_to < begins and (rebuilt or unread):
                 known.unknown.append((told_to, begins))
-        verdict = self._incoming.get(logged.source, Verdict.LEAVE)
+        verdict = self._incoming.get(logged.source, RecordFate.LEAVE)
         epoch = part.target_leader_epoch if part.HasField("target_leader_epoch") else UNKNOWN_EPOCH
         for row in rows:
             if row.count:
@@ -136,7 +136,7 @@ class Origins:
 
     def judge(
         self, item: TopicPartition, topic_id: TopicId, leader_epoch: int, offsets: Sequence[int]
-    ) -> list[tuple[int, int, Verdict]]:
+    ) -> list[tuple[int, int, RecordFate]]:
         """What becomes of records, as (first number, end, verdict) of those in a row that share one.
 
         Args:
@@ -147,8 +147,8 @@ class Origins:
         """
         known = self._parts.get((item, topic_id))
         if known is None:
-            return [(0, len(offsets), Verdict.UNKNOWN if self.headless else self._own)]
-        unnamed = Verdict.UNKNOWN if self.headless - known.floors.keys() else self._own
+            return [(0, len(offsets), RecordFate.UNKNOWN if self.headless else self._own)]
+        unnamed = RecordFate.UNKNOWN if self.headless - known.floors.keys() else self._own
         first, last = offsets[0], offsets[-1]
         spans = [
             span
@@ -162,12 +162,12 @@ class Origins:
                 return [(0, len(offsets), unnamed)]
             if spans[0].start <= first and spans[0].end > last:
                 return [(0, len(offsets), spans[0].verdict)]
-        result: list[tuple[int, int, Verdict]] = []
+        result: list[tuple[int, int, RecordFate]] = []
         for number, offset in enumerate(offsets):
             verdict = next((span.verdict for span in spans if span.start <= offset < span.end), None)
             if verdict is None:
                 gap = any(start <= offset < end for start, end in unknown)
-                verdict = Verdict.UNKNOWN if gap else unnamed
+                verdict = RecordFate.UNKNOWN if gap else unnamed
             if result and result[-1][2] is verdict:
                 result[-1] = (result[-1][0], number + 1, verdict)
             else:

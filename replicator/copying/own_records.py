@@ -14,7 +14,7 @@ from typing import Protocol
 
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicPartition
 from parallax.errors import PartitionStoppedError
-from replicator.copying.origins import ORIGIN_UNKNOWN, Verdict
+from replicator.copying.origins import ORIGIN_UNKNOWN, RecordFate
 from replicator.copying.ports import (
     Clock,
     Damaged,
@@ -52,7 +52,7 @@ class IncomingLogs(Protocol):
 
     def judge(
         self, item: TopicPartition, topic_id: TopicId, leader_epoch: int, offsets: Sequence[int]
-    ) -> list[tuple[int, int, Verdict]]:
+    ) -> list[tuple[int, int, RecordFate]]:
         """`replicator.copying.origins.Origins.judge`, by what is known now."""
 
     def forget_below(self, item: TopicPartition, topic_id: TopicId, offset: int) -> None:
@@ -164,9 +164,9 @@ class OwnRecords:
             return
         for begin, end, verdict in self._incoming.judge(item, topic_id, block.leader_epoch, block.offsets):
             source_next = SourceOffset(block.offsets[end - 1] + 1)
-            if verdict is Verdict.COPY:
+            if verdict is RecordFate.COPY:
                 yield block.part(begin, end)
-            elif verdict is Verdict.LEAVE:
+            elif verdict is RecordFate.LEAVE:
                 yield PassedOver(item, source_next, block.leader_epoch)
             else:
                 yield Damaged(item, self._unknown(item, block.offsets[begin]))

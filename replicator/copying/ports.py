@@ -169,12 +169,14 @@ class LogEnd:
 
     Attributes:
         stable_end: what ``read_committed`` readers can reach.
+        begins_at: where a partition begins of which nothing was ever copied; None: with all that it holds.
     """
 
     low_watermark: SourceOffset
     high_watermark: SourceOffset
     stable_end: SourceOffset
     leader_epoch: int = UNKNOWN_EPOCH
+    begins_at: SourceOffset | None = None
 
 
 @dataclass(frozen=True, slots=True)

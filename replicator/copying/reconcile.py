@@ -189,12 +189,18 @@ def _copied(
     status = PartitionStatus.COPYING
     known = None if state is None else state.lineage
     if state is None or known is None or _ids(known) != _ids(present):
-        why = "first seen"
+        first, why = source_log.low_watermark, "first seen"
+        never_copied = known is None or known.source_topic_id == NO_TOPIC
+        if source_log.begins_at is not None and source_log.begins_at > first and never_copied:
+            first, why = (
+                source_log.begins_at,
+                "first seen; what lay there before is left, as 'start' of the route says",
+            )
         if known is not None and known.target_topic_id != present.target_topic_id:
             why = "the target topic was created anew: everything that the source holds is copied again"
         elif known is not None and known.source_topic_id != NO_TOPIC:
             why = "the source topic was created anew"
-        begins = Beginning(present, source_log.low_watermark, why)
+        begins = Beginning(present, first, why)
         return PartitionDecision(item, status, begins=begins, source_start=source_log.low_watermark)
     cut = _cut(state, source_log, position, unreadable)
     if cut is not None:

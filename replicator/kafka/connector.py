@@ -18,6 +18,7 @@ from parallax.errors import InvariantError
 from replicator.copying.own_records import OwnRecords
 from replicator.copying.ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
 from replicator.copying.recovery import States
+from replicator.copying.renamed import RenamedSource
 from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES
 from replicator.kafka.batch.source import BatchSource
 from replicator.kafka.batch.target import BatchTarget
@@ -104,8 +105,8 @@ class KafkaConnector:
             if path != KafkaTarget.path:
                 fence(self._config, lease, path)
         admin = KafkaCluster(cluster, self._config.cluster(cluster), timeout_ms=_TOPIC_TIMEOUT_MS)
-        choice = self._config.topic_choice(lease.route)
-        topics = [name for name in admin.topics() if choice.chosen(name)]
+        names = self._config.route_topics(lease.route)
+        topics = [name for name in admin.topics() if names.make(name)]
         settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.source}")
         with ExitStack() as unfinished:
             loop = EventLoop()
@@ -146,12 +147,14 @@ class KafkaConnector:
         return self._chosen(lease, KafkaSource(settings, cluster))
 
     def _chosen(self, lease: Lease, source: SourceReader) -> SourceReader:
-        """The source's records that the route copies."""
+        """The source's records that the route copies, by the names of their copies."""
         rule = origin_rule(self._config, lease.route)
-        if rule is None:
-            return source
-        cluster = self._config.source_cluster(lease.route)
-        return OwnRecords(source, IncomingRunLogs(self._config, lease, rule), cluster, self._clock)
+        if rule is not None:
+            incoming = IncomingRunLogs(self._config, lease, rule)
+            cluster = self._config.source_cluster(lease.route)
+            source = OwnRecords(source, incoming, cluster, self._clock)
+        names = self._config.route_topics(lease.route)
+        return source if names.naming.keeps else RenamedSource(source, names)
 
     def surveyor(self, lease: Lease) -> Surveyor:
         """A thread with two admin clients."""

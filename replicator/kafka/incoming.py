@@ -18,13 +18,13 @@ from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, ParallaxError
 from parallax.ports.clusters import TopicInfo
 from parallax.v1.runlog_pb2 import Entry
-from replicator.copying.origins import LoggedEntry, OriginRule, Origins, ReadPart, Verdict, take_in
+from replicator.copying.origins import LoggedEntry, OriginRule, Origins, ReadPart, RecordFate, take_in
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import ENTRY_FORMAT
 from replicator.kafka.layout import other_run_log, read_layout
 from replicator.kafka.run_log import read_partition
-from replicator.lease import Lease, shard_of
+from replicator.lease import Lease
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +49,7 @@ class IncomingRunLogs:
         self._config = config
         self._lease = lease
         self._rule = rule
+        self._names = config.route_topics(lease.route)
         self._cluster = config.source_cluster(lease.route)
         self._prefix = f"{config.replicator.run_log_topic_prefix}."
         settings = config.cluster(self._cluster)
@@ -87,7 +88,7 @@ class IncomingRunLogs:
 
     def judge(
         self, item: TopicPartition, topic_id: TopicId, leader_epoch: int, offsets: Sequence[int]
-    ) -> list[tuple[int, int, Verdict]]:
+    ) -> list[tuple[int, int, RecordFate]]:
         """By what is known now."""
         with self._lock:
             return self._origins.judge(item, topic_id, leader_epoch, offsets)
@@ -104,7 +105,8 @@ class IncomingRunLogs:
             self._follower.close()
 
     def _wanted(self, item: TopicPartition) -> bool:
-        return shard_of(item, self._lease.shard_count) == self._lease.shard
+        copy = self._names.copy_of(item.topic)
+        return copy is not None and self._lease.has(TopicPartition(copy, item.partition))
 
     def _enough(self, positions: Mapping[TopicPartition, tuple[TopicId, int]]) -> bool:
         """Whether what is known tells of the positions, or nothing more is there to be read."""

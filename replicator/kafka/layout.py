@@ -260,6 +260,8 @@ def topics_chosen(config: Config, route: Route) -> str:
         told["route"] = _patterns(choice.own)
     if choice.builtin:
         told["builtin_excludes"] = True
+    if not (naming := config.route_topics(route).naming).keeps:
+        told["naming"] = naming.template
     if choice.residency:
         told["residency"] = sorted([rule.match, *sorted(rule.regions)] for rule in choice.residency)
     return json.dumps(told)

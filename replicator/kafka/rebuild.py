@@ -347,23 +347,24 @@ class Rebuild:
                 records[record.partition.topic_partition].append(record)
             for (partition, lineage), stamped in self._index.newest(self._route, topic).items():
                 newest[TopicPartition(topic, partition), lineage] = stamped.row
-        choice = self._config.topic_choice(self._route)
+        names = self._config.route_topics(self._route)
+        # By the names of their copies, as everything else here.
+        sources = {copy: info for name, info in sources.items() if (copy := names.copy_of(name)) is not None}
         there = {
             TopicPartition(name, partition)
             for name, info in targets.items()
-            if choice.chosen(name)
+            if names.make(name)
             for partition in range(info.partitions)
         }
         items = sorted(item for item in {*records, *there} if wanted(item))
         # In this order: whatever lies below these ends is in some run log by the time that those are read.
         ends = self._target.log_ranges([item for item in items if item in there])
-        starts = self._source.log_ranges(
-            [
-                item
-                for item in items
-                if item.topic in sources and item.partition < sources[item.topic].partitions
-            ]
-        )
+        asked = {
+            TopicPartition(sources[item.topic].topic, item.partition): item
+            for item in items
+            if item.topic in sources and item.partition < sources[item.topic].partitions
+        }
+        starts = {asked[own]: held for own, held in self._source.log_ranges([*asked]).items()}
         unindexed = self._unindexed_spans(notes)
         policies = self._target.configs([*{item.topic for item in ends}])
         found = []

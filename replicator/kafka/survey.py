@@ -1,4 +1,7 @@
-"""Looks at the topics of both clusters, in a thread of its own: the copy loop never waits for a far cluster."""
+"""Looks at the topics of both clusters, in a thread of its own: the copy loop never waits for a far cluster.
+
+A topic of the source is called as its copy is, but where brokers are asked or people told of it.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from parallax.domain.acls import Operation
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     SourceOffset,
+    TopicId,
     TopicName,
     TopicPartition,
     aggregate_cluster,
@@ -28,7 +32,7 @@ from parallax.ports.clusters import TopicInfo
 from replicator.copying.ports import LogEnd, Survey
 from replicator.kafka.refusals import missing_right, not_readable
 from replicator.kafka.topics import TargetTopics
-from replicator.lease import Lease, shard_of
+from replicator.lease import Lease
 
 log = structlog.get_logger(__name__)
 
@@ -37,12 +41,12 @@ FORGETFUL = {"metadata.max.age.ms": 3_000}
 
 
 def partitions_of_shard(topics: Iterable[TopicInfo], lease: Lease) -> list[TopicPartition]:
-    """Those of the topics' partitions that the lease's shard copies."""
+    """Those of the target's topics' partitions that the lease's shard writes to."""
     return [
         item
         for info in topics
         for partition in range(info.partitions)
-        if shard_of(item := TopicPartition(info.topic, partition), lease.shard_count) == lease.shard
+        if lease.has(item := TopicPartition(info.topic, partition))
     ]
 
 
@@ -56,7 +60,11 @@ class KafkaSurveyor:
     """
 
     def __init__(self, config: Config, lease: Lease, *, timeout_ms: int = 5_000) -> None:
-        self._choice = config.topic_choice(lease.route)
+        self._names = config.route_topics(lease.route)
+        self._start = config.settings_of(lease.route).start
+        self._first_seen: dict[TopicId, int] | None = None
+        """The topics of the first survey, and how many partitions each had."""
+        self._begins_at: dict[tuple[TopicPartition, TopicId], SourceOffset] = {}
         self._lease = lease
         self._target_topics = TargetTopics(config, lease.route)
         self._timeout_s = timeout_ms / 1_000
@@ -117,8 +125,7 @@ class KafkaSurveyor:
                 self._newest = survey
 
     def _look(self, ticket: int, known: Collection[TopicName]) -> Survey:
-        source = self._topics(self._source)
-        target = self._topics(self._target)
+        source, target = self._sources_topics(), self._targets_topics()
         source, unreadable = self._with_hidden(self._source, source, {*known, *(target or ())})
         target, unwritable = self._with_hidden(self._target, target, {*known, *(source or ())})
         refused: dict[TopicName, str] = {}
@@ -134,14 +141,14 @@ class KafkaSurveyor:
                 if name not in unwritable
             ]
             if any(made):
-                target = self._topics(self._target)
+                target = self._targets_topics()
         logs: Mapping[TopicPartition, LogEnd] = {}
         if source is not None:
             try:
                 logs = self._logs(source)
             except ParallaxError as error:
                 log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
-        hidden = {topic: not_readable(self._source_cluster, topic) for topic in unreadable}
+        hidden = {topic: not_readable(self._source_cluster, self._own(topic)) for topic in unreadable}
         for topic in unwritable:
             reason = missing_right(self._target_cluster, topic, (Operation.READ, Operation.WRITE))
             hidden[topic] = f"{hidden[topic]}; {reason}" if topic in hidden else reason
@@ -163,10 +170,12 @@ class KafkaSurveyor:
         """The topics that a cluster shows, and the wanted ones that it hides; None: it does not answer."""
         if topics is None:
             return None, frozenset()
+        asked = {topic for topic in wanted if self._names.make(topic)} - topics.keys()
         try:
-            return topics, cluster.hidden(
-                {topic for topic in wanted if self._choice.chosen(topic)} - topics.keys()
-            )
+            if cluster is not self._source:
+                return topics, cluster.hidden(asked)
+            hidden = cluster.hidden({self._own(topic) for topic in asked})
+            return topics, frozenset(topic for topic in asked if self._own(topic) in hidden)
         except ParallaxError as error:
             log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
             return None, frozenset()
@@ -189,9 +198,27 @@ class KafkaSurveyor:
             "each has an address of its own"
         )
 
-    def _topics(self, cluster: KafkaCluster) -> dict[TopicName, TopicInfo] | None:
+    def _own(self, copy: TopicName) -> TopicName:
+        """What a topic is called at the source."""
+        return self._names.source_of(copy) or copy
+
+    def _sources_topics(self) -> dict[TopicName, TopicInfo] | None:
+        shown = self._topics(self._source)
+        if shown is None:
+            return None
+        return {
+            copy: replace(info, topic=copy)
+            for name, info in shown.items()
+            if (copy := self._names.copy_of(name)) is not None
+        }
+
+    def _targets_topics(self) -> dict[TopicName, TopicInfo] | None:
+        shown = self._topics(self._target)
+        return None if shown is None else {name: shown[name] for name in shown if self._names.make(name)}
+
+    def _topics(self, cluster: KafkaCluster) -> Mapping[TopicName, TopicInfo] | None:
         try:
-            return {name: info for name, info in cluster.topics().items() if self._choice.chosen(name)}
+            return cluster.topics()
         except ParallaxError as error:
             log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
             return None
@@ -221,7 +248,7 @@ class KafkaSurveyor:
         stable = self._offsets(items, LATEST, IsolationLevel.READ_COMMITTED, problems)
         highs = self._offsets(items, LATEST, IsolationLevel.READ_UNCOMMITTED, problems)
         self._log_changes(problems)
-        return {
+        logs = {
             item: LogEnd(
                 SourceOffset(lows[item][0]),
                 SourceOffset(highs[item][0]),
@@ -230,6 +257,32 @@ class KafkaSurveyor:
             )
             for item in items
             if item in lows and item in stable and item in highs
+        }
+        return logs if self._start == "earliest" else self._beginning(topics, logs)
+
+    def _beginning(
+        self, topics: Mapping[TopicName, TopicInfo], logs: Mapping[TopicPartition, LogEnd]
+    ) -> dict[TopicPartition, LogEnd]:
+        """The logs, with where those begin that were never copied: the same each time, though ends move."""
+        if self._first_seen is None:
+            self._first_seen = {info.topic_id: info.partitions for info in topics.values()}
+        new = [item for item in logs if (item, topics[item.topic].topic_id) not in self._begins_at]
+        by_time: Mapping[TopicPartition, tuple[int, int]] = {}
+        if isinstance(self._start, int):
+            at = OffsetSpec.for_timestamp(self._start)
+            by_time = self._offsets(new, at, IsolationLevel.READ_UNCOMMITTED, {})
+            new = [item for item in new if item in by_time]
+        for item in new:
+            topic_id, end = topics[item.topic].topic_id, logs[item].stable_end
+            if by_time:  # -1: no record is of that time or later
+                begins_at = by_time[item][0] if by_time[item][0] >= 0 else end
+            else:  # of what comes while somebody looks nothing is left out
+                begins_at = end if item.partition < self._first_seen.get(topic_id, 0) else 0
+            self._begins_at[item, topic_id] = SourceOffset(begins_at)
+        return {
+            item: replace(log, begins_at=known)
+            for item, log in logs.items()
+            if (known := self._begins_at.get((item, topics[item.topic].topic_id))) is not None
         }
 
     def _offsets(
@@ -242,13 +295,14 @@ class KafkaSurveyor:
         """Offset and leader epoch of those that answer; of the others ``problems`` says why, if they exist."""
         if not items:
             return {}
-        request = {KafkaPartition(item.topic, item.partition): spec for item in items}
+        own = {KafkaPartition(self._own(item.topic), item.partition): item for item in items}
+        request = dict.fromkeys(own, spec)
         futures = list_offsets(
             self._source_admin, request, isolation_level=isolation, request_timeout=self._timeout_s
         )
         offsets: dict[TopicPartition, tuple[int, int]] = {}
         for place, future in futures.items():
-            item = TopicPartition(TopicName(place.topic), place.partition)
+            item = own[place]
             try:
                 answer = future.result(timeout=self._timeout_s + 1)
             except (KafkaException, TimeoutError) as error:

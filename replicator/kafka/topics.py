@@ -291,6 +291,7 @@ class TargetTopics:
     def __init__(self, config: Config, route: Route) -> None:
         self._config = config
         self._route = route
+        self._names = config.route_topics(route)
 
     @cached_property
     def _source(self) -> TopicAdmin:
@@ -307,14 +308,15 @@ class TargetTopics:
         """Create the target of a source topic if it lacks, and give it the partitions that it lacks.
 
         Args:
-            source: the topic at the source.
+            source: the topic at the source, by the name of its copy.
 
         Raises:
             PartitionStoppedError: the target has fewer partitions and does not grow (PARTITION_MISMATCH).
             ParallaxError: a cluster did not answer in time, or refused to show or create the topic.
         """
         topic, partitions = source.topic, source.partitions
-        settings = self._source.configs([topic]).get(topic, {})
+        own = self._names.source_of(topic) or topic
+        settings = self._source.configs([own]).get(own, {})
         deadline = Deadline.after_ms(_VISIBLE_WITHIN_MS)
         target = self._target.topics().get(topic)
         if target is None:

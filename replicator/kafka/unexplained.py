@@ -54,8 +54,8 @@ def unexplained_records(config: Config, lease: Lease, states: States) -> Mapping
     ):
         return {}
     topics = admin.topics()
-    choice = config.topic_choice(lease.route)
-    items = partitions_of_shard((info for name, info in topics.items() if choice.chosen(name)), lease)
+    names = config.route_topics(lease.route)
+    items = partitions_of_shard((info for name, info in topics.items() if names.make(name)), lease)
     others = [
         KafkaRunLog(config, route, shard)
         for route in config.routes_into(lease.route.target)

@@ -217,6 +217,7 @@ STATE = PartitionState(
     5,
     8,
     7,
+    6,
 )
 ENTRY = encode(
     run_log_id=TopicId("runs-of-a-on-b"),
@@ -236,6 +237,8 @@ ENTRY = encode(
     everything={},
     committed_at_ms=1_700_000_003_000,
 )
+ENTRY_BEFORE_PASSED = Entry.FromString(ENTRY.SerializeToString())
+ENTRY_BEFORE_PASSED.partitions[0].ClearField("passed_leader_epoch")
 LAYOUT = LayoutRecord(
     2,
     4,
@@ -386,6 +389,7 @@ FORMATS = (
         Entry.FromString,
         lambda raw: MessageToDict(Entry.FromString(raw), preserving_proto_field_name=True),
         lambda raw: getattr(Entry.FromString(raw), FORMAT, FIRST_FORMAT) or FIRST_FORMAT,
+        before=((3, ENTRY_BEFORE_PASSED),),
     ),
 )
 

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 import time
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
+import yaml
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from parallax.cli.init import RouteMode
 from parallax.config.config import Config
-from parallax.domain.ids import Route
+from parallax.domain.ids import RegionName, Route, TopicName, aggregate_cluster, regional_cluster
+from replicator.copying.state import lost_of
 from replicator.graph_check import check_graph
 from replicator.kafka.layout import ensure_layout
+from replicator.kafka.run_log import KafkaRunLog
 from replicator.lease import Lease
 from replicator.shard import hold_lease
 from tests.support import Stack, unique_name
-from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows, content, ends, hold_in_process, until
+from tests.worlds.shard_harness import (
+    PATIENCE_S,
+    Harness,
+    check_rows,
+    content,
+    create,
+    ends,
+    hold_in_process,
+    until,
+)
 
 
 def lease_of(config: Config, route: Route, *, available_now: bool = False) -> Lease:
@@ -37,10 +53,40 @@ def copy_now(config: Config, route: Route) -> int:
 def in_process(config: Config, route: Route) -> SpawnProcess:
     """A replicator of the route that a test may kill."""
     owner = multiprocessing.get_context("spawn").Process(
-        target=hold_in_process, args=(config.model_dump_json(by_alias=True), lease_of(config, route)), daemon=True
+        target=hold_in_process,
+        args=(config.model_dump_json(by_alias=True), lease_of(config, route)),
+        daemon=True,
     )
     owner.start()
     return owner
+
+
+class Writing:
+    """Writes to the sources of both sides, record by record, until it is left."""
+
+    def __init__(self, sides: list[Harness], topic: str) -> None:
+        self._producers = [Producer({"bootstrap.servers": side.source, "linger.ms": 0}) for side in sides]
+        self._topic = topic
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self.values: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(PATIENCE_S)
+
+    def _write(self) -> None:
+        while not self._over.wait(0.005):
+            for name, producer in zip("xy", self._producers, strict=True):
+                self.values.append(f"{name}{len(self.values)}")
+                producer.produce(self._topic, value=self.values[-1], partition=len(self.values) // 2 % 2)
+                producer.poll(0)
+        for producer in self._producers:
+            producer.flush(PATIENCE_S)
 
 
 def all_values(side: Harness, topic: str) -> list[str]:
@@ -72,6 +118,7 @@ def test_a_route_copies_its_own_topics_and_none_of_kafkas_tools(
     assert check_rows(harness) == 10
 
 
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 KILLS = 3
 
 
@@ -107,44 +154,33 @@ def test_two_way_on_the_same_names_copies_each_record_once_and_nothing_back(
         topic_name,
         copy_path=copy_path,
         commit_min_interval_ms=200,  # so that a transaction is open most of the time
+        commit_max_interval_ms=400,
     )
     sides = [
         Harness(infrastructure, topic_name, clusters=(kafkas[of], kafkas[to])) for of, to in ((x, y), (y, x))
     ]
     for side in sides:
         side.create(2)
-    written = dict.fromkeys("xy", 0)
-
-    def write() -> None:
-        for name, side in zip("xy", sides, strict=True):
-            first = written[name]
-            side.produce([f"{name}{number}" for number in range(first, first + 40)], first // 40 % 2)
-            written[name] += 40
 
     def is_open() -> bool:
-        """Whether a copying transaction is; nobody else has any."""
-        write()
-        return all(
+        """Whether a copying transaction is, in one direction at least; nobody else has any."""
+        return any(
             ends(side.target, topic_name) != ends(side.target, topic_name, "read_committed") for side in sides
         )
 
-    for kill in range(KILLS + 1):
-        owners = [in_process(config, route) for route in config.all_routes()]
-        try:
-            if kill < KILLS:
-                until(is_open, "transactions in both directions")
-            else:
-                until(
-                    lambda: all(len(all_values(side, topic_name)) >= sum(written.values()) for side in sides),
-                    "all copies",
-                )
-        finally:
-            for owner in owners:
-                owner.kill()
-                owner.join(PATIENCE_S)
-    wanted = sorted(f"{name}{number}" for name, count in written.items() for number in range(count))
-    for route in config.all_routes():
-        assert copy_now(config, route) == 0
+    with Writing(sides, topic_name) as writing:
+        for _ in range(KILLS):
+            owners = [in_process(config, route) for route in config.all_routes()]
+            try:
+                until(is_open, "a transaction")
+            finally:
+                for owner in owners:
+                    owner.kill()
+                    owner.join(PATIENCE_S)
+    wanted = sorted(writing.values)
+    for _ in range(2):
+        copied = [copy_now(config, route) for route in config.all_routes()]
+    assert copied == [0, 0]
     for side in sides:
         assert sorted(all_values(side, topic_name)) == wanted
 
@@ -182,3 +218,139 @@ def test_records_are_forwarded_over_a_cluster_in_both_roles(infrastructure: Stac
     wanted[1] = [f"x1 {n}" for n in range(100)] + ["x late"]
     assert far.copied() == near.copied() == wanted
     assert sum(map(len, content(near.source, topic_name).values())) == 201
+
+
+BROKERS = {
+    "kafka-regional.a": "regional-a",
+    "kafka-regional.b": "regional-b",
+    "kafka-aggregate.a": "aggregate-a",
+    "kafka-aggregate.b": "aggregate-b",
+    "kafka-aggregate.c": "aggregate-a",
+    "kafka.a": "regional-a",
+    "kafka.b": "aggregate-a",
+    "kafka.c": "aggregate-b",
+}
+"""Which broker of the stack stands for which address of the examples."""
+
+
+def example_of(mode: RouteMode, infrastructure: Stack, topic: str) -> tuple[Config, dict[str, str]]:
+    """The example with regions that no other test has, and these by their names in the example."""
+    text = (EXAMPLES / f"{mode.value}.yaml").read_text(encoding="utf-8")
+    values = yaml.safe_load(text)
+    regions = {name: unique_name(name) for name in values["regions"]}
+    for of in values["regions"].values():
+        for kind in of.keys() & {"regional", "aggregate", "cluster"}:
+            host = of[kind]["bootstrap_servers"].removesuffix(".example:9092")
+            of[kind] = {"bootstrap_servers": infrastructure.bootstrap(BROKERS[host])}
+    values["regions"] = {regions[name]: of for name, of in values["regions"].items()}
+    for item in values.get("routes", ()):
+        source, target = (item if isinstance(item, str) else item["route"]).split("->")
+        route = f"{regions[source]}->{regions[target]}"
+        if isinstance(item, str):
+            values["routes"][values["routes"].index(item)] = route
+        else:
+            item["route"] = route
+    values["topics"] = {"include": [topic]}
+    values["replicator"] = {"discovery_interval_ms": 1_000}
+    return Config.model_validate(values), regions
+
+
+@pytest.mark.parametrize(
+    ("mode", "at"),
+    [
+        (RouteMode.AGGREGATION, {"a": "ab", "b": "ab"}),
+        (RouteMode.ACTIVE_STANDBY, {"a": "a", "b": "ab"}),
+        (RouteMode.TWO_WAY, {"a": "ab", "b": "ab"}),
+        (RouteMode.FAN_OUT, {"b": "a", "c": "a"}),
+        (RouteMode.FORWARDING, {"a": "a", "b": "ab", "c": "abc"}),
+    ],
+    ids=lambda of: of.value if isinstance(of, RouteMode) else "",
+)
+def test_each_example_copies_what_it_says(
+    infrastructure: Stack, topic_name: str, mode: RouteMode, at: dict[str, str]
+) -> None:
+    """Every producing cluster writes records of its own; ``at``: whose records lie at the end where groups read."""
+    config, regions = example_of(mode, infrastructure, topic_name)
+    assert not [found for found in check_graph(config, config.all_routes(), {}) if found.blocks]
+    producing = {name: regional_cluster(RegionName(regions[name])) for name in regions}
+    producing = {
+        name: cluster for name, cluster in producing.items() if cluster in config.producing_clusters()
+    }
+    for name, cluster in producing.items():
+        address = config.cluster(cluster).bootstrap_servers
+        create(AdminClient({"bootstrap.servers": address}), topic_name, 1, {})
+        write(address, topic_name, [f"{name}{number}" for number in range(30)])
+    for _ in range(2):
+        copied = [copy_now(config, route) for route in config.all_routes()]
+    assert not any(copied), "nothing is left, and nothing comes back"
+    for name, whose in at.items():
+        address = config.cluster(aggregate_cluster(RegionName(regions[name]))).bootstrap_servers
+        there = [record[1].decode() for record in content(address, topic_name)[0]]  # type: ignore[union-attr] # each has a value
+        assert sorted(there) == sorted(f"{origin}{number}" for origin in whose for number in range(30))
+
+
+def test_a_route_reads_an_aggregate_cluster_renames_and_begins_where_it_says(
+    infrastructure: Stack, topic_name: str
+) -> None:
+    x, y, z = (unique_name(region) for region in "xyz")
+    config = Config.model_validate(
+        {
+            "regions": {
+                x: {"regional": {"bootstrap_servers": infrastructure.bootstrap("regional-a")}},
+                y: {"aggregate": {"bootstrap_servers": infrastructure.bootstrap("aggregate-a")}},
+                z: {"aggregate": {"bootstrap_servers": infrastructure.bootstrap("aggregate-b")}},
+            },
+            "cassandra": {"contact_points": ["127.0.0.1"]},
+            "routes": [
+                {"route": f"{x}->{y}", "naming": "${source}.${topic}"},
+                {"route": f"{y}->{z}", "from": "aggregate", "start": "latest"},
+            ],
+            "topics": {"include": [f"(.*\\.)?{topic_name}"]},
+            "replicator": {"discovery_interval_ms": 1_000},
+        }
+    )
+    first, second = config.all_routes()
+    near = Harness(infrastructure, topic_name, clusters=("regional-a", "aggregate-a"))
+    far = Harness(infrastructure, topic_name, clusters=("aggregate-a", "aggregate-b"))
+    renamed = TopicName(f"{x}.{topic_name}")
+    near.create(1)
+    near.produce([f"early {number}" for number in range(10)])
+    assert (copy_now(config, first), copy_now(config, second)) == (10, 0)
+    near.produce([f"late {number}" for number in range(5)])
+    assert (copy_now(config, first), copy_now(config, second)) == (5, 5)
+    assert near.copied(renamed) == {0: [f"early {n}" for n in range(10)] + [f"late {n}" for n in range(5)]}
+    assert far.copied(renamed) == {0: [f"late {n}" for n in range(5)]}
+    run_log = KafkaRunLog(config, second, 0)
+    entries = [entry for _, entry in run_log.read(run_log.start(), run_log.end()) if entry is not None]
+    parts = [part for entry in entries for part in entry.partitions]
+    assert {part.topic for part in parts} == {renamed}
+    # The marker of the transaction that wrote the first ten is left, too.
+    assert [(gap.source_start, gap.source_end) for part in parts for gap in lost_of(part)] == [(0, 11)]
+
+
+def test_a_route_begins_at_a_time(infrastructure: Stack, topic_name: str) -> None:
+    harness = Harness(infrastructure, topic_name)
+    harness.create(1)
+    producer = Producer({"bootstrap.servers": harness.source})
+    for number in range(10):
+        producer.produce(topic_name, value=str(number), partition=0, timestamp=1_700_000_000_000 + number)
+    producer.flush()
+    config = harness.config()
+    values = config.model_dump(mode="json", by_alias=True, include={"regions", "topics", "replicator"})
+    values["regions"] = {
+        harness.route.source: {"regional": {"bootstrap_servers": harness.source}},
+        harness.route.target: {"aggregate": {"bootstrap_servers": harness.target}},
+    }
+    values |= {
+        "cassandra": {"contact_points": ["127.0.0.1"]},
+        "routes": [{"route": str(harness.route), "start": 1_700_000_000_004}],
+    }
+    assert harness.copy_now(Config.model_validate(values)).records == 6
+    assert harness.copied() == {0: [str(number) for number in range(4, 10)]}
+
+
+def write(address: str, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    for value in values:
+        producer.produce(topic, value=value, partition=0)
+    assert producer.flush(PATIENCE_S) == 0

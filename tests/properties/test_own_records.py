@@ -9,7 +9,7 @@ import pytest
 from parallax.domain.ids import ClusterName, RegionName, SourceOffset, TopicPartition
 from parallax.errors import PartitionStoppedError
 from replicator.copying import own_records
-from replicator.copying.origins import OriginRule, Origins, Verdict
+from replicator.copying.origins import OriginRule, Origins, RecordFate
 from replicator.copying.own_records import OwnRecords
 from replicator.copying.ports import Damaged, EndReached, PassedOver, ReadFrom, RecordBlock
 from tests.worlds.incoming_world import ITEMS, PRODUCED, TOPIC_ID, DataReader, LogReader, World
@@ -144,7 +144,7 @@ def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def all_for_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Origins, "judge", lambda _self, _item, _id, _epoch, offsets: [(0, len(offsets), Verdict.COPY)]
+        Origins, "judge", lambda _self, _item, _id, _epoch, offsets: [(0, len(offsets), RecordFate.COPY)]
     )
 
 
@@ -160,7 +160,7 @@ def what_is_trimmed_was_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: Origins, *args: object) -> object:
         return [
-            (begin, end, Verdict.COPY if verdict is Verdict.UNKNOWN else verdict)
+            (begin, end, RecordFate.COPY if verdict is RecordFate.UNKNOWN else verdict)
             for begin, end, verdict in right(self, *args)  # type: ignore[arg-type] # as they came
         ]
 

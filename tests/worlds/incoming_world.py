@@ -21,7 +21,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.runs import Run
 from parallax.v1.runlog_pb2 import Entry
-from replicator.copying.origins import LoggedEntry, OriginRule, Origins, ReadPart, Verdict, take_in
+from replicator.copying.origins import LoggedEntry, OriginRule, Origins, ReadPart, RecordFate, take_in
 from replicator.copying.ports import EndReached, ReadFrom, RecordBlock, SourceEvent, TargetEnd
 from replicator.copying.reconcile import Beginning, begin
 from replicator.copying.state import PartitionChange, PartitionState, encode
@@ -393,7 +393,7 @@ class LogReader:
 
     def judge(
         self, item: TopicPartition, topic_id: TopicId, leader_epoch: int, offsets: Sequence[int]
-    ) -> list[tuple[int, int, Verdict]]:
+    ) -> list[tuple[int, int, RecordFate]]:
         return self._origins.judge(item, topic_id, leader_epoch, offsets)
 
     def forget_below(self, item: TopicPartition, topic_id: TopicId, offset: int) -> None:

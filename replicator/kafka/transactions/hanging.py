@@ -75,8 +75,8 @@ def settle(config: Config, lease: Lease, paths: Sequence[str]) -> None:
     with _connections(config, lease) as (loop, connections):
         cluster = aggregate_cluster(lease.route.target)
         topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
-        choice = config.topic_choice(lease.route)
-        chosen = [info for name, info in topics.items() if choice.chosen(name)]
+        names = config.route_topics(lease.route)
+        chosen = [info for name, info in topics.items() if names.make(name)]
         own = [_run_log_of(config, lease), *partitions_of_shard(chosen, lease)]
         settled = {_settle(config, lease, path, own, loop, connections) for path in paths}
         strangers = _open_transactions(connections, own)

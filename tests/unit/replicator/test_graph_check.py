@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, RegionName, Route, TopicName
 from replicator.findings import Finding, Problem, Severity
@@ -67,28 +65,6 @@ def test_a_cycle_is_found_before_there_is_any_topic() -> None:
     found = list(check_graph(config, [Route(RegionName("a"), RegionName("b"))], {}))
     assert found[0].problem is Problem.CYCLE
     assert found[0].topic == "payments.any-topic"
-
-
-@pytest.mark.parametrize(
-    ("settings", "regions", "key", "why"),
-    [
-        ({"start": "latest"}, None, "start", "every topic is copied from its earliest record on"),
-        ({"start": 1_700_000_000_000}, None, "start", "every topic is copied from its earliest record on"),
-        ({"naming": "${source}.${topic}"}, None, "naming", "copies are called as their sources are"),
-        ({"from": "aggregate"}, {"a": BOTH, "b": BOTH}, "from", "it would read aggregate-a, and no group's"),
-    ],
-)
-def test_what_the_replicator_does_not_obey_it_refuses(
-    settings: dict[str, Any], regions: dict[str, Any] | None, key: str, why: str
-) -> None:
-    found = [
-        item
-        for item in check([{"route": "a->b", **settings}], regions=regions)
-        if item.problem is Problem.NOT_REPLICATED_YET
-    ]
-    assert [item.severity for item in found] == [Severity.ERROR]
-    assert found[0].message.startswith(f"'{key}' of the route is not obeyed by this version: ")
-    assert why in found[0].message
 
 
 def test_own_records_go_both_ways_round_and_on() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
-from replicator.copying.origins import Verdict
+from replicator.copying.origins import RecordFate
 from replicator.copying.own_records import OwnRecords
 from replicator.copying.ports import EndReached, PassedOver, ReadFrom, RecordBlock, SourceEvent
 from tests.worlds.clocks import StandingClock
@@ -52,8 +52,8 @@ class Logs:
 
     def judge(
         self, _item: TopicPartition, _topic_id: TopicId, _epoch: int, offsets: Sequence[int]
-    ) -> list[tuple[int, int, Verdict]]:
-        verdicts = [Verdict.COPY if offset % 2 else Verdict.LEAVE for offset in offsets]
+    ) -> list[tuple[int, int, RecordFate]]:
+        verdicts = [RecordFate.COPY if offset % 2 else RecordFate.LEAVE for offset in offsets]
         return [(number, number + 1, verdict) for number, verdict in enumerate(verdicts)]
 
     def forget_below(self, _item: TopicPartition, _topic_id: TopicId, _offset: int) -> None: ...

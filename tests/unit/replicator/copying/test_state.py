@@ -28,6 +28,7 @@ from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, RecordBlock, 
 from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose, read_from
 from replicator.copying.state import (
     LARGEST_PIECE_BYTES,
+    NO_TOPIC,
     PartitionChange,
     PartitionState,
     encode,
@@ -89,6 +90,24 @@ def test_a_partition_seen_for_the_first_time_begins_where_the_sources_log_does()
     assert opened.rows == (Run(4, 7, 0, 0),)
     assert opened.lost == (LostRange(0, 4, 7),)
     assert opened.state.last_run_end == 4
+
+
+def test_what_a_route_leaves_at_its_start_is_told_as_lost() -> None:
+    looked = survey(log=LogEnd(4, 9, 9, begins_at=SourceOffset(8)))
+    nothing_copied = state(lineage=Lineage(NO_TOPIC, TopicId("d1")))
+    for known in (None, nothing_copied):
+        found = decision(looked, known)
+        assert found.begins is not None
+        assert found.begins.source_first == 8
+        *_, opened = begin(ITEM, found.begins, known, TargetEnd(TargetOffset(7), 4))
+        assert opened.lost == (LostRange(SourceOffset(0), SourceOffset(8), TargetOffset(7)),)
+
+
+def test_a_topic_that_was_copied_is_never_left_out_by_a_start() -> None:
+    looked = survey(source_id="anew", log=LogEnd(0, 9, 9, begins_at=SourceOffset(8)))
+    found = decision(looked, state())
+    assert found.begins is not None
+    assert found.begins.source_first == 0
 
 
 def test_a_known_partition_goes_on() -> None:

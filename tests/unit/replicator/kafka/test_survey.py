@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from structlog.testing import capture_logs
 
+from parallax.adapters.kafka.librdkafka import EARLIEST
 from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError
@@ -41,7 +43,7 @@ def surveyor(
 ) -> Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor]:
     """A surveyor of a source whose partitions have no leader where the test says so."""
 
-    def made(leaderless: Callable[[TopicPartition], bool]) -> KafkaSurveyor:
+    def made(leaderless: Callable[[TopicPartition], bool], **route: Any) -> KafkaSurveyor:
         def list_offsets(_admin: object, request: Mapping[Any, Any], **_: object) -> dict[Any, Future[Any]]:
             answers: dict[Any, Future[Any]] = {}
             for place in request:
@@ -49,7 +51,7 @@ def surveyor(
                 if leaderless(TopicPartition(TopicName(place.topic), place.partition)):
                     future.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
                 else:
-                    future.set_result(SimpleNamespace(offset=7, leader_epoch=1))
+                    future.set_result(SimpleNamespace(offset=offset_of(request[place]), leader_epoch=1))
             return answers
 
         def cluster(name: str, *_: object, **__: object) -> object:
@@ -69,11 +71,20 @@ def surveyor(
                     "b": {"aggregate": {"bootstrap_servers": "127.0.0.1:1"}},
                 },
                 "cassandra": {"contact_points": ["127.0.0.1:1"]},
+                "routes": [{"route": "a->b", **route}],
             }
         )
         return KafkaSurveyor(config, LEASE)
 
     return made
+
+
+def offset_of(spec: OffsetSpec) -> int:
+    """Every log is [0, 7); the record of a time lies at its number."""
+    timestamp_ms = getattr(spec, "timestamp", None)
+    if timestamp_ms is None:
+        return 0 if spec is EARLIEST else 7
+    return timestamp_ms if timestamp_ms < 7 else -1
 
 
 def surveyed(surveyor: KafkaSurveyor, *known: TopicName, refused: Collection[TopicName] = ()) -> Survey:
@@ -249,3 +260,31 @@ def test_why_a_target_does_not_fit_is_told_once_for_each_change(
     made.close()
     told = [(line["topic"], line["problem"]) for line in logs if line["event"] == "target_topic_unfit"]
     assert told == [("trips", "no right"), ("trips", "no answer"), ("trips", "no answer")]
+
+
+@pytest.mark.parametrize(("start", "begins_at"), [("earliest", None), ("latest", 7), (4, 4), (9, 7)])
+def test_a_route_begins_where_it_says_and_keeps_to_it(
+    surveyor: Callable[..., KafkaSurveyor], start: str | int, begins_at: int | None
+) -> None:
+    made = surveyor(lambda _item: False, start=start)
+    found = [{log.begins_at for log in surveyed(made).source_logs.values()} for _ in range(2)]
+    made.close()
+    assert found == [{begins_at}] * 2
+
+
+def test_of_a_topic_or_partition_that_comes_while_it_looks_nothing_is_left_out(
+    surveyor: Callable[..., KafkaSurveyor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = surveyor(lambda _item: False, start="latest")
+    trips, orders = TOPICS
+    monkeypatch.setattr(made._source, "topics", lambda: {trips: replace(TOPICS[trips], partitions=1)})
+    surveyed(made)
+    monkeypatch.setattr(made._source, "topics", lambda: TOPICS)
+    found = surveyed(made).source_logs
+    made.close()
+    assert {item: log.begins_at for item, log in found.items()} == {
+        TopicPartition(trips, 0): 7,
+        TopicPartition(trips, 1): 0,
+        TopicPartition(orders, 0): 0,
+        TopicPartition(orders, 1): 0,
+    }
