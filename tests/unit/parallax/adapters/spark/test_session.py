@@ -59,6 +59,7 @@ class TestSession:
         options = session_options(settings)
         assert options["spark.authenticate"] == options["spark.network.crypto.enabled"] == "true"
         assert options["spark.io.encryption.enabled"] == "true"
+        assert options["spark.network.crypto.saslFallback"] == "false"  # DIGEST-MD5
         assert hidden_options(settings) == {"spark.authenticate.secret": SECRET}
         assert SECRET not in f"{settings} {options}"
 
