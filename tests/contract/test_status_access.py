@@ -6,7 +6,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -182,6 +182,38 @@ def test_tokens_in_plain_text_are_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"plain text \(there is no status_tls\)"):
         application(Service(auth=auth), "0.0.0.0:0")._status_server(TOKEN)
     application(Service(auth=auth), "127.0.0.1:0")._status_server(TOKEN).close()
+
+
+@pytest.mark.parametrize(
+    ("master", "address", "values", "is_refused"),
+    [
+        ("spark://h:7077", "0.0.0.0:0", {}, True),
+        ("yarn", "0.0.0.0:0", {}, True),
+        ("spark://h:7077", "127.0.0.1:0", {}, False),
+        ("local[2]", "0.0.0.0:0", {}, False),
+        (None, "0.0.0.0:0", {}, False),
+        ("spark://h:7077", "0.0.0.0:0", {"insecure": True}, False),
+    ],
+)
+def test_leases_do_not_show_the_token_of_the_run_in_plain_text_to_a_network(
+    master: str | None, address: str, values: dict[str, bool], *, is_refused: bool
+) -> None:
+    made = replace(application(Service(), address), master=master, **values)
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"plain text.*replicator\.status_tls"):
+            made._status_server(TOKEN)
+    else:
+        made._status_server(TOKEN).close()
+
+
+def test_over_tls_leases_report_to_any_network(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.server()
+    tls = StatusTls(
+        certificate_chain=str(pair.certificate), private_key=str(pair.key), ca=str(authority.certificate)
+    )
+    made = replace(application(Service(), "0.0.0.0:0", tls), master="spark://h:7077")
+    made._status_server(TOKEN).close()
 
 
 def test_an_application_asks_as_the_service_does(tmp_path: Path) -> None:

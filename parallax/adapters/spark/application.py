@@ -22,6 +22,7 @@ from parallax.adapters.spark.reporting import StatusTarget
 from parallax.adapters.spark.session import (
     SessionSettings,
     check_slots,
+    is_local,
     start_session,
     stop_session,
     task_slots,
@@ -29,7 +30,8 @@ from parallax.adapters.spark.session import (
 from parallax.adapters.spark.status_server import StatusPart, StatusServer
 from parallax.adapters.spark.supervisor import QueryPlan, Supervisor, first_lines
 from parallax.config.config import Service, StatusTls
-from parallax.errors import ServiceUnavailableError
+from parallax.config.values import is_loopback
+from parallax.errors import ConfigError, ServiceUnavailableError
 from parallax.identity.identity import Identity, require_safe_pages
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.process import stop_on_signals
@@ -146,6 +148,7 @@ class Application:
     def _status_server(self, token: str) -> StatusServer:
         auth, tls = self.service.auth, self.service.tls
         require_safe_pages(auth, self.status_address, tls=self.status_tls is not None)
+        self._require_private_reports()
         return StatusServer(
             self.status_address,
             self.status,
@@ -155,6 +158,17 @@ class Application:
             client_ca=tls.client_ca if auth.mode == "mtls" and tls is not None else None,
             component=self.name,
         )
+
+    def _require_private_reports(self) -> None:
+        """Refuse to have leases report over a network in plain text: whoever reads their token could report in their name."""
+        master = self.session_settings.master
+        private = self.status_tls is not None or is_local(master) or is_loopback(self.status_address)
+        if not private and not self.insecure:
+            raise ConfigError(
+                f"status_address {self.status_address}: leases on {master} would report there in plain text, and whoever is on the "
+                "way could read what they show and report in their name: set status_tls (replicator.status_tls; sync.status_tls "
+                "for `parallax sync`); replicator.spark_insecure: true goes without"
+            )
 
     def _end_leases(self, server: StatusServer) -> None:
         """Let leases commit and leave, so that no transaction stays open behind them."""
