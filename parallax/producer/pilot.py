@@ -113,4 +113,6 @@ class Pilot:
                 self.round()
             except (KafkaException, ParallaxError) as error:
                 _log.warning("producer_round_failed", detail=str(error))
+            except Exception as error:  # noqa: BLE001 - without it nothing would turn to another region any more, or back
+                _log.error("producer_round_failed", exc_info=error)
             self._engine.delivery.woken.wait(_ROUND_S)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from structlog.testing import capture_logs
 
 from parallax import (
     DeliveryReport,
@@ -29,6 +30,7 @@ from parallax.errors import (
 from parallax.producer.addresses import DescribedAddresses
 from parallax.producer.ports import ClusterTopics
 from parallax.v1 import primaries_pb2 as pb
+from tests.support import poll_until
 from tests.worlds.producer_fakes import TOPIC, ProducerWorld
 
 WITHIN_S = 10.0
@@ -644,3 +646,21 @@ def test_what_a_round_under_way_still_uses_is_not_closed() -> None:
     finally:
         answers.set()
     assert world.pilot.stop(WITHIN_S) is True
+
+
+def test_a_round_that_meets_a_defect_is_told_of_and_the_next_one_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, rounds = ProducerWorld(), 0
+
+    def broken() -> None:
+        nonlocal rounds
+        rounds += 1
+        raise RuntimeError("nobody thought of this")
+
+    monkeypatch.setattr(world.pilot, "round", broken)
+    with capture_logs() as logs:
+        world.pilot.start()
+        poll_until(lambda: rounds > 1, WITHIN_S, "a second round")
+        assert world.pilot.stop(WITHIN_S)
+    assert {(line["event"], line["log_level"]) for line in logs} == {("producer_round_failed", "error")}
