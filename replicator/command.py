@@ -20,6 +20,8 @@ from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.domain.ids import RegionName
 from parallax.runtime.process import configure_logging, process_name
+from parallax.upkeep.board import UpkeepBoard
+from parallax.upkeep.keeping import STATES, Upkeep, keeping, upkeeps
 from replicator.findings import Finding, Severity
 from replicator.kafka.run_log_check import check_route
 from replicator.kafka.topics import TopicAdmin
@@ -118,7 +120,9 @@ def _application(
     keys = lease_keys(config, routes_of(config, regions))
     board = ProgressBoard(keys)
     queries = [replication_query(config, region, available_now=available_now) for region in regions]
-    status: list[StatusPart] = [ReplicationStatus(board, Claims(keys), config.metrics)]
+    upkeep = UpkeepBoard(STATES)
+    kept = [] if available_now else upkeeps(config, regions)
+    status: list[StatusPart] = [ReplicationStatus(board, Claims(keys), config.metrics), upkeep]
     if with_sync:
         queries.append(sync_query(config))
         status.append(SyncBoard(config.sync.interval_ms, old_names=config.metrics.old_names))
@@ -131,7 +135,7 @@ def _application(
         service=config.service,
         master=config.replicator.spark_master,
         checkpoint_directory=config.replicator.checkpoint_directory,
-        view=partial(_view, board, config),
+        view=partial(_view, board, config, kept, upkeep),
         json_logs=json_logs,
         secret=config.replicator.secret_of_spark(),
         insecure=config.replicator.spark_insecure,
@@ -139,10 +143,16 @@ def _application(
 
 
 @contextmanager
-def _view(board: ProgressBoard, config: Config) -> Iterator[Callable[[], None]]:
-    """Shows progress to people here, and tells the store of it for everybody else."""
+def _view(
+    board: ProgressBoard, config: Config, kept: Sequence[Upkeep], upkeep: UpkeepBoard
+) -> Iterator[Callable[[], None]]:
+    """Shows progress to people here, tells the store of it for everybody else, and keeps topics in step meanwhile."""
     stores = partial(CassandraStores, config.cassandra, config.index)
-    with telling(board, process_name("replicator"), stores), progress_view(board) as draw:
+    with (
+        keeping(kept, upkeep),
+        telling(board, process_name("replicator"), stores),
+        progress_view(board) as draw,
+    ):
         yield draw
 
 

@@ -13,6 +13,7 @@ import typer
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.cli.options import ConfigOption, JsonOption
 from parallax.cli.output import console, print_json, table
+from parallax.cli.topic_settings import diff, sync
 from parallax.config.config import Config, load
 from parallax.domain.ids import ClusterName, TopicName, aggregate_cluster
 from parallax.domain.route_graph import Arrival, GraphFinding, RouteGraph, Withheld
@@ -22,7 +23,11 @@ from parallax.errors import ParallaxError, UnknownTopicError
 _TIMEOUT_MS = 5_000
 _NOT_OF_ITS_KIND = "COPIES"
 
-app = typer.Typer(help="What is replicated, from where and to where.", no_args_is_help=True)
+app = typer.Typer(
+    help="What is replicated, from where and to where, and how settings differ.", no_args_is_help=True
+)
+app.command("diff")(diff)
+app.command("sync")(sync)
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,7 +344,21 @@ class Config(Section):
         regions: Mapping[str, Region] | None = info.data.get("regions")
         for rule in () if regions is None else topics.residency:
             _regions_exist(regions or {}, rule.regions, f"residency of {rule.match!r}")
+        for item in () if regions is None else topics.config_sync.overrides:
+            _regions_exist(regions or {}, item.regions, f"config_sync.overrides of {item.match!r}")
         return topics
+
+    @model_validator(mode="after")
+    def _nothing_is_undone_both_ways(self) -> Config:
+        both_ways = {(edge.source, edge.target) for edge in self.edges()}
+        if self.topics.config_sync.on_drift == "revert":
+            for source, target in sorted(both_ways):
+                if (target, source) in both_ways:
+                    raise ValueError(
+                        f"topics.config_sync.on_drift 'revert': routes lead both ways between {source} and {target}, and each "
+                        "would undo what the other has brought: set it to 'keep'"
+                    )
+        return self
 
     def all_routes(self) -> tuple[Route, ...]:
         """Every route, listed or derived."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
@@ -10,7 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from parallax.config.values import Pattern, RegionKey, Section
 from parallax.domain.ids import RegionName, Route
 from parallax.domain.route_graph import Copies, CopiesKind
-from parallax.domain.topic_choice import Patterns, Residency, TopicNaming, is_left_out_builtin
+from parallax.domain.topic_choice import Patterns, Residency, TopicNaming, is_left_out_builtin, matches
+from parallax.domain.topic_settings import FIXED_KEYS, FixedSettings, SettingsRule
 from parallax.errors import InvalidNameError
 
 # Every question to the offset service asks for routes: text is parsed and held against the model once.
@@ -39,6 +41,58 @@ class ResidencyRule(Section):
     regions: Annotated[tuple[RegionKey, ...], Field(min_length=1)]
 
 
+class SettingsOverride(Section):
+    """Settings that target topics get instead of their sources' ones."""
+
+    match: Pattern
+    """Of the topics' names at the target."""
+    regions: tuple[RegionKey, ...] = ()
+    """Target regions; empty: all."""
+    settings: Annotated[Mapping[str, str], Field(min_length=1)]
+
+    @field_validator("settings")
+    @classmethod
+    def _none_is_fixed(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
+        for key in settings:
+            if matches(FIXED_KEYS, key):
+                raise ValueError(
+                    f"{key}: batches are passed on as they are, which needs the value that target topics have"
+                )
+        return settings
+
+    def override(self) -> FixedSettings:
+        """It by itself."""
+        return FixedSettings(self.match, dict(self.settings), frozenset(map(RegionName, self.regions)))
+
+
+class ConfigSync(Names):
+    """How settings of target topics are kept in step with their sources' (docs/topics-in-step.md)."""
+
+    enabled: bool = True
+    interval_s: Annotated[float, Field(ge=1)] = 30
+    exclude: tuple[Pattern, ...] = (
+        r"(leader|follower)\.replication\.throttled\.replicas",
+        r"message\.timestamp\..*",
+        r"compression\.type",
+        r"unclean\.leader\.election\.enable",
+        r"min\.insync\.replicas",
+    )
+    """Keys; ``include`` and ``exclude`` must match them whole."""
+    conflict: Literal["widest", "keep"] = "widest"
+    """Where sources differ: the wider retention or size, or nothing is changed."""
+    on_drift: Literal["keep", "revert"] = "keep"
+    """Of what somebody has set at the target: it stays and is told, or is undone."""
+    shrink: Literal["refuse_if_unread", "allow"] = "refuse_if_unread"
+    """Whether a change may let the target forget records that a group has not read."""
+    overrides: tuple[SettingsOverride, ...] = ()
+
+    def rule(self) -> SettingsRule:
+        """The rule by itself."""
+        return SettingsRule(
+            self.patterns(), widest=self.conflict == "widest", revert=self.on_drift == "revert"
+        )
+
+
 class Topics(Names):
     """Which topics are copied; routes may narrow the choice."""
 
@@ -47,6 +101,7 @@ class Topics(Names):
     (`parallax.domain.topic_choice.BUILTIN_EXCLUDES`), unless ``include`` spells its name out. Kafka's own topics and Parallax's are never copied."""
     residency: tuple[ResidencyRule, ...] = ()
     """It outweighs ``include`` and all routes."""
+    config_sync: ConfigSync = ConfigSync()
 
     def chosen(self, name: str) -> bool:
         """Whether a route may choose it: included, not excluded, and not left out by a built-in exclude."""

@@ -46,6 +46,7 @@ class Operation(StrEnum):
     ALTER = "Alter"
     DESCRIBE = "Describe"
     DESCRIBE_CONFIGS = "DescribeConfigs"
+    ALTER_CONFIGS = "AlterConfigs"
 
 
 class AclNames(StrEnum):
@@ -112,7 +113,7 @@ def _all() -> Iterator[AclNeed]:
         topic,
         AclNames.REPLICATED,
         read="fetches what is copied",
-        describe_configs="gives a new target topic its source's settings; preflight compares both",
+        describe_configs="gives target topics their source's settings; preflight compares both",
     )
     yield from _needs(
         Process.REPLICATOR,
@@ -125,15 +126,16 @@ def _all() -> Iterator[AclNeed]:
         "records that nobody's run log knows",
         alter="adds partitions where the source has more | all topics but one that grows",
         describe_configs="preflight compares source and target; the record path takes bounds from it",
+        alter_configs="keeps settings in step with their sources' (`topics.config_sync`) | all else; `CONFIG_REFUSED` names each setting",
     )
     yield from _needs(
         Process.REPLICATOR,
         "aggregate",
         topic,
         AclNames.OWN,
-        create="creates run logs and the topic of layouts",
+        create="creates run logs and the topics of layouts and of settings",
         write="writes an entry with each transaction",
-        read="finds where its predecessor has come to",
+        read="finds where its predecessor has come to, and on which settings both sides agreed",
         alter="adds partitions to a run log when `replicator.shards_per_route` grows | until then",
         describe_configs="refuses a run log whose entries would vanish",
     )
@@ -143,6 +145,14 @@ def _all() -> Iterator[AclNeed]:
         own_id,
         AclNames.OWN,
         write="one transaction carries copies, runs and positions",
+    )
+    yield from _needs(
+        Process.REPLICATOR,
+        "aggregate",
+        group,
+        AclNames.GROUPS,
+        describe="holds a shorter retention back while a group has not read what would go | all else; it is held back for no "
+        "group that can't be seen",
     )
     yield from _needs(
         Process.OFFSET_SERVICE,

@@ -61,6 +61,7 @@ from parallax.domain.rights import Principal, ProvenBy
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.skips import SkipRange
 from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble
+from parallax.domain.topic_settings import Agreed
 from parallax.failover.drill import history
 from parallax.failover.drill.figures import DrillFigures, Leg, LegFigures, Timeline
 from parallax.failover.drill.history import DrillEnding, DrillRecord
@@ -77,6 +78,7 @@ from parallax.failover.journal import (
     summary_to_text,
 )
 from parallax.ports.groups import OperationNote
+from parallax.upkeep.settings import AgreedSettings
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState, encode
 from replicator.kafka.layout import LayoutRecord
@@ -248,6 +250,10 @@ LAYOUT = LayoutRecord(
     previous_shards=2,
     topics="trips",
 )
+AGREED = AgreedSettings(
+    TopicId("trips-on-b"),
+    {"retention.ms": Agreed("86400000", "86400000"), "segment.ms": Agreed(None, "604800000")},
+)
 
 
 @dataclass(frozen=True)
@@ -382,6 +388,12 @@ FORMATS = (
         _metadata_number,
     ),
     StoredFormat("layouts.json", LAYOUT, LayoutRecord.encoded, LayoutRecord.decoded),
+    StoredFormat(
+        "configs.json",
+        AGREED,
+        AgreedSettings.encoded,
+        lambda raw: AgreedSettings.decoded(TopicName("trips"), raw),
+    ),
     StoredFormat(
         "run_log_entry.binpb",
         ENTRY,

@@ -29,6 +29,7 @@ from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.librdkafka import translated
+from parallax.adapters.kafka.topic_settings import SettingsDoor
 from parallax.config.config import Cluster, Config
 from parallax.domain.acls import (
     NEEDS,
@@ -55,6 +56,7 @@ from parallax.domain.ids import (
 from parallax.errors import ParallaxError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
+from parallax.upkeep.settings import SettingsKeeper
 from replicator.kafka.layout import ensure_layout
 from replicator.kafka.run_log import KafkaRunLog
 from replicator.kafka.topics import TargetTopics, TopicAdmin, TopicPlan
@@ -208,6 +210,18 @@ def look_at_own_settings(place: Place) -> None:
     assert place.door("aggregate").configs([TopicName(layout.run_log)])
 
 
+def change_settings(place: Place) -> str:
+    """Put a target topic in step; what went wrong."""
+    for kind in ("regional", "aggregate"):
+        place.make(kind)
+    regional = SettingsDoor(
+        ClusterName("regional-a"), place.secure.cluster("regional", ADMIN), timeout_ms=CALL_MS
+    )
+    regional.change(TopicName(place.topic), {"retention.ms": "3600000"})
+    keeper = SettingsKeeper(place.config(), place.route.target)
+    return "".join(row.line() for row in keeper.carry_out(keeper.plan()) if not row.applied)
+
+
 def begin_a_run_log(place: Place) -> None:
     ensure_layout(place.config(), place.route, 1)
 
@@ -301,6 +315,20 @@ DEEDS: dict[tuple[Process, ClusterKind, Resource, AclNames, Operation], Callable
         AclNames.REPLICATED,
         Operation.DESCRIBE_CONFIGS,
     ): partial(look_at_settings, "aggregate"),
+    (
+        Process.REPLICATOR,
+        "aggregate",
+        Resource.TOPIC,
+        AclNames.REPLICATED,
+        Operation.ALTER_CONFIGS,
+    ): change_settings,
+    (
+        Process.REPLICATOR,
+        "aggregate",
+        Resource.GROUP,
+        AclNames.GROUPS,
+        Operation.DESCRIBE,
+    ): ask_for_commits,
     (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.OWN, Operation.CREATE): begin_a_run_log,
     (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.OWN, Operation.WRITE): begin_a_run_log,
     (Process.REPLICATOR, "aggregate", Resource.TOPIC, AclNames.OWN, Operation.READ): read_the_run_log,

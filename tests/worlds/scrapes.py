@@ -15,10 +15,14 @@ from structlog.testing import capture_logs
 from offsetsvc.metrics import ServiceMetrics
 from parallax.adapters.http.metrics import metrics_page, process_registry
 from parallax.config.config import MetricsSettings
-from parallax.domain.ids import GroupName, RegionName, Route
+from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, PrimaryDecision, Stage
+from parallax.domain.topic_settings import SettingFinding, SettingState
 from parallax.errors import DeadlineError
+from parallax.upkeep.board import UpkeepBoard
+from parallax.upkeep.keeping import SETTINGS, STATES
+from parallax.upkeep.settings import SettingsRow
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import overview_pb2
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
@@ -67,8 +71,18 @@ def families(*, old_names: bool) -> Iterator[Metric]:
     """Every family of the three kinds of processes, each with a sample."""
     settings = MetricsSettings(old_names=old_names)
     yield from leases(settings).collect()
+    yield from kept_in_step().collect()
     yield from syncs(settings).collect()
     yield from service(settings).registry.collect()
+
+
+def kept_in_step() -> UpkeepBoard:
+    """A target with a setting that somebody has set there."""
+    board, cluster = UpkeepBoard(STATES), ClusterName("aggregate-b")
+    finding = SettingFinding("retention.ms", SettingState.CONFIG_DRIFT, "1", "2")
+    board.expect(SETTINGS, cluster)
+    board.good(SETTINGS, cluster, [SettingsRow(cluster, TopicName("trips"), finding)])
+    return board
 
 
 def leases(settings: MetricsSettings) -> ReplicationStatus:

@@ -41,6 +41,7 @@ _OPERATIONS = {
     Operation.ALTER: AclOperation.ALTER,
     Operation.DESCRIBE: AclOperation.DESCRIBE,
     Operation.DESCRIBE_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS: AclOperation.ALTER_CONFIGS,
 }
 
 

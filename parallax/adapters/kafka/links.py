@@ -161,6 +161,11 @@ class Link:
             else:
                 return
 
+    @property
+    def any_node(self) -> Any:
+        """Some broker, for what any of them can answer."""
+        return self._connections.any_node
+
     def ask(self, node: Any, request: Any, doing: str) -> Any:
         """Ask a node, within the deadline."""
         left_ms = max(1.0, self.deadline.remaining_s * 1_000)
@@ -193,7 +198,7 @@ class Link:
             min_version=10,
             max_version=12,
         )
-        return self.ask(self._connections.any_node, request, doing)
+        return self.ask(self.any_node, request, doing)
 
     def nodes(self, answer: Any) -> dict[int, Any]:
         """The brokers of a metadata answer, by id, as `ask` takes them."""
@@ -264,7 +269,7 @@ class Link:
                 min_version=4,
                 max_version=6,
             )
-            answer = self.ask(self._connections.any_node, request, "finding group coordinators")
+            answer = self.ask(self.any_node, request, "finding group coordinators")
             for found in answer.coordinators:
                 try:
                     self.check(found.error_code, f"finding the coordinator of group {found.key!r}")

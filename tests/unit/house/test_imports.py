@@ -35,7 +35,10 @@ LAYERS = {
     "parallax.adapters": CORE | {"parallax.config", "parallax.ports", "parallax.identity"},
     "parallax.wiring": CLIENTS | SERVICES,
     "parallax.failover": BASE | SERVICES | {"parallax.wiring"},
-    "parallax.cli": BASE | SERVICES | {"parallax.wiring", "parallax.failover", "parallax.picture"},
+    "parallax.upkeep": CORE | SERVICES,
+    "parallax.cli": BASE
+    | SERVICES
+    | {"parallax.wiring", "parallax.failover", "parallax.upkeep", "parallax.picture"},
     "offsetsvc": {"parallax"},
     "syncjob": {"parallax"},
     "console": {"parallax"},

@@ -1,0 +1,1 @@
+"""What else target clusters share with their sources, kept in step: settings of topics."""

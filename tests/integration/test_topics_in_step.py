@@ -1,0 +1,321 @@
+"""Settings of target topics follow their sources', between real clusters, and beside MirrorMaker 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from typer.testing import CliRunner
+
+from lab.bench.sides.mirrormaker import Flow, mirrormaker_spec, settings_of
+from lab.stack.java import find_java
+from lab.stack.process import Launcher, ManagedProcess
+from parallax.adapters.kafka.topic_settings import SettingsDoor
+from parallax.cli.topics import app
+from parallax.config.config import Cluster, Config
+from parallax.domain.ids import ClusterName, RegionName, TopicName
+from parallax.domain.topic_settings import Settings
+from parallax.runtime.deadline import wall_clock_ms
+from parallax.upkeep.board import UpkeepBoard
+from parallax.upkeep.keeping import SETTINGS, STATES, keeping, upkeeps
+from parallax.upkeep.settings import SettingsKeeper, SettingsRow
+from replicator.kafka.topics import TargetTopics
+from tests.support import Stack, poll_until, unique_name
+
+PATIENCE_S = 60.0
+HOUR_MS = 3_600_000
+CALL_MS = 10_000
+
+
+class Step:
+    """A topic with one source or two, and a target, in regions of the test's own."""
+
+    def __init__(self, stack: Stack, topic: str, *, sources: int = 1, **config_sync: Any) -> None:
+        self.topic = TopicName(topic)
+        self.target = RegionName(unique_name("t"))
+        self.sources = [RegionName(unique_name(f"s{number}")) for number in range(sources)]
+        self.addresses = dict(
+            zip(
+                (*self.sources, self.target),
+                (
+                    *(stack.bootstrap(f"regional-{name}") for name in "ab"[:sources]),
+                    stack.bootstrap("aggregate-a"),
+                ),
+                strict=True,
+            )
+        )
+        self.values: dict[str, Any] = {
+            "regions": {
+                **{name: {"regional": {"bootstrap_servers": self.addresses[name]}} for name in self.sources},
+                self.target: {"aggregate": {"bootstrap_servers": self.addresses[self.target]}},
+            },
+            "cassandra": {"contact_points": ["127.0.0.1"]},
+            "topics": {"include": [topic], "config_sync": config_sync},
+        }
+
+    @property
+    def config(self) -> Config:
+        return Config.model_validate(self.values)
+
+    def door(self, region: RegionName) -> SettingsDoor:
+        at = Cluster(bootstrap_servers=self.addresses[region])
+        return SettingsDoor(ClusterName(f"aggregate-{region}"), at, timeout_ms=CALL_MS)
+
+    def make(self, region: RegionName, name: str = "", **settings: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.addresses[region]})
+        topic = name or self.topic
+        wanted = {key.replace("_", "."): value for key, value in settings.items()}
+        admin.create_topics([NewTopic(topic, 1, 1, config=wanted)])[topic].result(PATIENCE_S)
+        poll_until(lambda: self.door(region).read([TopicName(topic)]).topics, PATIENCE_S, topic)
+
+    def copy(self) -> None:
+        """The target, as the replicator makes it."""
+        route = next(iter(self.config.all_routes()))
+        fit = TargetTopics(self.config, route)
+        info = poll_until(lambda: fit._source.topics().get(self.topic), PATIENCE_S, "the source topic")
+        fit.fit(info)
+
+    def set(self, region: RegionName, name: str = "", **settings: str | None) -> None:
+        changes = {key.replace("_", "."): value for key, value in settings.items()}
+        self.door(region).change(TopicName(name or self.topic), changes)
+
+    def seen(self, region: RegionName, name: str = "") -> Settings:
+        return self.door(region).read([TopicName(name or self.topic)]).topics[TopicName(name or self.topic)]
+
+    def own(self, *keys: str) -> list[str | None]:
+        settings = self.seen(self.target)
+        return [settings[key.replace("_", ".")].own for key in keys]
+
+    def round(self) -> dict[str, str]:
+        """What a round says of each key that is not, or was not, in step: by a keeper that has just started."""
+        keeper = SettingsKeeper(self.config, self.target)
+        return states(keeper.carry_out(keeper.plan()))
+
+
+def states(rows: list[SettingsRow]) -> dict[str, str]:
+    return {row.finding.key: row.state for row in rows}
+
+
+def test_a_target_follows_its_source_and_keeps_what_is_its_own(
+    infrastructure: Stack, topic_name: str
+) -> None:
+    step = Step(infrastructure, topic_name)
+    (source,) = step.sources
+    step.make(source, retention_ms=str(4 * HOUR_MS), segment_ms=str(HOUR_MS))
+    step.copy()
+    assert step.round() == {"segment.ms": "CHANGED"}
+    assert step.own("retention_ms", "segment_ms") == [str(4 * HOUR_MS), str(HOUR_MS)]
+    assert step.round() == {}
+
+    step.set(source, retention_ms=str(8 * HOUR_MS), segment_ms=None, min_insync_replicas="1")
+    step.set(step.target, flush_ms="5000", max_message_bytes="2000000")
+    assert step.round() == {
+        "retention.ms": "CHANGED",
+        "segment.ms": "CHANGED",
+        "flush.ms": "CONFIG_DRIFT",
+        "max.message.bytes": "CONFIG_DRIFT",
+    }
+    changed = step.own("retention_ms", "segment_ms", "flush_ms", "max_message_bytes", "min_insync_replicas")
+    assert changed == [str(8 * HOUR_MS), None, "5000", "2000000", None]
+
+    step.set(source, max_message_bytes="3000000")
+    assert step.round() == {"flush.ms": "CONFIG_DRIFT", "max.message.bytes": "CONFIG_CONFLICT"}
+    step.set(step.target, flush_ms=None, max_message_bytes="3000000")
+    assert step.round() == {}
+
+
+def test_of_two_sources_the_wider_counts_and_what_is_refused_is_told_alone(
+    infrastructure: Stack, topic_name: str
+) -> None:
+    overrides = [{"match": topic_name, "settings": {"segment.bytes": "1", "segment.ms": "7200000"}}]
+    step = Step(infrastructure, topic_name, sources=2, overrides=overrides)
+    for region, retention, policy in zip(
+        step.sources, ("3600000", "7200000"), ("delete", "compact"), strict=True
+    ):
+        step.make(region, retention_ms=retention, cleanup_policy=policy)
+    step.make(step.target)
+    found = SettingsKeeper(step.config, step.target)
+    rows = {row.finding.key: row for row in found.carry_out(found.plan())}
+    assert {key: row.state for key, row in rows.items()} == {
+        "retention.ms": "CHANGED",
+        "segment.ms": "CHANGED",
+        "cleanup.policy": "CONFIG_CONFLICT",
+        "segment.bytes": "CONFIG_REFUSED",
+    }
+    assert "segment.bytes" in rows["segment.bytes"].finding.problem
+    assert step.own("retention_ms", "cleanup_policy", "segment_ms") == ["7200000", None, "7200000"]
+
+
+def test_nothing_is_changed_while_a_source_is_away(infrastructure: Stack, topic_name: str) -> None:
+    step = Step(infrastructure, topic_name, sources=2)
+    for region in (*step.sources, step.target):
+        step.make(region)
+    step.set(step.sources[0], retention_ms=str(HOUR_MS))
+    there = step.values["regions"][step.sources[1]]["regional"]
+    address, there["bootstrap_servers"] = there["bootstrap_servers"], "127.0.0.1:1"
+    assert step.round() == {"": "CONFIG_UNREADABLE"}
+    assert step.own("retention_ms") == [None]
+    there["bootstrap_servers"] = address
+    assert step.round() == {"retention.ms": "CHANGED"}  # the other one's, which is Kafka's default and wider
+
+
+def test_records_that_a_group_has_not_read_do_not_go(infrastructure: Stack, topic_name: str) -> None:
+    step = Step(infrastructure, topic_name)
+    (source,) = step.sources
+    step.make(source)
+    step.copy()
+    step.round()
+    producer = Producer({"bootstrap.servers": step.addresses[step.target]})
+    for number in range(10):
+        producer.produce(topic_name, value=str(number), timestamp=wall_clock_ms() - 3 * HOUR_MS)
+    producer.produce(topic_name, value="new")
+    assert producer.flush(PATIENCE_S) == 0
+    group = unique_name("group")
+    consumer = Consumer({"bootstrap.servers": step.addresses[step.target], "group.id": group})
+
+    def commit(offset: int) -> None:
+        consumer.commit(offsets=[KafkaPartition(topic_name, 0, offset)], asynchronous=False)
+
+    commit(4)
+    step.set(source, retention_ms=str(HOUR_MS), segment_ms=str(2 * HOUR_MS))
+    keeper = SettingsKeeper(step.config, step.target)
+    rows = {row.finding.key: row for row in keeper.carry_out(keeper.plan())}
+    assert {key: row.state for key, row in rows.items()} == {
+        "retention.ms": "CONFIG_SHRINK",
+        "segment.ms": "CHANGED",
+    }
+    assert group in rows["retention.ms"].finding.problem
+    commit(10)
+    assert step.round() == {"retention.ms": "CHANGED"}
+    assert step.own("retention_ms") == [str(HOUR_MS)]
+    consumer.close()
+
+
+def test_rounds_go_on_by_themselves_and_commands_show_and_do_the_same(
+    infrastructure: Stack, topic_name: str, tmp_path: Path
+) -> None:
+    step = Step(infrastructure, topic_name, interval_s=1)
+    (source,) = step.sources
+    step.make(source)
+    step.copy()
+    file = tmp_path / "parallax.yaml"
+    file.write_text(yaml.safe_dump(step.values), encoding="utf-8")
+
+    def ran(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
+        result = CliRunner().invoke(app, [*arguments, "--config", str(file), "-o", "json"])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, json.loads(result.stdout)
+
+    assert ran("diff") == (0, [])
+    step.set(source, retention_ms=str(HOUR_MS))
+    code, rows = ran("sync", topic_name)
+    assert (code, [row["state"] for row in rows]) == (0, ["CHANGE"])
+    assert step.own("retention_ms") != [str(HOUR_MS)]
+    code, rows = ran("sync", "--execute")
+    assert (code, [row["state"] for row in rows]) == (0, ["CHANGED"])
+    assert step.own("retention_ms") == [str(HOUR_MS)]
+    step.set(step.target, retention_ms=str(2 * HOUR_MS))
+    code, rows = ran("diff", "--to", step.target)
+    assert (code, rows[0]["state"], rows[0]["target"], rows[0]["wanted"]) == (
+        1,
+        "CONFIG_DRIFT",
+        str(2 * HOUR_MS),
+        str(HOUR_MS),
+    )
+
+    board = UpkeepBoard(STATES)
+    with keeping(upkeeps(step.config, [step.target]), board):
+        told = poll_until(board.troubles, PATIENCE_S, "the drift is told")
+        assert told[0].startswith(f"CONFIG_DRIFT: {topic_name} of aggregate-{step.target}: retention.ms")
+        assert ran("sync", "--revert", "--execute")[0] == 0
+        poll_until(lambda: not board.troubles(), PATIENCE_S, "it is in step")
+        step.set(source, segment_ms=str(HOUR_MS))
+        poll_until(lambda: step.own("segment_ms") == [str(HOUR_MS)], PATIENCE_S, "the change has come")
+    (state,) = board.state()["upkeep"]
+    assert (state["kind"], state["problem"], state["not_in_step"]) == (SETTINGS, "", [])
+
+
+# --- beside MirrorMaker 2 -------------------------------------------------------------------------------------------
+
+MEANT = {"compression.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"}
+"""Keys in which a target topic of ours differs on purpose (docs/topics-in-step.md)."""
+
+
+@contextmanager
+def mirror_maker(step: Step, directory: Path, **more: str) -> Iterator[ManagedProcess]:
+    """MirrorMaker 2 with names of its own for copies (``src.TOPIC``), on the same two clusters."""
+    (source,) = step.sources
+    flow = Flow("src", "dst", step.addresses[source], step.addresses[step.target], [step.topic], tasks=1)
+    settings = settings_of([flow], "latency") | {
+        "replication.policy.class": "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
+        "src->dst.sync.topic.configs.enabled": "true",
+        "sync.topic.configs.interval.seconds": "2",
+        "refresh.topics.interval.seconds": "2",
+        "topic.creation.enable": "true",
+        **more,
+    }
+    java, launcher = find_java(), Launcher()
+    spec = mirrormaker_spec(
+        "mirrormaker2",
+        settings,
+        java=java,
+        directory=directory,
+        environment=os.environ | {"JAVA_HOME": str(java.home)},
+    )
+    process = ManagedProcess(spec, launcher)
+    try:
+        process.start()
+        yield process
+    finally:
+        process.kill()
+        launcher.close()
+
+
+def in_force(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {key: setting.value for key, setting in settings.items()}
+
+
+@pytest.mark.alone
+def test_with_revert_both_bring_a_topic_to_the_same_values(
+    infrastructure: Stack, topic_name: str, tmp_path: Path
+) -> None:
+    step = Step(infrastructure, topic_name, on_drift="revert")
+    (source,) = step.sources
+    theirs = f"src.{topic_name}"
+    step.make(source, retention_ms=str(4 * HOUR_MS), segment_ms=str(HOUR_MS), compression_type="zstd")
+    step.copy()
+    step.round()
+    with mirror_maker(step, tmp_path):
+        door = step.door(step.target)
+        poll_until(lambda: door.read([TopicName(theirs)]).topics, 2 * PATIENCE_S, "its topic")
+        for name in (theirs, topic_name):  # set at the target, which both undo
+            step.set(step.target, name, flush_ms="5000", retention_ms=str(HOUR_MS))
+        step.set(source, retention_ms=str(8 * HOUR_MS), segment_ms=None, cleanup_policy="compact,delete")
+        step.set(source, unclean_leader_election_enable="true", min_insync_replicas="2")
+        step.set(source, message_timestamp_type="LogAppendTime")
+        step.round()
+        ours = in_force(step.seen(step.target))
+
+        def differences() -> set[str]:
+            other = in_force(step.seen(step.target, theirs))
+            return {key for key in ours | other if ours.get(key) != other.get(key)}
+
+        deadline = time.monotonic() + PATIENCE_S
+        while differences() - MEANT and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert {
+            key: (ours[key], in_force(step.seen(step.target, theirs))[key]) for key in differences() - MEANT
+        } == {}
+        assert "compression.type" in differences()
+        assert ours["retention.ms"] == str(8 * HOUR_MS)
