@@ -217,7 +217,7 @@ def test_rounds_go_on_by_themselves_and_commands_show_and_do_the_same(
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result.exit_code, json.loads(result.stdout)
 
-    assert ran("diff") == (0, [])
+    assert ran("diff") == ran("sync", "--execute") == (0, [])
     step.set(source, retention_ms=str(HOUR_MS))
     code, rows = ran("sync", topic_name)
     assert (code, [row["state"] for row in rows]) == (0, ["CHANGE"])
