@@ -198,6 +198,35 @@ REPLICATION = Dashboard(
             ],
         ),
         Panel(
+            "Not in step with its sources",
+            [
+                Query(
+                    "sum by (cluster, kind, state) (parallax_upkeep_not_in_step) > 0",
+                    "{{cluster}} {{kind}} {{state}}",
+                )
+            ],
+            meaning="What targets have otherwise than their sources, and why it stays so: parallax topics diff.",
+        ),
+        Panel(
+            "Changes of upkeep",
+            [
+                Query(
+                    "sum by (cluster, kind) (rate(parallax_upkeep_changes_total[5m]))", "{{cluster}} {{kind}}"
+                )
+            ],
+            "cps",
+        ),
+        Panel(
+            "Since the last round of upkeep",
+            [
+                Query(
+                    "max by (cluster, kind) (parallax_upkeep_last_good_round_age_seconds)",
+                    "{{cluster}} {{kind}}",
+                )
+            ],
+            "s",
+        ),
+        Panel(
             "The partitions that lag most",
             [
                 Query(

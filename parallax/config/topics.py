@@ -71,7 +71,8 @@ class ConfigSync(Names):
     enabled: bool = True
     interval_s: Annotated[float, Field(ge=1)] = 30
     exclude: tuple[Pattern, ...] = (
-        r"(leader|follower)\.replication\.throttled\.replicas",
+        r"leader\.replication\.throttled\.replicas",
+        r"follower\.replication\.throttled\.replicas",
         r"message\.timestamp\..*",
         r"compression\.type",
         r"unclean\.leader\.election\.enable",

@@ -61,7 +61,7 @@ class SettingState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class TopicSetting:
     """A key of a topic at one cluster.
 
     Attributes:
@@ -82,7 +82,7 @@ class Setting:
         return None if self.builtin else self.value
 
 
-Settings = Mapping[str, Setting]
+Settings = Mapping[str, TopicSetting]
 """A topic's settings by key."""
 
 
@@ -151,7 +151,7 @@ class SettingFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedSettings:
     """What is to be done about a topic.
 
     Attributes:
@@ -186,7 +186,7 @@ def merge(
     agreed: Mapping[str, Agreed],
     rule: SettingsRule,
     fixed: Mapping[str, str] | None = None,
-) -> Merged:
+) -> MergedSettings:
     """What is to be done about a topic.
 
     Args:
@@ -202,13 +202,13 @@ def merge(
         finding = _of_key(key, sources, target.get(key), now, rule, fixed.get(key))
         if finding is not None:
             findings.append(finding)
-    return Merged(tuple(findings), {key: now[key] for key in now if now[key] != Agreed(None, None)})
+    return MergedSettings(tuple(findings), {key: now[key] for key in now if now[key] != Agreed(None, None)})
 
 
 def _of_key(
     key: str,
     sources: Mapping[RegionName, Settings],
-    there: Setting | None,
+    there: TopicSetting | None,
     agreed: dict[str, Agreed],
     rule: SettingsRule,
     fixed: str | None,
@@ -240,7 +240,9 @@ def _of_key(
     return SettingFinding(key, state, wanted.value, present, told)
 
 
-def _state(wanted: _Wanted, there: Setting, agreed: Agreed | None, *, revert: bool) -> SettingState | None:
+def _state(
+    wanted: _Wanted, there: TopicSetting, agreed: Agreed | None, *, revert: bool
+) -> SettingState | None:
     """What becomes of a key; None: it is in step."""
     if wanted.value == there.own:
         return None
@@ -255,7 +257,7 @@ def _state(wanted: _Wanted, there: Setting, agreed: Agreed | None, *, revert: bo
     return SettingState.CONFIG_DRIFT if agreed is None else SettingState.CONFIG_CONFLICT
 
 
-def _one(key: str, sources: Mapping[RegionName, Setting], *, widest: bool) -> _Wanted | None:
+def _one(key: str, sources: Mapping[RegionName, TopicSetting], *, widest: bool) -> _Wanted | None:
     """What the sources want together; None: they disagree."""
     settings = list(sources.values())
     if len({setting.said for setting in settings}) == 1:
@@ -324,9 +326,9 @@ def _words(policy: str) -> set[str]:
     return {word.strip() for word in policy.split(",")} - {""}
 
 
-def held_back(merged: Merged, keys: Mapping[str, str], state: SettingState) -> Merged:
+def held_back(merged: MergedSettings, keys: Mapping[str, str], state: SettingState) -> MergedSettings:
     """The same without these of its changes, each told in the state with why."""
-    return Merged(tuple(_told(merged.findings, keys, state)), merged.agreed)
+    return MergedSettings(tuple(_told(merged.findings, keys, state)), merged.agreed)
 
 
 def _told(

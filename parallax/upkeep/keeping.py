@@ -91,6 +91,10 @@ def _keep(item: Upkeep, board: UpkeepBoard, stop: threading.Event) -> None:
             if not problem:
                 _log.warning("upkeep_failed", kind=item.kind, cluster=item.cluster, problem=said)
             problem = said
+        except Exception as error:  # noqa: BLE001 - the next round may be spared it
+            board.failed(item.kind, item.cluster, repr(error))
+            _log.error("upkeep_failed", kind=item.kind, cluster=item.cluster, exc_info=error)
+            round_of_upkeep = None
         else:
             problem = ""
             board.good(item.kind, item.cluster, rows)

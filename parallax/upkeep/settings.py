@@ -30,7 +30,7 @@ from parallax.domain.route_graph import Edge
 from parallax.domain.topic_choice import INTERNAL_TOPICS, matches
 from parallax.domain.topic_settings import (
     Agreed,
-    Merged,
+    MergedSettings,
     SettingFinding,
     Settings,
     SettingsRule,
@@ -93,7 +93,7 @@ class TopicSettingsPlan:
 
     topic: TopicName
     topic_id: TopicId
-    merged: Merged
+    merged: MergedSettings
     stored: AgreedSettings | None
 
 

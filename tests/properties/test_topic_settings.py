@@ -12,10 +12,10 @@ from parallax.domain import topic_settings
 from parallax.domain.ids import RegionName
 from parallax.domain.topic_settings import (
     Agreed,
-    Merged,
-    Setting,
+    MergedSettings,
     SettingsRule,
     SettingState,
+    TopicSetting,
     held_back,
     merge,
 )
@@ -32,9 +32,10 @@ Own = dict[str, str]
 """What a topic says itself, by key."""
 
 
-def settings_of(own: Mapping[str, str]) -> dict[str, Setting]:
+def settings_of(own: Mapping[str, str]) -> dict[str, TopicSetting]:
     return {
-        key: Setting(own.get(key, DEFAULT), own.get(key), DEFAULT, builtin=key not in own) for key in KEYS
+        key: TopicSetting(own.get(key, DEFAULT), own.get(key), DEFAULT, builtin=key not in own)
+        for key in KEYS
     }
 
 
@@ -83,7 +84,7 @@ class Life:
             as_it_was = side.get(key) == self.taken.get(key)
             self.operators = self.operators - {key} if as_it_was else self.operators | {key}
 
-    def merged(self) -> Merged:
+    def merged(self) -> MergedSettings:
         regions = dict(zip((A, B), map(settings_of, self.sources), strict=False))
         return merge(regions, settings_of(self.target), self.noted, self.rule)
 
@@ -102,7 +103,7 @@ class Life:
         if crash:
             self.round()  # what was not noted is found
 
-    def check(self, merged: Merged, before: Own, noted: Mapping[str, Agreed], refused: str) -> None:
+    def check(self, merged: MergedSettings, before: Own, noted: Mapping[str, Agreed], refused: str) -> None:
         told = {item.key: item for item in merged.findings}
         for key in KEYS:
             agree, wanted = wanted_of(self.sources, key, widest=self.rule.widest)
@@ -254,13 +255,13 @@ def nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def nothing_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Merged, "agreed_after", lambda self, _applied: dict(self.agreed))
+    monkeypatch.setattr(MergedSettings, "agreed_after", lambda self, _applied: dict(self.agreed))
 
 
 @mutant
 def changes_that_were_refused_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Merged,
+        MergedSettings,
         "agreed_after",
         lambda self, _applied: (
             dict(self.agreed)
@@ -288,10 +289,10 @@ def no_bound_counts_as_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def deletions_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Merged.changes.fget
+    right = MergedSettings.changes.fget
     assert right is not None
     monkeypatch.setattr(
-        Merged,
+        MergedSettings,
         "changes",
         property(lambda self: {key: value for key, value in right(self).items() if value is not None}),
     )

@@ -17,7 +17,7 @@ from parallax.adapters.kafka.links import UNKNOWN_TOPIC, Link, Links
 from parallax.adapters.kafka.logs import NOT_ALLOWED
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TopicName
-from parallax.domain.topic_settings import Setting, Settings
+from parallax.domain.topic_settings import Settings, TopicSetting
 from parallax.errors import RefusedError
 
 _TOPIC = 2
@@ -132,11 +132,11 @@ def _read(link: Link, topics: Sequence[TopicName]) -> tuple[dict[TopicName, Sett
     return seen, refused
 
 
-def _setting(item: Any) -> Setting:
+def _setting(item: Any) -> TopicSetting:
     own = str(item.value) if item.config_source == _OF_THE_TOPIC else None
     below = (other for other in item.synonyms if other.source != _OF_THE_TOPIC and other.value is not None)
     inherited = next((str(other.value) for other in below), str(item.value))
-    return Setting(str(item.value), own, inherited, builtin=item.config_source == _BUILTIN)
+    return TopicSetting(str(item.value), own, inherited, builtin=item.config_source == _BUILTIN)
 
 
 def _change(link: Link, topic: TopicName, changes: Mapping[str, str | None]) -> None:

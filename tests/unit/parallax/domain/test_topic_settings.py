@@ -12,9 +12,9 @@ from parallax.domain.topic_settings import (
     A_MOMENT_MS,
     Agreed,
     FixedSettings,
-    Setting,
     SettingsRule,
     SettingState,
+    TopicSetting,
     held_back,
     merge,
     shrinking,
@@ -32,10 +32,10 @@ DEFAULTS = {
 }
 
 
-def settings(**own: str) -> dict[str, Setting]:
+def settings(**own: str) -> dict[str, TopicSetting]:
     said = {name.replace("_", "."): value for name, value in own.items()}
     return {
-        key: Setting(said.get(key, value), said.get(key), value, builtin=key not in said)
+        key: TopicSetting(said.get(key, value), said.get(key), value, builtin=key not in said)
         for key, value in DEFAULTS.items()
     }
 
@@ -91,14 +91,14 @@ def test_settings_that_every_target_has_are_never_touched() -> None:
 
 
 def test_what_the_brokers_of_a_source_say_counts_as_said() -> None:
-    source = {KEY: Setting("9", None, "9", builtin=False)}
+    source = {KEY: TopicSetting("9", None, "9", builtin=False)}
     (finding,) = merge({A: source}, settings(), {}, SettingsRule()).findings
     assert (finding.state, finding.wanted) == (CHANGE, "9")
 
 
 def test_a_key_that_the_target_does_not_know_is_refused_only_where_the_source_says_something() -> None:
     for builtin, states in ((True, []), (False, [SettingState.CONFIG_REFUSED])):
-        source = {"new.key": Setting("9", None if builtin else "9", "9", builtin=builtin)}
+        source = {"new.key": TopicSetting("9", None if builtin else "9", "9", builtin=builtin)}
         found = merge({A: source}, settings(), {}, SettingsRule()).findings
         assert [item.state for item in found] == states
 
