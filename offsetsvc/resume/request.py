@@ -40,6 +40,7 @@ from parallax.errors import (
     InvalidNameError,
     InvalidOffsetError,
     LimitError,
+    RefusedError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -111,6 +112,7 @@ class Failover:
 
         Raises:
             InvalidNameError: origin and destination are the same cluster.
+            RefusedError: producers write to the destination, beside the routes into it.
             UnknownTopicError: neither cluster nor the index knows a topic that was named.
             UnknownPartitionError: neither cluster nor the index knows the partition that was named.
             UnknownGroupError: nobody knows the group, and the caller brought no position.
@@ -121,6 +123,11 @@ class Failover:
             DeadlineError: the deadline passed first.
         """
         _check(request)
+        if self._config.is_produced_at(request.destination):
+            raise RefusedError(
+                f"NOT_REPLICATED: producers write to {request.destination}, too, and no row tells which of their records the group has "
+                "consumed: an answer might leave some out. Groups are moved between clusters that routes alone write to"
+            )
         call = _Call(self._config, self._index, self._groups, self._clusters, request)
         together = Concurrently(self._executor, deadline)
         # What one partition needs is mostly remembered: threads would cost more than they save.

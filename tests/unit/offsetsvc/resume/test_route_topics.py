@@ -7,6 +7,7 @@ import pytest
 from offsetsvc.answers import FailoverAnswer
 from parallax.config.config import Config
 from parallax.domain.outcome import Outcome
+from parallax.errors import RefusedError
 from parallax.runtime.deadline import Deadline
 from tests.worlds.offset_world import TOPIC, World
 
@@ -73,3 +74,20 @@ def test_where_no_route_ever_copied_the_topic_every_region_counts() -> None:
     world = World(uncopied={"a", "b"})
     world.config = with_routes(world.config, *map(str, world.config.all_routes()))
     assert ask(world, 4).outcome is Outcome.EARLIEST_FALLBACK
+
+
+def test_no_group_is_moved_to_a_cluster_whose_own_records_no_row_tells_of(world: World) -> None:
+    kafka = {"bootstrap_servers": "127.0.0.1:1"}
+    world.config = Config.model_validate(
+        {
+            "regions": {"a": {"regional": kafka, "aggregate": kafka}, "b": {"cluster": kafka}},
+            "cassandra": {"contact_points": ["127.0.0.1"]},
+            "routes": ["a->a", "b->a", "a->b"],
+        }
+    )
+    world.commit("a", 6)
+    world.commit("b", 6)
+    with world.service() as service:
+        with pytest.raises(RefusedError, match="NOT_REPLICATED: producers write to aggregate-b, too"):
+            service.failover.answers(world.request("a", "b"), Deadline.after_ms(5_000))
+        assert service.failover.answers(world.request("b", "a"), Deadline.after_ms(5_000))
