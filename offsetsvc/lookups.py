@@ -17,6 +17,7 @@ from parallax.domain.ids import (
     RoutePartition,
     SourceOffset,
     TargetOffset,
+    TopicId,
     TopicName,
     TopicPartition,
     aggregate_cluster,
@@ -167,8 +168,16 @@ class MappingLookups:
         *,
         source_next: SourceOffset | None = None,
         target_next: TargetOffset | None = None,
+        of: TopicId | None = None,
     ) -> pb.TranslateOffsetResponse:
         """One next offset on the other side of a route.
+
+        Args:
+            route: the route.
+            partition: the partition.
+            source_next: of the source; or
+            target_next: of the target.
+            of: the id of the topic of which the offset is; None: of the present one.
 
         Raises:
             InvalidNameError: not exactly one of the offsets is given.
@@ -179,7 +188,12 @@ class MappingLookups:
         if (source_next is None) == (target_next is None):
             raise InvalidNameError("name either source_next_offset or target_next_offset")
         cluster = aggregate_cluster(route.target)
-        lineages = self._lineages(cluster, [route], partition).of(partition.partition)
+        known = self._lineages(cluster, [route], partition)
+        lineages: Sequence[LineageView] = known.of(partition.partition)
+        if of is not None and source_next is not None:
+            lineages = [view for view in lineages if view.source.topic_id == of]
+        elif of is not None and known.topic_id != of:
+            lineages = ()
         translation = (
             _source_to_target(self._index, lineages, source_next)
             if source_next is not None
@@ -192,9 +206,20 @@ class MappingLookups:
         return translation
 
     def origin(
-        self, cluster: ClusterName, partition: TopicPartition, record_offset: int
+        self,
+        cluster: ClusterName,
+        partition: TopicPartition,
+        record_offset: int,
+        *,
+        of: TopicId | None = None,
     ) -> pb.LookupOriginResponse:
         """Which source record lies at ``record_offset``?
+
+        Args:
+            cluster: the target.
+            partition: the partition there.
+            record_offset: the offset there.
+            of: the id of the topic of which the offset is; None: of the present one.
 
         Raises:
             InvalidOffsetError: it is negative.
@@ -202,6 +227,8 @@ class MappingLookups:
         """
         routes = self._config.routes_into(region_of(cluster))
         lineages = self._lineages(cluster, routes, partition)
+        if of is not None and lineages.topic_id != of:
+            return pb.LookupOriginResponse(found=False, complete=False)
         return _origin(
             self._index, routes, lineages, partition.partition, record_offset, self._config.source_cluster
         )

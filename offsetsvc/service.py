@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from offsetsvc.audit import AuditReader
+from offsetsvc.chains import Chains
 from offsetsvc.clusters import Clusters
 from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
 from offsetsvc.lookups import MappingLookups
@@ -108,6 +109,7 @@ class UseCases:
         )
         self.skips = SkipWatches(config, self._index, self._clusters)
         self.mapping = MappingLookups(config, self._index, self._clusters, self._executor, now_ms)
+        self.chains = Chains(config, self.mapping)
         self.positions = GroupPositions(config, self._index, groups, self._clusters, now_ms, self.moves)
         self.primaries = Primaries(config, region, primaries, auditor, now_ms)
         self.audit = AuditReader(audit, now_ms)

@@ -18,7 +18,16 @@ from offsetsvc.service import UseCases
 from offsetsvc.transport.access import Caller
 from parallax.client.messages import progress_from_pb
 from parallax.client.primary_messages import change_from_pb, primaries_to_pb, primary_to_pb
-from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicId, TopicName
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    Route,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+)
+from parallax.errors import InvalidNameError
 from parallax.identity.identity import in_whose_name
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import audit_pb2, overview_pb2, primaries_pb2
@@ -109,20 +118,23 @@ class Handlers:
             yield messages.page_to_pb(page)
 
     def TranslateOffset(self, request: pb.TranslateOffsetRequest, _: Call) -> pb.TranslateOffsetResponse:
-        """One offset on the other side of a route."""
-        source, target = request.source_next_offset, request.target_next_offset
-        return self._service.mapping.translate(
-            self._service.places.route(request.route),
-            messages.partition_from(request.topic, request.partition),
-            source_next=SourceOffset(source) if request.HasField("source_next_offset") else None,
-            target_next=TargetOffset(target) if request.HasField("target_next_offset") else None,
-        )
+        """One offset on the other side of a route, or of several that follow each other."""
+        source = SourceOffset(request.source_next_offset) if request.HasField("source_next_offset") else None
+        target = TargetOffset(request.target_next_offset) if request.HasField("target_next_offset") else None
+        partition = messages.partition_from(request.topic, request.partition)
+        if request.path:
+            if request.route:
+                raise InvalidNameError("name either a route or a path")
+            path = [Route.parse(text) for text in request.path]
+            return self._service.chains.translate(path, partition, source_next=source, target_next=target)
+        route = self._service.places.route(request.route)
+        return self._service.mapping.translate(route, partition, source_next=source, target_next=target)
 
     def LookupOrigin(self, request: pb.LookupOriginRequest, _: Call) -> pb.LookupOriginResponse:
-        """The source record of a target record."""
+        """The source record of a target record, and where that comes from."""
         partition = messages.partition_from(request.topic, request.partition)
         cluster = self._cluster(request.at, "at")
-        return self._service.mapping.origin(cluster, partition, request.record_offset)
+        return self._service.chains.origin(cluster, partition, request.record_offset)
 
     def ListRoutes(self, _: pb.ListRoutesRequest, call: Call) -> pb.ListRoutesResponse:
         """Every route with the topics that it has copied."""

@@ -244,12 +244,17 @@ def _mapping(shell: Shell) -> APIRouter:
         target_next_offset: Annotated[
             int | None, Query(**INT64, description="Of the aggregate cluster.")
         ] = None,
+        then: Annotated[
+            list[str] | None,
+            Query(description="Routes that follow, in their order: the target is the last one's."),
+        ] = None,
     ) -> Response:
-        """A next offset of one side of a route, on the other; name exactly one."""
+        """A next offset of one side of a route, or of several that follow each other, on the other; name exactly one."""
         if source_next_offset is not None and target_next_offset is not None:
             raise InvalidNameError("name either source_next_offset or target_next_offset")
         request = pb.TranslateOffsetRequest(
-            route=route,
+            route="" if then else route,
+            path=[route, *then] if then else (),
             topic=topic,
             partition=partition,
             source_next_offset=source_next_offset,

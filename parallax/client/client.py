@@ -202,22 +202,25 @@ class OffsetClient:
         *,
         source_next_offset: int | None = None,
         target_next_offset: int | None = None,
+        then: Sequence[str] = (),
         timeout_ms: float | None = None,
     ) -> pb.TranslateOffsetResponse:
-        """A next offset of one side of a route, on the other side.
+        """A next offset of one side of a route, or of several that follow each other, on the other side.
 
         Args:
             route: ``a->b``.
-            topic: the topic.
+            topic: the topic, as it is called at the route's target.
             partition: the partition.
             source_next_offset: a next offset of the regional cluster; or
             target_next_offset: a next offset of the aggregate cluster. Exactly one of the two.
+            then: routes that follow, in their order: the target is then the last one's.
             timeout_ms: budget of the call with its retries.
         """
         if (source_next_offset is None) == (target_next_offset is None):
             raise InvalidNameError("name either source_next_offset or target_next_offset")
         request = pb.TranslateOffsetRequest(
-            route=route,
+            route="" if then else route,
+            path=[route, *then] if then else (),
             topic=topic,
             partition=partition,
             source_next_offset=source_next_offset,

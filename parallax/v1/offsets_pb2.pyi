@@ -297,32 +297,54 @@ class SkipUpdate(_message.Message):
     def __init__(self, skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., pending_records: _Optional[int] = ...) -> None: ...
 
 class TranslateOffsetRequest(_message.Message):
-    __slots__ = ("route", "topic", "partition", "source_next_offset", "target_next_offset")
+    __slots__ = ("route", "topic", "partition", "source_next_offset", "target_next_offset", "path")
     ROUTE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TARGET_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
     route: str
     topic: str
     partition: int
     source_next_offset: int
     target_next_offset: int
-    def __init__(self, route: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., source_next_offset: _Optional[int] = ..., target_next_offset: _Optional[int] = ...) -> None: ...
+    path: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, route: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., source_next_offset: _Optional[int] = ..., target_next_offset: _Optional[int] = ..., path: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TranslationHop(_message.Message):
+    __slots__ = ("route", "topic", "source_next_offset", "target_next_offset", "via", "lineage")
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TARGET_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    VIA_FIELD_NUMBER: _ClassVar[int]
+    LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    route: str
+    topic: str
+    source_next_offset: int
+    target_next_offset: int
+    via: str
+    lineage: str
+    def __init__(self, route: _Optional[str] = ..., topic: _Optional[str] = ..., source_next_offset: _Optional[int] = ..., target_next_offset: _Optional[int] = ..., via: _Optional[str] = ..., lineage: _Optional[str] = ...) -> None: ...
 
 class TranslateOffsetResponse(_message.Message):
-    __slots__ = ("source_next_offset", "target_next_offset", "via", "lineage", "runs")
+    __slots__ = ("source_next_offset", "target_next_offset", "via", "lineage", "runs", "hops", "outcome")
     SOURCE_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TARGET_NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     VIA_FIELD_NUMBER: _ClassVar[int]
     LINEAGE_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     source_next_offset: int
     target_next_offset: int
     via: str
     lineage: str
     runs: _containers.RepeatedCompositeFieldContainer[Run]
-    def __init__(self, source_next_offset: _Optional[int] = ..., target_next_offset: _Optional[int] = ..., via: _Optional[str] = ..., lineage: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ...) -> None: ...
+    hops: _containers.RepeatedCompositeFieldContainer[TranslationHop]
+    outcome: Outcome
+    def __init__(self, source_next_offset: _Optional[int] = ..., target_next_offset: _Optional[int] = ..., via: _Optional[str] = ..., lineage: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., hops: _Optional[_Iterable[_Union[TranslationHop, _Mapping]]] = ..., outcome: _Optional[_Union[Outcome, str]] = ...) -> None: ...
 
 class LookupOriginRequest(_message.Message):
     __slots__ = ("at", "topic", "partition", "record_offset")
@@ -337,20 +359,36 @@ class LookupOriginRequest(_message.Message):
     def __init__(self, at: _Optional[_Union[Place, _Mapping]] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., record_offset: _Optional[int] = ...) -> None: ...
 
 class LookupOriginResponse(_message.Message):
-    __slots__ = ("found", "route", "source_cluster", "source_topic_id", "source_record_offset", "complete")
+    __slots__ = ("found", "route", "source_cluster", "source_topic_id", "source_record_offset", "complete", "hops")
     FOUND_FIELD_NUMBER: _ClassVar[int]
     ROUTE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_RECORD_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
     found: bool
     route: str
     source_cluster: str
     source_topic_id: str
     source_record_offset: int
     complete: bool
-    def __init__(self, found: _Optional[bool] = ..., route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., source_record_offset: _Optional[int] = ..., complete: _Optional[bool] = ...) -> None: ...
+    hops: _containers.RepeatedCompositeFieldContainer[OriginHop]
+    def __init__(self, found: _Optional[bool] = ..., route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., source_record_offset: _Optional[int] = ..., complete: _Optional[bool] = ..., hops: _Optional[_Iterable[_Union[OriginHop, _Mapping]]] = ...) -> None: ...
+
+class OriginHop(_message.Message):
+    __slots__ = ("route", "source_cluster", "source_topic", "source_topic_id", "source_record_offset")
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_RECORD_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    route: str
+    source_cluster: str
+    source_topic: str
+    source_topic_id: str
+    source_record_offset: int
+    def __init__(self, route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., source_record_offset: _Optional[int] = ...) -> None: ...
 
 class ListRoutesRequest(_message.Message):
     __slots__ = ()

@@ -237,10 +237,18 @@ def test_offsets_are_translated_both_ways(client: OffsetClient) -> None:
         client.translate_offset("a->b", TOPIC, 0, source_next_offset=-1)
 
 
+def test_a_path_is_one_that_records_take(client: OffsetClient) -> None:
+    with pytest.raises(UnknownRouteError, match="b->a does not begin where a->b leads to"):
+        client.translate_offset("a->b", TOPIC, 0, source_next_offset=3, then=["b->a"])
+    with pytest.raises(InvalidNameError):
+        client.translate_offset("a->b", TOPIC, 0, then=["b->a"])
+
+
 def test_a_record_is_traced_to_its_source(client: OffsetClient, served: Served) -> None:
     for place, record in enumerate(served.world.records("b")):
         found = client.lookup_origin(TOPIC, 0, place, at=at_region("b"))
         assert record == (found.route[0], found.source_record_offset)
+        assert [hop.source_record_offset for hop in found.hops] == [found.source_record_offset]
     beyond = client.lookup_origin(TOPIC, 0, 500, at=at_region("b"))
     assert (beyond.found, beyond.complete) == (False, False)
 

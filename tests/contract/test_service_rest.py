@@ -67,6 +67,13 @@ def test_rest_answers_with_the_messages_of_grpc(world: World) -> None:
             assert _json(http.get(path)) == to_json(message), path
 
 
+def test_routes_that_do_not_follow_each_other_are_an_unknown_one(http: httpx.Client) -> None:
+    path = f"/v1/routes/a->b{PARTITION}/translation?source_next_offset=3&then=b->a"
+    answer = http.get(path)
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "UNKNOWN_ROUTE")
+
+
 def test_failover_offset_of_a_partition(http: httpx.Client) -> None:
     answer = _json(http.get(f"/v1/groups/{GROUP}{PARTITION}/failover-offset", params={"to": "b"}))
 
