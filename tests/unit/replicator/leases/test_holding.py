@@ -14,13 +14,14 @@ from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route, TopicName
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError, ParallaxError
 from parallax.runtime.deadline import SHORTEST_LEASE_MS
+from parallax.runtime.retry import RetryPolicy
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.connector import Connector
 from replicator.kafka.run_log import run_log_topic
 from replicator.lease import Lease, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.leases import holding as holding_module
 from replicator.leases.holding import OVERTIME_MS, Holding
-from replicator.shard import copy_until_over
+from replicator.shard import _Holder, copy_until_over
 from tests.support import poll_until
 
 LEASE = Lease(Route(RegionName("a"), RegionName("b")), 0, 1, layout=3, epoch=1, deadline_unix_ms=1_000)
@@ -253,3 +254,15 @@ def test_a_lease_that_is_refused_waits_and_tells_of_it_once(refusal: ParallaxErr
     assert {report.waiting_for for report in reports} == {str(refusal)}
     [told] = [entry for entry in logs if entry["log_level"] in {"warning", "error"}]
     assert (told["event"], told["problem"]) == ("lease_refused", str(refusal))
+
+
+def test_a_lease_tells_how_many_surveys_failed() -> None:
+    reports: list[LeaseProgress] = []
+    config = Config.model_validate({"regions": {}, "cassandra": {"contact_points": ["127.0.0.1:2"]}})
+    connector = cast("Connector", AwayConnector())
+    holder = _Holder(
+        LEASE, config, connector, None, reports.append, lambda: True, lambda: True, RetryPolicy()
+    )
+    holder._counts.survey_failures = 3
+    holder.tell()
+    assert [report.survey_failures for report in reports] == [3]
