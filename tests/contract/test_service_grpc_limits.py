@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -23,6 +24,7 @@ from tests.support import poll_until
 from tests.worlds.offset_servers import Served, serving
 from tests.worlds.offset_world import GROUP, World
 
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 LIST_ROUTES = f"/{SERVICE}/ListRoutes"
 
 
@@ -222,10 +224,11 @@ def test_a_call_without_its_message_is_told_so(served: Served) -> None:
 
 
 def test_connections_that_say_nothing_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = [item for item in grpc_limits.OPTIONS if item[0] != "grpc.server_handshake_timeout_ms"]
-    monkeypatch.setattr(
-        "offsetsvc.transport.grpc_server.OPTIONS", [*options, ("grpc.server_handshake_timeout_ms", 1_000)]
-    )
+    sooner = [
+        (name, 1_000 if name == "grpc.server_handshake_timeout_ms" else value)
+        for name, value in grpc_limits.OPTIONS
+    ]
+    monkeypatch.setattr("offsetsvc.transport.grpc_server.OPTIONS", sooner)
     with serving(World()) as served:
         host, _, port = served.target.rpartition(":")
         callers = [socket.create_connection((host, int(port)), timeout=10) for _ in range(100)]
@@ -234,6 +237,30 @@ def test_connections_that_say_nothing_are_closed(monkeypatch: pytest.MonkeyPatch
             while caller.recv(1_000):
                 pass
             caller.close()
+
+
+def test_the_page_tells_what_the_server_is_told() -> None:
+    """Of limits too long, or too many, to be waited for."""
+    told, page = dict(grpc_limits.OPTIONS), PAGE.read_text(encoding="utf-8")
+    begin_s, idle_min, age_min, grace_min = (
+        told[f"grpc.{name}"] // unit
+        for name, unit in (
+            ("server_handshake_timeout_ms", 1_000),
+            ("max_connection_idle_ms", 60_000),
+            ("max_connection_age_ms", 60_000),
+            ("max_connection_age_grace_ms", 60_000),
+        )
+    )
+    assert told["grpc.max_metadata_size"] == told["grpc.absolute_max_metadata_size"]
+    assert grace_min == 1
+    for row in (
+        f"streams of one connection | {told['grpc.max_concurrent_streams']} |",
+        f"metadata of a call | {told['grpc.max_metadata_size'] >> 10} KiB |",
+        f"a message | {told['grpc.max_receive_message_length'] >> 20} MiB, decompressed too |",
+        f"a connection | {begin_s} s to begin; {idle_min} minutes without a call; {age_min} minutes in all, and a minute for what",
+        f"pings without a call | one in {told['grpc.http2.min_ping_interval_without_data_ms'] // 1_000} s |",
+    ):
+        assert f"\n| {row}" in page
 
 
 def test_a_deadline_of_an_hour_is_shortened(served: Served) -> None:

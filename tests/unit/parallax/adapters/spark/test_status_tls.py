@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.stack.secure.authority import Authority
+from parallax.adapters.http import server as http_server
 from parallax.adapters.spark.reporting import StatusTarget
 from parallax.adapters.spark.status_server import StatusServer
 from parallax.config.config import StatusTls
@@ -73,6 +76,14 @@ def test_a_lease_tells_nothing_to_a_server_of_another_authority(
 def test_nobody_is_answered_in_plain_text(server: StatusServer) -> None:
     with pytest.raises((OSError, http.client.HTTPException)):
         StatusTarget(*server.address, TOKEN).request("/ending")
+
+
+def test_who_says_nothing_is_not_waited_for(tls: StatusTls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_HANDSHAKE_WITHIN_S", 0.5)
+    server = StatusServer("127.0.0.1:0", [], token=TOKEN, tls=tls)
+    server.start()
+    with closing(server), socket.create_connection(server.address, timeout=20) as silent:
+        assert silent.recv(1) == b""
 
 
 def test_a_certificate_that_is_missing_is_said_at_once(tls: StatusTls) -> None:
