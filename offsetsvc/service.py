@@ -138,7 +138,7 @@ class UseCases:
             regions=describe_regions(self.config, self._clusters, self._executor, deadline),
             answered_in=self.region,
             groups_left_out=[name for name in groups if not self.config.groups.chosen(name)],
-            topics_left_out=[name for name in topics if not self.config.topics.chosen(name)],
+            topics_left_out=[name for name in topics if not self.config.chosen_anywhere(name)],
         )
 
     def describe_configuration(self, prefix: str) -> DescribeConfigurationResponse:

@@ -230,7 +230,7 @@ def _look(
     prefix = f"{config.replicator.run_log_topic_prefix}."
     try:
         topics = door.topics()
-        wanted = [name for name in topics if config.topics.chosen(name) or name.startswith(prefix)]
+        wanted = [name for name in topics if config.chosen_anywhere(name) or name.startswith(prefix)]
         side = _Side(cluster, door.cluster_id(), topics, door.configs(wanted), door.replication())
         if is_target:
             door.check_transactions()

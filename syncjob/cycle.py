@@ -356,7 +356,7 @@ class Syncer:
         return apart(
             item
             for item in self._store.observed(group, cluster)
-            if self._config.topics.chosen(item.topic_partition.topic)
+            if self._config.chosen_anywhere(item.topic_partition.topic)
         )
 
     def _published(self, group: GroupName, cluster: ClusterName, unreadable: list[UnreadableRow]) -> Offers:
@@ -364,7 +364,7 @@ class Syncer:
         found, not_found = apart(
             item
             for item in self._store.published(group, cluster)
-            if self._config.topics.chosen(item.topic_partition.topic)
+            if self._config.chosen_anywhere(item.topic_partition.topic)
         )
         unreadable += not_found
         return {item.topic_partition: item for item in found}

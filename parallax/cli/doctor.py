@@ -103,7 +103,7 @@ def _store(config: Config) -> Iterator[StatusLine]:
 
 def _cluster(config: Config, name: ClusterName) -> Iterator[StatusLine]:
     cluster = KafkaCluster(name, config.cluster(name), timeout_ms=_TIMEOUT_MS)
-    chosen = [topic for topic in cluster.topics() if config.topics.chosen(topic)]
+    chosen = [topic for topic in cluster.topics() if config.chosen_anywhere(topic)]
     yield StatusLine(Health.WELL, name, f"answers; {len(chosen)} topics are chosen by the configuration")
 
 

@@ -24,6 +24,7 @@ from parallax.domain.ids import (
     ClusterName,
     RegionName,
     Route,
+    TopicName,
     aggregate_cluster,
     is_aggregate,
     region_of,
@@ -395,6 +396,14 @@ class Config(Section):
         """Which topics the route copies, and what it calls them."""
         return RouteTopics(
             self.topic_choice(route), TopicNaming(self.settings_of(route).naming), route.source
+        )
+
+    def chosen_anywhere(self, name: str) -> bool:
+        """Whether ``topics`` chooses the name, or a route calls a copy so."""
+        return self.topics.chosen(name) or any(
+            self.route_topics(item.parsed()).make(TopicName(name))
+            for item in self.route_settings()
+            if item.naming != TopicNaming().template
         )
 
     def source_cluster(self, route: Route) -> ClusterName:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parallax.config.config import load
+from parallax.config.config import load, parse
 from parallax.domain.ids import ClusterName, RegionName, Route, TopicName
 from parallax.errors import ConfigError, InvalidNameError, UnknownRegionError, UnknownRouteError
 
@@ -337,3 +337,19 @@ def test_built_in_excludes_go_but_for_our_own_topics_and_kafkas(tmp_path: Path) 
     config = load(written(tmp_path, GOOD + "topics: {builtin_excludes: false}\n"), {})
     names = ["heartbeats", "_schemas", "__consumer_offsets", "parallax.runs.a"]
     assert [name for name in names if config.topics.chosen(name)] == ["heartbeats", "_schemas"]
+
+
+def test_a_topic_counts_by_the_name_that_a_route_gives_its_copy() -> None:
+    config = parse(
+        {
+            "regions": {
+                "a": {"regional": {"bootstrap_servers": "x:1"}},
+                "b": {"aggregate": {"bootstrap_servers": "y:1"}},
+            },
+            "cassandra": {"contact_points": ["z"]},
+            "routes": [{"route": "a->b", "naming": "${source}.${topic}"}],
+            "topics": {"include": ["trips"]},
+        }
+    )
+    names = ["trips", "a.trips", "b.trips", "a.orders"]
+    assert [config.chosen_anywhere(TopicName(name)) for name in names] == [True, True, False, False]
