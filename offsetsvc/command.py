@@ -91,6 +91,7 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
             now_ms=stores.clock.now_ms,
             audit=stores.audit,
             process=process_name("offsetsvc"),
+            writers=aggregate_clusters(settings),
         )
     )
     metrics = ServiceMetrics()

@@ -12,6 +12,7 @@ from offsetsvc.clusters import Clusters
 from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
 from offsetsvc.lookups import MappingLookups
 from offsetsvc.moves import RecordedMoves
+from offsetsvc.moving import OwnMoves, verified_to_pb
 from offsetsvc.names import Places
 from offsetsvc.overview.groups import GroupLists
 from offsetsvc.overview.operations import Operations
@@ -24,14 +25,24 @@ from offsetsvc.resume.request import Failover
 from offsetsvc.resume.skip_updates import SkipWatches
 from parallax.config.config import Config
 from parallax.config.settings import settings_of
-from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster
+from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cluster
+from parallax.domain.rights import Principal
 from parallax.errors import ParallaxError
+from parallax.failover.clusters import AggregateClusters
+from parallax.failover.desk import MoveDesk
+from parallax.failover.journal import MoveJournal
+from parallax.failover.outside import Outside
+from parallax.failover.services import MoveClient, OffsetServices
+from parallax.failover.timekeeper import Timekeeper
+from parallax.failover.verify.verdict import Consumers
+from parallax.failover.verify.verifier import Verifier
 from parallax.ports.audit import AuditLog, Auditor
-from parallax.ports.clusters import ClusterReader
+from parallax.ports.clusters import ClusterReader, ClusterWriter
 from parallax.ports.groups import GroupStore, OperationJournal, PrimaryStore
 from parallax.ports.index import MappingIndexReader
 from parallax.ports.status import StatusStore
 from parallax.runtime.deadline import Deadline
+from parallax.v1.moves_pb2 import GroupVerification, VerifyGroupRequest
 from parallax.v1.overview_pb2 import DescribeConfigurationResponse, Setting
 from parallax.v1.primaries_pb2 import DescribeRegionsResponse
 
@@ -43,6 +54,9 @@ READ_POOL = "offsetsvc-read"
 
 _PROBE_EVERY_MS = 500.0
 """How soon a cluster that came back is seen."""
+
+_VERIFY_WAITS_MS = 3_000.0
+"""For an index that lags behind the group."""
 
 STORE = "store"
 """The name of the store among the dependencies."""
@@ -63,6 +77,7 @@ class UseCases:
         lists: every group, and those for which something can't be published.
         replication: how routes and their partitions are.
         operations: moves and drills.
+        own_moves: moves that this service carries out.
 
     Args:
         config: the configuration.
@@ -77,6 +92,7 @@ class UseCases:
         audit: where it is kept who decided and who moved.
         process: what this process is called there.
         cache: whether what was read of the index is remembered (`offsetsvc.index.memory`).
+        writers: the aggregate clusters again, to set the offsets of groups that move; nothing of them is remembered.
     """
 
     def __init__(
@@ -94,6 +110,7 @@ class UseCases:
         audit: AuditLog,
         process: str = "",
         cache: bool = True,
+        writers: Mapping[ClusterName, ClusterWriter] | None = None,
     ) -> None:
         config.region(region)
         self.config = config
@@ -116,6 +133,17 @@ class UseCases:
         self.lists = GroupLists(groups, primaries, status, self._clusters, self._executor, now_ms)
         self.replication = ReplicationLists(config, status, now_ms)
         self.operations = Operations(operations, now_ms)
+        moved = AggregateClusters(writers or {})
+
+        def opened(client: MoveClient, whose: Principal) -> Outside:
+            time = Timekeeper(now_ms)
+            services, journal = OffsetServices(client, actor=whose.name), MoveJournal(operations, time)
+            return Outside(services, moved, groups, journal, time, auditor, whose)
+
+        time = Timekeeper(now_ms)
+        journal = MoveJournal(operations, time)
+        self.own_moves = OwnMoves(opened, journal, MoveDesk())
+        self._verifier = Verifier(moved, groups, journal, time, index, config.routes_into)
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +154,8 @@ class UseCases:
         self.close()
 
     def close(self) -> None:
-        """Let the reads under way end and start no more."""
+        """Let the reads under way end and start no more; moves end before their next step."""
+        self.own_moves.close()
         self._clusters.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -151,6 +180,16 @@ class UseCases:
             ],
             answered_in=self.region,
         )
+
+    def verify(self, request: VerifyGroupRequest, deadline: Deadline) -> GroupVerification:
+        """Which records a group consumed once, twice or never over its last moves; raises as `Verifier.verify` does."""
+        found = self._verifier.verify(
+            GroupName(request.group),
+            moves=max(1, request.moves),
+            consumers=Consumers.AUTO,
+            wait_ms=min(_VERIFY_WAITS_MS, deadline.remaining_ms / 2),
+        )
+        return verified_to_pb(found)
 
     def dependencies(self) -> list[str]:
         """What readiness looks at: the store, and the region's aggregate cluster if it has one."""

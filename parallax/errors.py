@@ -20,6 +20,7 @@
     ├── DeadlineError                the caller's deadline passed first
     ├── FencedError                  another owner has taken over; this one stops
     ├── RefusedError                 it could be done, and would do harm or contradict what was decided
+    │   └── PlanChangedError         a move would not do any more what was agreed to
     ├── UnauthenticatedError         nobody proved who calls
     ├── ForbiddenError               who calls lacks the right
     ├── PreflightError               source and target don't fit; nothing was copied
@@ -31,7 +32,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class ParallaxError(Exception):
@@ -155,6 +156,14 @@ class RefusedError(ParallaxError):
     """What was asked for would do harm or contradicts what was decided; the message says what to do instead."""
 
     code = "REFUSED"
+
+
+class PlanChangedError(RefusedError):
+    """A move would not do any more what was agreed to; nothing was changed. Plan it again, and look at it."""
+
+    code = "PLAN_CHANGED"
+    plan: Any = None
+    """The new plan, a `PlannedMove`, where the offset service raises it; its REST passes it on."""
 
 
 class UnauthenticatedError(ParallaxError):

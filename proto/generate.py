@@ -12,7 +12,7 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTOS = tuple(
-    f"parallax/v1/{name}.proto" for name in ("audit", "offsets", "overview", "primaries", "runlog")
+    f"parallax/v1/{name}.proto" for name in ("audit", "moves", "offsets", "overview", "primaries", "runlog")
 )
 
 

@@ -110,6 +110,7 @@ def _move(note: OperationNote) -> pb.MoveSummary:
         fencing_number=summary.fencing_number or None,
         partitions=summary.partitions,
         problem=summary.problem,
+        actor=summary.actor,
     )
 
 
@@ -137,6 +138,7 @@ def _drill(note: OperationNote) -> pb.DrillSummary:
         lost_records=None if figures is None else figures.lost,
         repeated_records=None if figures is None else figures.redelivered,
         legs=[] if figures is None else map(_leg, figures.legs),
+        actor=record.actor,
     )
 
 

@@ -68,6 +68,12 @@ NEEDS: Mapping[str, Requirement] = {
     "ListDrills": _READ_ANY,
     "ListSyncProblems": _READ_ANY,
     "DescribeConfiguration": _READ_ANY,
+    "PlanMove": _READ,
+    "GetMove": _READ,
+    "VerifyGroup": _READ,
+    "ExecuteMove": Requirement(Right.DECIDE, flag="disaster", flagged=Right.ADMINISTER),
+    "CancelMove": Requirement(Right.DECIDE),
+    "RollBackMove": Requirement(Right.DECIDE, flag="disaster", flagged=Right.ADMINISTER),
 }
 """By the name of each call of our own services."""
 

@@ -30,13 +30,15 @@ from offsetsvc.transport.grpc_limits import (
 )
 from offsetsvc.transport.handlers import Call, Handlers
 from parallax.client.status import CODE_KEY, status_of
-from parallax.client.targets import AUDIT_SERVICE, OVERVIEW_SERVICE, PRIMARY_SERVICE, SERVICE
+from parallax.client.targets import AUDIT_SERVICE, MOVE_SERVICE, OVERVIEW_SERVICE, PRIMARY_SERVICE, SERVICE
 from parallax.errors import ConfigError, ParallaxError
 from parallax.identity.identity import NOTHING_SHOWN, Identity, Shown
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import (
     audit_pb2,
     audit_pb2_grpc,
+    moves_pb2,
+    moves_pb2_grpc,
     offsets_pb2,
     offsets_pb2_grpc,
     overview_pb2,
@@ -54,7 +56,7 @@ _WATCH_MS = 15_000
 _LONGEST_DETAILS = 2_000
 """Errors travel in HTTP/2 headers, of which many proxies take 8 KiB in all."""
 
-_SERVICES = (SERVICE, PRIMARY_SERVICE, AUDIT_SERVICE, OVERVIEW_SERVICE)
+_SERVICES = (SERVICE, PRIMARY_SERVICE, AUDIT_SERVICE, OVERVIEW_SERVICE, MOVE_SERVICE)
 _OWN = {f"/{name}" for name in _SERVICES}
 
 _HEALTH_EVERY_S = 1.0
@@ -126,6 +128,9 @@ class GrpcServer:
         overview_pb2_grpc.add_OverviewServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
             shell.servicer(overview_pb2.DESCRIPTOR.services_by_name["OverviewService"], handlers),
             self._server,
+        )
+        moves_pb2_grpc.add_MoveServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
+            shell.servicer(moves_pb2.DESCRIPTOR.services_by_name["MoveService"], handlers), self._server
         )
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

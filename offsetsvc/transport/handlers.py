@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from offsetsvc import messages
 from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.moving import Questions
 from offsetsvc.names import group_named
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
@@ -27,11 +31,14 @@ from parallax.domain.ids import (
     TopicId,
     TopicName,
 )
-from parallax.errors import InvalidNameError
+from parallax.errors import InvalidNameError, PlanChangedError
 from parallax.identity.identity import in_whose_name
 from parallax.runtime.deadline import Deadline
-from parallax.v1 import audit_pb2, overview_pb2, primaries_pb2
+from parallax.v1 import audit_pb2, moves_pb2, overview_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
+
+Request = TypeVar("Request", bound=Message)
+Answer = TypeVar("Answer", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class Call:
 
 
 class Handlers:
-    """The calls of `offsets.proto`, `primaries.proto`, `audit.proto` and `overview.proto`, each named as there. All raise `ParallaxError` alone.
+    """The calls of `offsets.proto`, `primaries.proto`, `audit.proto`, `overview.proto` and `moves.proto`, each named as there. All raise `ParallaxError` alone.
 
     Args:
         service: the use cases.
@@ -251,6 +258,53 @@ class Handlers:
     ) -> overview_pb2.DescribeConfigurationResponse:
         """What the configuration says, with secrets masked."""
         return self._service.describe_configuration(request.prefix)
+
+    def PlanMove(self, request: moves_pb2.PlanMoveRequest, call: Call) -> moves_pb2.PlannedMove:
+        """What a move would do."""
+        group_named(request.group)
+        return self._service.own_moves.plan(request, self._questions(call), call.caller.principal)
+
+    def ExecuteMove(self, request: moves_pb2.ExecuteMoveRequest, call: Call) -> moves_pb2.MoveStatus:
+        """Begin with what was planned."""
+        questions, whose = self._questions(call), in_whose_name(call.caller.principal, request.actor)
+        try:
+            return self._service.own_moves.execute(request, questions, whose)
+        except PlanChangedError as error:
+            error.plan = self._service.own_moves.planned(request.move_id, questions, whose)
+            raise
+
+    def CancelMove(self, request: moves_pb2.CancelMoveRequest, _: Call) -> moves_pb2.MoveStatus:
+        """Stop a move before its next step."""
+        return self._service.own_moves.cancel(request)
+
+    def RollBackMove(self, request: moves_pb2.RollBackMoveRequest, call: Call) -> moves_pb2.MoveStatus:
+        """Put a group back as it was before its last move."""
+        whose = in_whose_name(call.caller.principal, request.actor)
+        return self._service.own_moves.roll_back(request, self._questions(call), whose)
+
+    def GetMove(self, request: moves_pb2.GetMoveRequest, _: Call) -> moves_pb2.MoveStatus:
+        """How far a move is."""
+        return self._service.own_moves.status(request)
+
+    def VerifyGroup(self, request: moves_pb2.VerifyGroupRequest, call: Call) -> moves_pb2.GroupVerification:
+        """Which records a group consumed once, twice or never."""
+        group_named(request.group)
+        return self._service.verify(request, call.deadline)
+
+    def _questions(self, call: Call) -> Questions:
+        """What a move asks, for whoever called; each question has the time that a call has."""
+
+        def asking(handler: Callable[[Request, Call], Answer]) -> Callable[[Request], Answer]:
+            budget_ms = self._service.config.service.deadline_ms
+            return lambda request: handler(request, Call(Deadline.after_ms(budget_ms), call.caller))
+
+        return Questions(
+            asking(self.GetGroupFailoverOffsets),
+            asking(self.GetPrimary),
+            asking(self.ListPrimaries),
+            asking(self.SetPrimary),
+            asking(self.ReportPositions),
+        )
 
     def _move(
         self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest

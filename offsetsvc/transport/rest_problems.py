@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -11,8 +13,15 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from parallax.adapters.http.bodies import PROBLEM, problem_of
+from parallax.client.json import to_json
 from parallax.client.status import status_of
-from parallax.errors import InvalidNameError, NotFoundError, ParallaxError, UnauthenticatedError
+from parallax.errors import (
+    InvalidNameError,
+    NotFoundError,
+    ParallaxError,
+    PlanChangedError,
+    UnauthenticatedError,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -25,6 +34,7 @@ _SCHEMA: dict[str, Any] = {
         "status": {"type": "integer"},
         "code": {"type": "string", "description": "The same word in gRPC, logs and metrics."},
         "detail": {"type": "string"},
+        "plan": {"type": "object", "description": "With PLAN_CHANGED: the new plan, a PlannedMove."},
     },
     "required": ["type", "title", "status", "code", "detail"],
 }
@@ -76,7 +86,8 @@ def answer_to(error: Exception) -> Response:
     """The answer to an error of ours."""
     status = status_of(error).http if isinstance(error, ParallaxError) else 500
     code = error.code if isinstance(error, ParallaxError) else ParallaxError.code
-    answer = _problem(status, code, str(error))
+    more = {"plan": to_json(error.plan)} if isinstance(error, PlanChangedError) and error.plan else {}
+    answer = _problem(status, code, str(error), more)
     if isinstance(error, UnauthenticatedError):
         # RFC 9110 wants one; for certificates there is no scheme.
         answer.headers["WWW-Authenticate"] = "Bearer"
@@ -101,5 +112,6 @@ def _unexpected(request: Request, error: Exception) -> Response:
     return _problem(500, ParallaxError.code, "internal error; the server's log has it")
 
 
-def _problem(status: int, code: str, detail: str) -> Response:
-    return JSONResponse(problem_of(status, code, detail), status_code=status, media_type=PROBLEM)
+def _problem(status: int, code: str, detail: str, more: Mapping[str, Any] = MappingProxyType({})) -> Response:
+    content = {**problem_of(status, code, detail), **more}
+    return JSONResponse(content, status_code=status, media_type=PROBLEM)

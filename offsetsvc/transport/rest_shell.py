@@ -28,6 +28,7 @@ INT64 = {"ge": -(2**63), "le": 2**63 - 1}
 INT32 = {"ge": -(2**31), "le": 2**31 - 1}
 
 Request = TypeVar("Request", bound=Message)
+Answer = TypeVar("Answer", bound=Message)
 
 Group = Annotated[str, Path(description="A consumer group.")]
 RouteText = Annotated[str, Path(description="A route, written `a->b` (the `>` may be encoded as %3E).")]
@@ -44,13 +45,17 @@ class Shell:
         self._turns = Turns(min(service.config.service.max_concurrent_calls, _MOST_CALLS), waiting=0)
 
     def answer(self, handler: Callable[[Request, Call], Message], request: Request) -> Response:
+        """A handler's answer as JSON."""
+        return JSONResponse(to_json(self.message(handler, request)))
+
+    def message(self, handler: Callable[[Request, Call], Answer], request: Request) -> Answer:
         """A handler's answer to a request that its caller may make, counted."""
         name = handler.__name__
         with self._metrics.refusals("rest", name):
             caller = self._access.caller("rest", name, request, SHOWN.get)
         deadline = Deadline.after_ms(self._config.service.deadline_ms)
         with self._turns.one(deadline), self._metrics.request("rest", name):
-            return JSONResponse(to_json(handler(request, Call(deadline, caller))))
+            return handler(request, Call(deadline, caller))
 
     def place(self, text: str) -> pb.Place:
         """A region or a cluster: what is configured under the name."""

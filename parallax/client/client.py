@@ -19,7 +19,7 @@ from parallax.client.watches import PrimaryWatch, SkipWatch
 from parallax.domain.primary import Change
 from parallax.errors import InvalidNameError
 from parallax.runtime.retry import RetryPolicy
-from parallax.v1 import audit_pb2, overview_pb2, primaries_pb2
+from parallax.v1 import audit_pb2, moves_pb2, overview_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
 
 DEFAULT_TIMEOUT_MS = 10_000
@@ -513,6 +513,110 @@ class OffsetClient:
         return self._call(
             "DescribeConfiguration", request, overview_pb2.DescribeConfigurationResponse, timeout_ms
         )
+
+    # --- moves --------------------------------------------------------------------------------------------
+
+    def plan_move(
+        self,
+        group: str,
+        *,
+        to_region: str = "",
+        to_cluster: str = "",
+        back: bool = False,
+        origin: str = "",
+        disaster: bool = False,
+        accept_gaps: bool = False,
+        timeout_ms: float | None = None,
+    ) -> moves_pb2.PlannedMove:
+        """What a move would do; nothing is changed.
+
+        Args:
+            group: the consumer group.
+            to_region: the region that shall be primary; or
+            to_cluster: another aggregate cluster for the same region; or
+            back: to where the group's last move came from.
+            origin: a region or cluster; empty: where the group is recorded, else the only other cluster.
+            disaster: the side that the group leaves may be wholly gone.
+            accept_gaps: move although records will never be delivered.
+            timeout_ms: budget of the call with its retries.
+        """
+        request = moves_pb2.PlanMoveRequest(
+            group=group,
+            to_region=to_region,
+            to_cluster=to_cluster,
+            back=back,
+            origin=origin,
+            disaster=disaster,
+            accept_gaps=accept_gaps,
+        )
+        return self._call("PlanMove", request, moves_pb2.PlannedMove, timeout_ms)
+
+    def execute_move(
+        self, planned: moves_pb2.PlannedMove, *, actor: str = "", timeout_ms: float | None = None
+    ) -> moves_pb2.MoveStatus:
+        """Carry out what was planned; the service that is asked does it, and goes on when this client is gone.
+
+        Args:
+            planned: what was agreed to.
+            actor: whose move it is, for services that ask nobody who calls; empty: anybody's.
+            timeout_ms: budget of the call with its retries.
+
+        Raises:
+            PlanChangedError: the plan is not that any more; nothing was changed.
+            RefusedError: something forbids it; the message says what to do.
+        """
+        request = moves_pb2.ExecuteMoveRequest(
+            group=planned.group,
+            move_id=planned.move_id,
+            digest=planned.digest,
+            disaster=planned.kind == "disaster",
+            actor=actor,
+        )
+        return self._call("ExecuteMove", request, moves_pb2.MoveStatus, timeout_ms)
+
+    def cancel_move(
+        self, group: str, move_id: str, *, timeout_ms: float | None = None
+    ) -> moves_pb2.MoveStatus:
+        """Stop a move before its next step; a group that is fenced by then stays so.
+
+        Raises:
+            RefusedError: another process carries it out.
+        """
+        request = moves_pb2.CancelMoveRequest(group=group, move_id=move_id)
+        return self._call("CancelMove", request, moves_pb2.MoveStatus, timeout_ms)
+
+    def roll_back_move(
+        self,
+        group: str,
+        move_id: str,
+        *,
+        disaster: bool = False,
+        actor: str = "",
+        timeout_ms: float | None = None,
+    ) -> moves_pb2.MoveStatus:
+        """Put a group back as it was before its last move; ``disaster``: decide without regions of the store that are gone.
+
+        Raises:
+            RefusedError: it has committed since, or something else forbids it.
+        """
+        request = moves_pb2.RollBackMoveRequest(group=group, move_id=move_id, disaster=disaster, actor=actor)
+        return self._call("RollBackMove", request, moves_pb2.MoveStatus, timeout_ms)
+
+    def get_move(self, group: str, move_id: str, *, timeout_ms: float | None = None) -> moves_pb2.MoveStatus:
+        """How far a move is."""
+        request = moves_pb2.GetMoveRequest(group=group, move_id=move_id)
+        return self._call("GetMove", request, moves_pb2.MoveStatus, timeout_ms)
+
+    def verify_group(
+        self, group: str, *, moves: int = 1, timeout_ms: float | None = None
+    ) -> moves_pb2.GroupVerification:
+        """Which records the group consumed once, twice or never over its last moves.
+
+        Raises:
+            NotFoundError: it was never moved.
+        """
+        request = moves_pb2.VerifyGroupRequest(group=group, moves=moves)
+        return self._call("VerifyGroup", request, moves_pb2.GroupVerification, timeout_ms)
 
     def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:
         return self._targets.call(

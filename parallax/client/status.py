@@ -43,6 +43,7 @@ STATUSES: Mapping[type[ParallaxError], Status] = {
     errors.DeadlineError: Status(grpc.StatusCode.DEADLINE_EXCEEDED, 504),
     errors.FencedError: Status(grpc.StatusCode.ABORTED, 409),
     errors.RefusedError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
+    errors.PlanChangedError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),
     errors.UnauthenticatedError: Status(grpc.StatusCode.UNAUTHENTICATED, 401),
     errors.ForbiddenError: Status(grpc.StatusCode.PERMISSION_DENIED, 403),
     errors.PreflightError: Status(grpc.StatusCode.FAILED_PRECONDITION, 409),

@@ -20,17 +20,24 @@ from parallax.errors import (
 )
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy, retry
-from parallax.v1 import audit_pb2, overview_pb2, primaries_pb2
+from parallax.v1 import audit_pb2, moves_pb2, overview_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
 
 SERVICE = "parallax.v1.OffsetService"
 PRIMARY_SERVICE = "parallax.v1.PrimaryService"
 AUDIT_SERVICE = "parallax.v1.AuditService"
 OVERVIEW_SERVICE = "parallax.v1.OverviewService"
+MOVE_SERVICE = "parallax.v1.MoveService"
 
 _PATHS = {
     method.name: f"/{service.full_name}/{method.name}"
-    for file in (pb.DESCRIPTOR, primaries_pb2.DESCRIPTOR, audit_pb2.DESCRIPTOR, overview_pb2.DESCRIPTOR)
+    for file in (
+        pb.DESCRIPTOR,
+        primaries_pb2.DESCRIPTOR,
+        audit_pb2.DESCRIPTOR,
+        overview_pb2.DESCRIPTOR,
+        moves_pb2.DESCRIPTOR,
+    )
     for service in file.services_by_name.values()
     for method in service.methods
 }

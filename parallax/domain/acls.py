@@ -168,6 +168,8 @@ def _all() -> Iterator[AclNeed]:
         group,
         AclNames.GROUPS,
         describe="reads what a group has committed",
+        read="sets the offsets of a group whose move it carries out, and takes out members that are gone | all but moves by its API "
+        "and by the console",
     )
     yield from _needs(
         Process.SYNC_JOB,

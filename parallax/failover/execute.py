@@ -30,13 +30,29 @@ _STAGES = {
 
 
 class Mover:
-    """Moves one group at a time; several may be at work in threads of their own."""
+    """Moves one group at a time; several may be at work in threads of their own.
 
-    def __init__(self, outside: Outside, limits: MoveLimits) -> None:
+    Args:
+        outside: all that moves touch.
+        limits: how long they wait, and what they may cross.
+        operation_id: what a move that begins is called in the journal; empty: each has a name of its own.
+    """
+
+    def __init__(self, outside: Outside, limits: MoveLimits, operation_id: str = "") -> None:
         self._outside = outside
         self._limits = limits
+        self._operation_id = operation_id
         self._ahead: dict[GroupName, Moving] = {}
         self._acts: dict[GroupName, AuditedAct] = {}
+
+    def plan(self, move: Move) -> MovePlan:
+        """What `move` would do, or go on with.
+
+        Raises:
+            UnavailableError: services or store do not answer.
+            UnreadableRowError: the group's newest move can't be read by this release.
+        """
+        return self._plan(move)[0]
 
     def fence_ahead(self, move: Move) -> None:
         """Fence a group that `move` will move: many groups' consumers then report at the same time.
@@ -137,7 +153,13 @@ class Mover:
         assignment, journal = plan.facts.assignment, self._outside.journal
         region = None if assignment is None else assignment.decision.primary
         self._begin_act(plan)
-        record = journal.begin(plan.move, Snapshot({}, {}, plan.fencing_number, region), newest)
+        record = journal.begin(
+            plan.move,
+            Snapshot({}, {}, plan.fencing_number, region),
+            newest,
+            actor=self._outside.operator.name,
+            operation_id=self._operation_id,
+        )
         reason = f"failover {record.operation_id}"
         number = self._outside.services.publish_from(plan.move, reason, plan.fencing_number)
         journal.keep(replace(record, step=Step.DONE, fencing_number=number))
@@ -160,12 +182,27 @@ class Mover:
         begun = _interrupted(move, newest)
         if begun is None:
             snapshot = self._outside.snapshot(move, facts.assignment)
-            record = journal.begin(move, snapshot, newest, facts.assigned)
+            record = journal.begin(
+                move,
+                snapshot,
+                newest,
+                facts.assigned,
+                actor=self._outside.operator.name,
+                operation_id=self._operation_id,
+            )
         # Members at the target may have been waited for since it was read.
         elif journal.newest(move.group) != begun:
             raise AbandonedError("another command has gone on with this move meanwhile; run this one again")
         else:
-            record = journal.keep(replace(begun, move=move, assigned=facts.assigned, problem=""))
+            record = journal.keep(
+                replace(
+                    begun,
+                    move=move,
+                    assigned=facts.assigned,
+                    problem="",
+                    actor=self._outside.operator.name,
+                )
+            )
         return Moving(self._outside, self._limits, record, plan)
 
     def _begin_act(self, plan: MovePlan) -> None:

@@ -108,6 +108,7 @@ class MoveRecord:
         written: by what the commits put at the target are known again.
         left_at: the positions at the origin that these were computed from.
         problem: what stopped it last; empty otherwise.
+        actor: whose command took it on last; empty: kept by a release that did not say.
     """
 
     move: Move
@@ -121,6 +122,7 @@ class MoveRecord:
     written: Mapping[TopicPartition, Mark] = field(default_factory=dict)
     left_at: Mapping[TopicPartition, TargetOffset] = field(default_factory=dict)
     problem: str = ""
+    actor: str = ""
 
     @property
     def ended(self) -> bool:
@@ -155,6 +157,10 @@ class MoveJournal:
         self.notes = notes
         self._time = time
 
+    def now_ms(self) -> int:
+        """The clock by which records are kept."""
+        return self._time.now_ms()
+
     def records(self, group: GroupName) -> Sequence[MoveRecord]:
         """The group's moves, the newest first.
 
@@ -181,14 +187,34 @@ class MoveJournal:
         snapshot: Snapshot,
         newest: MoveRecord | None,
         assigned: frozenset[TopicName] = frozenset(),
+        *,
+        actor: str = "",
+        operation_id: str = "",
     ) -> MoveRecord:
-        """A new operation after the group's ``newest`` one, kept before anything is changed."""
+        """A new operation after the group's ``newest`` one, kept before anything is changed.
+
+        Args:
+            move: what is done.
+            snapshot: the group before it.
+            newest: the group's newest operation until now.
+            assigned: as in `MoveRecord`.
+            actor: as in `MoveRecord`.
+            operation_id: what it is called; empty: a name of its own.
+        """
         # Records are sorted by this, and not every operator's clock is right.
         now_ms = self._time.now_ms()
         started_ms = now_ms if newest is None else max(now_ms, newest.started_at_ms + 1)
-        operation_id = uuid.uuid4().hex
         return self.keep(
-            MoveRecord(move, operation_id, started_ms, started_ms * 1_000, Step.BEGUN, snapshot, assigned)
+            MoveRecord(
+                move,
+                operation_id or uuid.uuid4().hex,
+                started_ms,
+                started_ms * 1_000,
+                Step.BEGUN,
+                snapshot,
+                assigned,
+                actor=actor,
+            )
         )
 
     def keep(self, record: MoveRecord) -> MoveRecord:
@@ -209,6 +235,7 @@ def note_of(record: MoveRecord) -> OperationNote:
         "step": record.step.value,
         "fencing_number": record.fencing_number,
         "problem": record.problem,
+        "actor": record.actor,
         "assigned": sorted(record.assigned),
         "written": _listed(record.written, lambda mark: (mark.next_offset, mark.digest)),
         "left_at": _listed(record.left_at, lambda offset: (offset,)),
@@ -241,6 +268,7 @@ class MoveSummary:
     Attributes:
         partitions: whose offsets it has written.
         problem: what stopped it last; empty otherwise.
+        actor: whose command took it on last; empty: kept by a release that did not say.
     """
 
     move: Move
@@ -251,6 +279,7 @@ class MoveSummary:
     fencing_number: int
     partitions: int
     problem: str
+    actor: str = ""
 
 
 def summary_of(record: MoveRecord) -> MoveSummary:
@@ -264,6 +293,7 @@ def summary_of(record: MoveRecord) -> MoveSummary:
         record.fencing_number,
         len(record.written),
         record.problem,
+        record.actor,
     )
 
 
@@ -280,6 +310,7 @@ def summary_to_text(summary: MoveSummary) -> str:
         "fencing_number": summary.fencing_number,
         "partitions": summary.partitions,
         "problem": summary.problem,
+        "actor": summary.actor,
     }
     return stored_text(values, SUMMARY_FORMAT)
 
@@ -302,6 +333,7 @@ def _summary(note: OperationNote, values: Mapping[str, Any]) -> MoveSummary:
         values["fencing_number"],
         values["partitions"],
         values["problem"],
+        values.get("actor", ""),  # summaries of earlier versions don't say
     )
 
 
@@ -344,6 +376,7 @@ def _record(note: OperationNote, body: Mapping[str, Any]) -> MoveRecord:
         written=_mapped(body["written"], Mark),
         left_at=_mapped(body.get("left_at", ()), TargetOffset),  # notes of earlier versions don't say
         problem=body["problem"],
+        actor=body.get("actor", ""),
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import structlog
 
 from parallax.client.answer import ResumeAnswer, answers_from_pb
-from parallax.client.client import OffsetClient, at_cluster
+from parallax.client.client import at_cluster
 from parallax.client.messages import progress_to_pb
 from parallax.client.primary_messages import primary_from_pb
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
@@ -25,6 +26,36 @@ _log = structlog.get_logger(__name__)
 Positions = Mapping[TopicPartition, TargetOffset]
 
 
+class MoveClient(Protocol):
+    """What moves ask of an offset service: an `OffsetClient`, or a service that asks itself."""
+
+    def get_group_failover_offsets(
+        self,
+        group: str,
+        *,
+        to: pb.Place,
+        origin: pb.Place | None = None,
+        positions: Iterable[pb.PartitionPosition] = (),
+        topics: Iterable[str] = (),
+        by_timestamp: pb.TimestampPolicy | None = None,
+    ) -> pb.GetGroupFailoverOffsetsResponse:
+        """Where every partition of a group resumes."""
+
+    def get_primary(self, group: str) -> primaries_pb2.Primary:
+        """Where a group is primary."""
+
+    def list_primaries(self) -> primaries_pb2.ListPrimariesResponse:
+        """Every group with a decision."""
+
+    def set_primary(self, change: Change, *, actor: str = "") -> primaries_pb2.Primary:
+        """Decide where a group is primary."""
+
+    def report_positions(
+        self, group: str, *, at: pb.Place, moves: Iterable[pb.PartitionMove] = ()
+    ) -> pb.ReportPositionsResponse:
+        """Remember what moves leave."""
+
+
 @dataclass
 class OffsetServices:
     """The offset services; every method raises `ParallaxError` as the `OffsetClient`'s call does.
@@ -35,7 +66,7 @@ class OffsetServices:
         actor: whose decisions these are, for services that ask nobody who calls; empty: anybody's.
     """
 
-    client: OffsetClient
+    client: MoveClient
     by_timestamp: pb.TimestampPolicy | None = None
     actor: str = ""
 

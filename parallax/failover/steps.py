@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -20,7 +21,13 @@ from parallax.domain.commits import Commits, ObservedCommit
 from parallax.domain.formats import apart
 from parallax.domain.ids import UNKNOWN_EPOCH
 from parallax.domain.primary import Assignment
-from parallax.errors import ClusterUnavailableError, FencedError, ParallaxError, RefusedError
+from parallax.errors import (
+    ClusterUnavailableError,
+    FencedError,
+    ParallaxError,
+    RefusedError,
+    UnavailableError,
+)
 from parallax.failover.facts import MoveKind, origin_positions
 from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of
 from parallax.failover.outside import Outside
@@ -32,6 +39,8 @@ _log = structlog.get_logger(__name__)
 _WRITE_ATTEMPTS = 3
 _FENCE_HOLDS_S = 2.0
 """A fence this young is not asked about again before the offsets are written."""
+_SIGN_EVERY_S = 2.0
+"""While it waits, a move says in the journal that it goes on: others tell it from one whose process has ended."""
 _PLAN_HOLDS_MS = 10_000
 """A plan that was made longer ago is asked about again: retention goes on."""
 
@@ -57,6 +66,7 @@ class Moving:
         self._fenced_as: Assignment | None = None
         self._plan = plan
         self._reason = f"failover {record.operation_id}"
+        self._kept_at_s = self._begun_at_s
 
     @property
     def plan(self) -> MovePlan:
@@ -77,7 +87,7 @@ class Moving:
         Raises:
             ParallaxError, StoppedError: it ends here; `record` says how far it has come.
         """
-        self._waiting.tell = tell
+        self._waiting.tell = partial(self._tell, tell)
         try:
             fenced_at_s = self.fence() if self._fenced_at_s is None else self._fenced_at_s
             self._outside.time.go_on()
@@ -293,5 +303,14 @@ class Moving:
                 "note_lost", group=self._move.group, problem=problem, why=f"[{second.code}] {second}"
             )
 
+    def _tell(self, tell: Tell, words: str) -> None:
+        tell(words)
+        if self._outside.time.clock() - self._kept_at_s >= _SIGN_EVERY_S:
+            try:
+                self._keep()
+            except UnavailableError as error:  # the next step will say so if it has to
+                _log.info("sign_lost", group=self._move.group, problem=f"[{error.code}] {error}")
+
     def _keep(self, **changes: object) -> None:
+        self._kept_at_s = self._outside.time.clock()
         self._record = self._outside.journal.keep(replace(self._record, **changes))  # type: ignore[arg-type] # by name

@@ -223,7 +223,7 @@ class ListMovesRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class MoveSummary(_message.Message):
-    __slots__ = ("group", "move_id", "started_at_ms", "updated_at_ms", "origin", "target", "region", "kind", "step", "ended", "fencing_number", "partitions", "problem")
+    __slots__ = ("group", "move_id", "started_at_ms", "updated_at_ms", "origin", "target", "region", "kind", "step", "ended", "fencing_number", "partitions", "problem", "actor")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MOVE_ID_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -237,6 +237,7 @@ class MoveSummary(_message.Message):
     FENCING_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
     group: str
     move_id: str
     started_at_ms: int
@@ -250,7 +251,8 @@ class MoveSummary(_message.Message):
     fencing_number: int
     partitions: int
     problem: str
-    def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., origin: _Optional[str] = ..., target: _Optional[str] = ..., region: _Optional[str] = ..., kind: _Optional[str] = ..., step: _Optional[str] = ..., ended: _Optional[bool] = ..., fencing_number: _Optional[int] = ..., partitions: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+    actor: str
+    def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., origin: _Optional[str] = ..., target: _Optional[str] = ..., region: _Optional[str] = ..., kind: _Optional[str] = ..., step: _Optional[str] = ..., ended: _Optional[bool] = ..., fencing_number: _Optional[int] = ..., partitions: _Optional[int] = ..., problem: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
 
 class ListMovesResponse(_message.Message):
     __slots__ = ("moves", "next_after")
@@ -281,7 +283,7 @@ class DrillLeg(_message.Message):
     def __init__(self, origin: _Optional[str] = ..., to: _Optional[str] = ..., rto_ms: _Optional[int] = ..., rpo_records: _Optional[int] = ...) -> None: ...
 
 class DrillSummary(_message.Message):
-    __slots__ = ("drill_id", "group", "topic", "origin", "to", "started_at_ms", "took_ms", "ending", "problem", "left", "proof", "produced_records", "lost_records", "repeated_records", "legs")
+    __slots__ = ("drill_id", "group", "topic", "origin", "to", "started_at_ms", "took_ms", "ending", "problem", "left", "proof", "produced_records", "lost_records", "repeated_records", "legs", "actor")
     DRILL_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -297,6 +299,7 @@ class DrillSummary(_message.Message):
     LOST_RECORDS_FIELD_NUMBER: _ClassVar[int]
     REPEATED_RECORDS_FIELD_NUMBER: _ClassVar[int]
     LEGS_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
     drill_id: str
     group: str
     topic: str
@@ -312,7 +315,8 @@ class DrillSummary(_message.Message):
     lost_records: int
     repeated_records: int
     legs: _containers.RepeatedCompositeFieldContainer[DrillLeg]
-    def __init__(self, drill_id: _Optional[str] = ..., group: _Optional[str] = ..., topic: _Optional[str] = ..., origin: _Optional[str] = ..., to: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., took_ms: _Optional[int] = ..., ending: _Optional[str] = ..., problem: _Optional[str] = ..., left: _Optional[str] = ..., proof: _Optional[str] = ..., produced_records: _Optional[int] = ..., lost_records: _Optional[int] = ..., repeated_records: _Optional[int] = ..., legs: _Optional[_Iterable[_Union[DrillLeg, _Mapping]]] = ...) -> None: ...
+    actor: str
+    def __init__(self, drill_id: _Optional[str] = ..., group: _Optional[str] = ..., topic: _Optional[str] = ..., origin: _Optional[str] = ..., to: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., took_ms: _Optional[int] = ..., ending: _Optional[str] = ..., problem: _Optional[str] = ..., left: _Optional[str] = ..., proof: _Optional[str] = ..., produced_records: _Optional[int] = ..., lost_records: _Optional[int] = ..., repeated_records: _Optional[int] = ..., legs: _Optional[_Iterable[_Union[DrillLeg, _Mapping]]] = ..., actor: _Optional[str] = ...) -> None: ...
 
 class ListDrillsResponse(_message.Message):
     __slots__ = ("drills", "next_after")

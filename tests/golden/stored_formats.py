@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,7 @@ MOVE = MoveRecord(
     {P3: mark_of(COMMIT)},
     {P3: TargetOffset(77)},
     "aggregate-b stopped answering",
+    "ada",
 )
 DRILL = DrillRecord(
     "drill-1",
@@ -154,6 +155,7 @@ DRILL = DrillRecord(
     61_000,
     DrillFigures(100, 99, 2, 1, (LegFigures(Leg("a", "b", 1_000.5, 6_250.5), 5_250.0, None, 1_683, 1.5),)),
     Timeline(10.5, (1, 2), {"a": (1, 0), "b": (0, 2)}, ((3.5, "moved"),)),
+    "ada",
 )
 AUDITED = AuditEntry(
     "0123456789abcdef",
@@ -336,12 +338,14 @@ FORMATS = (
         MOVE,
         lambda value: note_of(value).body.encode(),
         lambda raw: record_of(_move_note(raw.decode())),
+        before=((5, replace(MOVE, actor="")),),
     ),
     StoredFormat(
         "operations_drill.json",
         DRILL,
         lambda value: _drill_body(value).encode(),
         lambda raw: history.record_of(_drill_note(raw.decode())),
+        before=((5, replace(DRILL, actor="")),),
     ),
     StoredFormat(
         "audit.json",
@@ -354,6 +358,7 @@ FORMATS = (
         summary_of(MOVE),
         lambda value: summary_to_text(value).encode(),
         lambda raw: summary_from(_summary_note(raw.decode())),
+        before=((5, summary_of(replace(MOVE, actor=""))),),
     ),
     StoredFormat(
         "replicator_status.json",

@@ -368,6 +368,7 @@ DEEDS: dict[tuple[Process, ClusterKind, Resource, AclNames, Operation], Callable
         AclNames.GROUPS,
         Operation.DESCRIBE,
     ): ask_for_commits,
+    (Process.OFFSET_SERVICE, "aggregate", Resource.GROUP, AclNames.GROUPS, Operation.READ): commit,
     (Process.SYNC_JOB, "aggregate", Resource.TOPIC, AclNames.REPLICATED, Operation.READ): commit,
     (Process.SYNC_JOB, "aggregate", Resource.GROUP, AclNames.GROUPS, Operation.READ): commit,
     (Process.OPERATOR, "aggregate", Resource.TOPIC, AclNames.REPLICATED, Operation.READ): commit,

@@ -424,6 +424,7 @@ class World:
             now_ms=lambda: self.now_ms,
             audit=self.audit,
             cache=options.pop("cache", False),
+            writers={name: item for name, item in self.clusters.items() if isinstance(item, Writer)},
         )
 
     def request(

@@ -41,6 +41,7 @@ class DrillRecord:
         left: the state that it left, one sentence; empty while it runs.
         proof: the verdict of `parallax verify` over both moves; empty where it was not asked for.
         version: grows with each note.
+        actor: whose command it was; empty: kept by a release that did not say.
     """
 
     drill_id: str
@@ -57,6 +58,7 @@ class DrillRecord:
     took_ms: int = 0
     figures: DrillFigures | None = None
     timeline: Timeline | None = None
+    actor: str = ""
 
 
 DRILL_FORMAT = 1

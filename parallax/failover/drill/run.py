@@ -138,7 +138,14 @@ class DrillRun:
         plan = self._plan
         began_ms = self._outside.time.now_ms()
         record = DrillRecord(
-            uuid.uuid4().hex, plan.group, plan.topic, plan.origin, plan.to, began_ms, began_ms * 1_000
+            uuid.uuid4().hex,
+            plan.group,
+            plan.topic,
+            plan.origin,
+            plan.to,
+            began_ms,
+            began_ms * 1_000,
+            actor=self._outside.operator.name,
         )
         act = self._outside.auditor.begin(
             self._outside.operator,

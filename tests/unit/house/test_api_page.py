@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.transport.rest import create_app
 from parallax.client.status import CLASSES, CODE_KEY, STATUSES
-from parallax.v1 import audit_pb2, offsets_pb2, overview_pb2, primaries_pb2
+from parallax.v1 import audit_pb2, moves_pb2, offsets_pb2, overview_pb2, primaries_pb2
 from tests.worlds.offset_world import World
 
 PAGE = (Path(__file__).parents[3] / "docs/api.md").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def test_every_url_is_told() -> None:
 
 
 def test_every_call_is_told() -> None:
-    files = (offsets_pb2, primaries_pb2, audit_pb2, overview_pb2)
+    files = (offsets_pb2, primaries_pb2, audit_pb2, overview_pb2, moves_pb2)
     for file in (module.DESCRIPTOR for module in files):
         for service in file.services_by_name.values():
             assert f"| `{service.full_name}` |" in PAGE

@@ -1,0 +1,291 @@
+"""Moves as others than a command want them: agreed to by their plan, carried out in the background, watched, called off.
+
+The steps are `Mover`'s, as for `parallax failover`; the journal has them, so that any process can tell how far a move is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+
+import structlog
+
+from parallax.domain.ids import GroupName
+from parallax.errors import LimitError, ParallaxError, PlanChangedError, RefusedError
+from parallax.failover.execute import Mover
+from parallax.failover.journal import MoveJournal, MoveRecord, Step
+from parallax.failover.orders import MoveOrder, digest_of
+from parallax.failover.outside import Outside
+from parallax.failover.plan import Ending, MoveLimits, MovePlan
+from parallax.failover.rollback import plan_rollback, roll_back
+
+_log = structlog.get_logger(__name__)
+
+_MOST = 32
+"""Moves at a time: each holds a thread."""
+_MOST_KEPT = 256
+"""Moves of which this process remembers what they did."""
+_EVENTS = 100
+_LOOKED_AT = 20
+"""So many of a group's newest moves may be the one that is asked for."""
+_SILENT_MS = 15_000
+"""A move whose process lives says so in the journal at least this often, but for a cluster that lets it wait."""
+_STOP_WITHIN_S = 10.0
+INTERRUPTED = "interrupted: run again"
+
+
+class MoveState(Enum):
+    """What is to be said of a move."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    """Nobody goes on with it: plan and execute it again, or roll it back."""
+    MOVED = "moved"
+    ALREADY_THERE = "already_there"
+    REFUSED = "refused"
+    ABANDONED = "abandoned"
+    ROLLED_BACK = "rolled_back"
+
+
+_ENDED = {
+    Step.DONE: MoveState.MOVED,
+    Step.ABANDONED: MoveState.ABANDONED,
+    Step.ROLLED_BACK: MoveState.ROLLED_BACK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProgress:
+    """How far a move is.
+
+    Attributes:
+        record: as the journal has it; None: it has nothing of it.
+        events: moments and words, of a move that this process carries out.
+    """
+
+    order: MoveOrder
+    state: MoveState
+    record: MoveRecord | None = None
+    doing: str = ""
+    problem: str = ""
+    fencing_number: int = 0
+    events: tuple[tuple[int, str], ...] = ()
+    actor: str = ""
+
+
+@dataclass
+class _Run:
+    """A move, or a way back, that this process has carried out or does just now."""
+
+    order: MoveOrder
+    actor: str
+    stop: threading.Event
+    ended: threading.Event = field(default_factory=threading.Event)
+    events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
+    state: MoveState = MoveState.RUNNING
+    problem: str = ""
+    fencing_number: int = 0
+    thread: threading.Thread | None = None
+
+    def progress(self, record: MoveRecord | None) -> MoveProgress:
+        events = tuple(self.events)
+        doing = events[-1][1] if events and not self.ended.is_set() else ""
+        number = self.fencing_number or (0 if record is None else record.fencing_number)
+        return MoveProgress(self.order, self.state, record, doing, self.problem, number, events, self.actor)
+
+
+class MoveDesk:
+    """Carries out moves of many groups, one of each at a time. Safe to use from many threads.
+
+    Args:
+        limits: how long planned moves wait.
+    """
+
+    def __init__(self, limits: MoveLimits | None = None) -> None:
+        self._limits = limits or MoveLimits()
+        self._runs: dict[GroupName, _Run] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """End moves before their next step, and begin no more."""
+        with self._lock:
+            self._closed = True
+            runs = list(self._runs.values())
+        for run in runs:
+            run.stop.set()
+        for run in runs:
+            run.ended.wait(_STOP_WITHIN_S)
+
+    def plan(self, outside: Outside, order: MoveOrder) -> MovePlan:
+        """What it would do.
+
+        Raises:
+            ParallaxError: as `Mover.plan` says.
+        """
+        return self._mover(outside, order).plan(order.move)
+
+    def execute(self, outside: Outside, order: MoveOrder, digest: str) -> MoveProgress:
+        """Begin with it, if its plan is still what was agreed to. What runs, or has ended well, is not begun again.
+
+        Raises:
+            PlanChangedError: it is not; nothing was changed.
+            RefusedError: the plan forbids it, or another move of the group is under way here.
+            LimitError: too many moves are under way here.
+        """
+        group = order.move.group
+        with self._lock:
+            run = self._runs.get(group)
+        same = run is not None and run.order == order
+        if run is not None and same and run.state in {MoveState.RUNNING, MoveState.MOVED}:
+            return run.progress(None)
+        plan = self.plan(outside, order)
+        if digest_of(plan, accept_gaps=order.accept_gaps) != digest:
+            raise PlanChangedError(
+                f"group {group}: the plan is not what was agreed to any more; nothing was changed. Look at the new "
+                "plan, and execute that"
+            )
+        refusals = plan.refusals(accept_gaps=order.accept_gaps)
+        if refusals and not plan.arrived:
+            raise RefusedError("; ".join(refusals))
+        mover = self._mover(outside, order)
+
+        def work(run: _Run) -> None:
+            result = mover.move(order.move, lambda words: self._tell(outside, run, words))
+            run.problem, run.fencing_number = result.problem, result.fencing_number
+            run.state = MoveState(result.ending.value)
+            if result.ending is Ending.INTERRUPTED and INTERRUPTED not in run.problem:
+                run.problem = f"{INTERRUPTED}: {run.problem}"
+
+        return self._begin(outside, order, work)
+
+    def roll_back(self, outside: Outside, order: MoveOrder, *, disaster: bool = False) -> MoveProgress:
+        """Begin to put the group back as it was before its last move.
+
+        Raises:
+            RefusedError: something forbids it, or a move of the group is under way here.
+            ParallaxError: as `plan_rollback` says.
+        """
+        plan = plan_rollback(outside, order.move.group, disaster=disaster)
+        if plan.obstacles:
+            raise RefusedError("; ".join(plan.obstacles))
+
+        def work(run: _Run) -> None:
+            self._tell(outside, run, "putting the group back")
+            record = roll_back(outside, plan)
+            run.fencing_number = record.fencing_number
+            run.state = MoveState.ROLLED_BACK
+
+        return self._begin(outside, order, work)
+
+    def cancel(self, journal: MoveJournal, order: MoveOrder) -> MoveProgress:
+        """Stop it before its next step, if it runs here.
+
+        Raises:
+            RefusedError: it runs in another process.
+        """
+        with self._lock:
+            run = self._runs.get(order.move.group)
+        if run is not None and run.order == order:
+            run.stop.set()
+            return run.progress(None)
+        found = self.progress(journal, order)
+        if found.state is MoveState.RUNNING:
+            raise RefusedError(
+                f"group {order.move.group}: another process carries this move out; stop it there"
+            )
+        return found
+
+    def progress(self, journal: MoveJournal, order: MoveOrder) -> MoveProgress:
+        """How far it is, as this process or the journal knows it.
+
+        Raises:
+            StoreUnavailableError: the store did not answer.
+            UnreadableRowError: the journal can't be read by this release.
+        """
+        record = _record_of(journal, order)
+        with self._lock:
+            run = self._runs.get(order.move.group)
+        if run is not None and run.order == order:
+            return run.progress(record)
+        if record is None:
+            return MoveProgress(order, MoveState.PLANNED)
+        return MoveProgress(
+            order,
+            *_state_of(record, journal.now_ms()),
+            fencing_number=record.fencing_number,
+            actor=record.actor,
+        )
+
+    def _mover(self, outside: Outside, order: MoveOrder) -> Mover:
+        limits = MoveLimits(
+            self._limits.drain_ms, self._limits.catch_up_ms, self._limits.handover_ms, order.accept_gaps
+        )
+        return Mover(outside, limits, order.operation_id)
+
+    def _begin(self, outside: Outside, order: MoveOrder, work: Callable[[_Run], None]) -> MoveProgress:
+        group = order.move.group
+        run = _Run(order, outside.operator.name, outside.time.stop)
+        with self._lock:
+            if self._closed:
+                raise RefusedError("this service ends: ask another one")
+            before = self._runs.get(group)
+            if before is not None and not before.ended.is_set():
+                raise RefusedError(f"group {group} is being moved already: wait for that, or call it off")
+            if sum(not item.ended.is_set() for item in self._runs.values()) >= _MOST:
+                raise LimitError(f"{_MOST} moves are under way here: wait until some have ended")
+            self._runs.pop(group, None)  # the newest is the last one
+            self._runs[group] = run
+            for name in [name for name, item in self._runs.items() if item.ended.is_set()]:
+                if len(self._runs) > _MOST_KEPT:
+                    del self._runs[name]
+        run.thread = threading.Thread(
+            target=self._work, args=(run, work), name=f"move-{order.operation_id[:8]}", daemon=True
+        )
+        run.thread.start()
+        return run.progress(None)
+
+    def _work(self, run: _Run, work: Callable[[_Run], None]) -> None:
+        try:
+            work(run)
+        except ParallaxError as error:
+            run.state, run.problem = MoveState.INTERRUPTED, f"{INTERRUPTED}: [{error.code}] {error}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever watches hears of it
+            run.state = MoveState.INTERRUPTED
+            run.problem = f"{INTERRUPTED}: an error of the service, which its log has"
+            _log.error("move_failed", group=run.order.move.group, exc_info=error)
+        finally:
+            run.ended.set()
+
+    def _tell(self, outside: Outside, run: _Run, words: str) -> None:
+        if not run.events or run.events[-1][1] != words:
+            run.events.append((outside.time.now_ms(), words))
+
+
+def _record_of(journal: MoveJournal, order: MoveOrder) -> MoveRecord | None:
+    """The order's move in the journal, or the one that it went on with: the same way, and kept since it was asked for."""
+    move = order.move
+    for record in islice(journal.each(move.group), _LOOKED_AT):
+        if record.operation_id == order.operation_id:
+            return record
+        same = (record.move.origin, record.move.target) == (move.origin, move.target)
+        if same and record.started_at_ms < order.asked_at_ms <= record.version // 1_000:
+            return record
+    return None
+
+
+def _state_of(record: MoveRecord, now_ms: int) -> tuple[MoveState, MoveRecord, str, str]:
+    """State, record, what it does and what stopped it, of a move that another process has carried out or does."""
+    ended = _ENDED.get(record.step)
+    if ended is not None:
+        return ended, record, "", record.problem
+    silent_ms = now_ms - record.version // 1_000
+    if not record.problem and silent_ms < _SILENT_MS:
+        return MoveState.RUNNING, record, "", ""
+    why = record.problem or f"no process has told of it for {silent_ms // 1_000} s"
+    return MoveState.INTERRUPTED, record, "", f"{INTERRUPTED}: {why}{record.standing}"
