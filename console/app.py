@@ -1,12 +1,9 @@
-"""The console's URLs: each page asks the offset service anew, and none of them changes anything."""
+"""The console's URLs: each page asks the offset service anew. Those that change something are in `console.move_pages`."""
 
 # Without `annotations` of the future: FastAPI reads those of functions that are made within others.
 from collections.abc import Callable, Collection
-from http import HTTPStatus
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Annotated, Protocol
 
-import structlog
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -19,15 +16,16 @@ from console import explaining, groups, lists, overviews, regions
 from console.explaining import PictureQuestion
 from console.listing import Listing, link
 from console.lists import Asked
+from console.move_pages import add_moves
+from console.moving import Acts
+from console.people import Entrance, OpenEntrance, Person, Role, Seal
 from console.reads import Reads
-from console.web import Guard, Pages, static_answer
-from parallax.client.status import status_of
+from console.web import Guard, PageFaces, static_answer
+from parallax.adapters.http.bodies import BoundedBodies
 from parallax.errors import ParallaxError
 from parallax.picture.svg import draw
 from parallax.picture.table import to_csv, to_document
 from parallax.runtime.deadline import wall_clock_ms
-
-_log = structlog.get_logger(__name__)
 
 NAVIGATION = (
     ("/", "Overview"),
@@ -40,6 +38,8 @@ NAVIGATION = (
     ("/regions", "Regions"),
     ("/configuration", "Configuration"),
 )
+_BODY_BYTES, _BODY_WITHIN_S = 65_536, 10.0
+"""Of a form."""
 _LONGEST = 1_000
 """Letters of a name in a URL: Kafka's topics have 249 at most, and nobody's groups have more."""
 
@@ -48,19 +48,32 @@ Text = Annotated[str, Query(max_length=4 * _LONGEST)]
 Seen = Annotated[str | None, Query(max_length=64)]
 
 
+class Asks(Reads, Acts, Protocol):
+    """What the console asks an offset service."""
+
+
 def create_app(
-    reads: Reads, *, region: str, hosts: Collection[str], now_ms: Callable[[], int] = wall_clock_ms
+    asks: Asks,
+    *,
+    region: str,
+    hosts: Collection[str],
+    door: Entrance | None = None,
+    proxied: Collection[str] = (),
+    now_ms: Callable[[], int] = wall_clock_ms,
 ) -> ASGIApp:
     """The application.
 
     Args:
-        reads: asks the offset service.
+        asks: asks the offset service.
         region: the region that the console belongs to; empty: none.
         hosts: the names by which it may be asked for.
+        door: tells who comes; None: nobody is asked, and everybody may look and nothing else.
+        proxied: those of the names under which a proxy shows it.
         now_ms: the wall clock.
     """
+    reads: Reads = asks
     app = FastAPI(title="Parallax console", openapi_url=None, docs_url=None, redoc_url=None)
-    faces = _Faces(region)
+    faces = PageFaces({"navigation": NAVIGATION, "region": region})
     app.add_exception_handler(ParallaxError, faces.failed)
     app.add_exception_handler(RequestValidationError, faces.mistaken)
     app.add_exception_handler(HTTPException, faces.missing)
@@ -78,82 +91,16 @@ def create_app(
         ("/configuration", "Configuration", lists.configuration),
     ):
         _add_list(app, faces, path, title, _asking(listing, reads, now_ms))
+    add_moves(app, faces, asks, asks, Seal(), proxied)
     _add_list(app, faces, "/primaries", "Primaries", lambda: regions.primaries(reads, now_ms()))
     _add_list(app, faces, "/regions", "Regions", lambda: regions.regions(reads))
     app.get("/static/{name}", response_model=None)(static_answer)
     app.get("/healthz", response_model=None)(lambda: Response("ok\n", media_type="text/plain"))
-    return Guard(app, hosts)
+    bounded = BoundedBodies(app, most_bytes=_BODY_BYTES, within_s=_BODY_WITHIN_S)
+    return Guard(bounded, hosts, door or OpenEntrance("viewer"))
 
 
-class _Faces:
-    """Pages with what all of them have, and errors as pages."""
-
-    def __init__(self, region: str) -> None:
-        self._pages = Pages()
-        self._common: dict[str, Any] = {"navigation": NAVIGATION, "region": region}
-
-    def live(self, request: Request, template: str, title: str, seen: str | None, **values: Any) -> Response:
-        """A page whose live part asks for itself again."""
-        query = [(key, value) for key, value in request.query_params.multi_items() if key != "seen"]
-        address = request.url.path + ("" if not query else f"?{urlencode(query)}")
-        return self._pages.live(
-            template, seen=seen, address=address, here=request.url.path, title=title, **self._common, **values
-        )
-
-    def error(self, request: Request, status: int, code: str, text: str) -> Response:
-        """What went wrong, and what to do."""
-        return self._pages.page(
-            "error.html",
-            status=status,
-            here=request.url.path,
-            title=_TITLES.get(status, "It did not go"),
-            code=code,
-            text=text,
-            remedy=_REMEDIES.get(code, ""),
-            **self._common,
-        )
-
-    def failed(self, request: Request, error: Exception) -> Response:
-        """The offset service's word, or that there is none."""
-        if not isinstance(error, ParallaxError):
-            raise error
-        return self.error(request, status_of(error).http, error.code, str(error))
-
-    def mistaken(self, request: Request, error: Exception) -> Response:
-        """A URL with parameters that can't be."""
-        items = error.errors() if isinstance(error, RequestValidationError) else []
-        told = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in items)
-        return self.error(request, 400, "INVALID_NAME", told)
-
-    def missing(self, request: Request, error: Exception) -> Response:
-        """No such URL."""
-        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
-        return self.error(request, status, HTTPStatus(status).phrase, "There is no such page.")
-
-    def broken(self, request: Request, error: Exception) -> Response:
-        """A bug of ours."""
-        _log.error("console_failed", path=request.url.path, exc_info=error)
-        return self.error(request, 500, "INTERNAL", "The console failed; its log says how.")
-
-
-_TITLES: dict[int, str] = {
-    HTTPStatus.BAD_REQUEST: "That can't be asked",
-    HTTPStatus.NOT_FOUND: "Not found",
-    HTTPStatus.FORBIDDEN: "Not allowed",
-    HTTPStatus.SERVICE_UNAVAILABLE: "No answer",
-    HTTPStatus.GATEWAY_TIMEOUT: "No answer in time",
-}
-_REMEDIES = {
-    "SERVICE_UNAVAILABLE": "Is `parallax serve` up? The console asks it anew with every page.",
-    "STORE_UNAVAILABLE": "The offset service answers, and Cassandra does not answer it: look at Cassandra.",
-    "DEADLINE": "Ask again; if it stays so, look at the offset service's metrics (docs/metrics.md).",
-    "UNKNOWN_GROUP": "A group is known once it has committed, or once the sync job or a move has told of it.",
-    "FORBIDDEN": "The console asks in its own name: give that the right to read (docs/security.md).",
-    "UNAUTHENTICATED": "The console shows its own credentials: see `client` in docs/configuration.md.",
-}
-
-
-def _add_overview(app: FastAPI, faces: _Faces, reads: Reads, now_ms: Callable[[], int]) -> None:
+def _add_overview(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[], int]) -> None:
     @app.get("/", response_model=None)
     def overview(request: Request, seen: Seen = None) -> Response:
         found = overviews.overview(reads, now_ms())
@@ -176,14 +123,16 @@ def _asking(
     return asked
 
 
-def _add_group(app: FastAPI, faces: _Faces, reads: Reads, now_ms: Callable[[], int]) -> None:
+def _add_group(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[], int]) -> None:
     @app.get("/group", response_model=None)
     def group(request: Request, name: Name, seen: Seen = None) -> Response:
         found = groups.look(reads, name, now_ms())
-        return faces.live(request, "group.html", name, seen, group=found)
+        person: Person = request.state.person  # the guard has asked
+        moves = person.may(Role.OPERATOR, name)
+        return faces.live(request, "group.html", name, seen, group=found, moves=moves)
 
 
-def _add_explain(app: FastAPI, faces: _Faces, reads: Reads) -> None:
+def _add_explain(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
     def question(
         group: Name,
         topic: Name,
@@ -227,7 +176,7 @@ def _add_explain(app: FastAPI, faces: _Faces, reads: Reads) -> None:
         return JSONResponse(to_document(explaining.ask(reads, question)))
 
 
-def _add_list(app: FastAPI, faces: _Faces, path: str, title: str, listing: Callable[..., Listing]) -> None:
+def _add_list(app: FastAPI, faces: PageFaces, path: str, title: str, listing: Callable[..., Listing]) -> None:
     """A list as a page, and as files."""
     listed = Depends(listing)
 

@@ -12,6 +12,7 @@ import structlog
 import typer
 
 from console.app import create_app
+from console.people import door_of
 from console.web import LOOPBACK_NAMES
 from parallax.adapters.http.server import HttpServer
 from parallax.cli.options import ConfigOption, JsonLogsOption
@@ -36,11 +37,15 @@ def console(
     config: ConfigOption,
     region: Annotated[str, typer.Option("--region", help="The region whose offset service is asked first.")],
     listen: Annotated[
-        str, typer.Option("--listen", help="host:port; port 0 takes a free one. On loopback alone.")
+        str,
+        typer.Option(
+            "--listen",
+            help="host:port; port 0 takes a free one. On loopback alone, unless console.auth asks who looks.",
+        ),
     ] = DEFAULT_ADDRESS,
     as_json: JsonLogsOption = False,
 ) -> None:
-    """Show what the offset services know as pages, until stopped. It asks nobody who looks, and changes nothing."""
+    """Show what the offset services know as pages, and move groups there, until stopped (`console` in the configuration: who may)."""
     configure_logging(json=as_json)
     settings = load(config)
     stop = threading.Event()
@@ -68,10 +73,10 @@ def start(settings: Config, region: RegionName, listen: str, stack: ExitStack) -
         ConfigError: the address can't be used, or others than this machine reach it.
         UnknownRegionError: there is no such region.
     """
-    if not is_loopback(listen):
+    if settings.console.auth.mode == "none" and not is_loopback(listen):
         raise ConfigError(
             f"--listen {listen}: others than this machine reach it, and the console asks nobody who looks; listen on "
-            "127.0.0.1, and reach it through ssh -L or the like"
+            "127.0.0.1, and reach it through ssh -L or the like, or set console.auth"
         )
     client = stack.enter_context(
         OffsetClient(
@@ -81,7 +86,15 @@ def start(settings: Config, region: RegionName, listen: str, stack: ExitStack) -
         )
     )
     host = listen.rpartition(":")[0]
-    app = create_app(client, region=region, hosts=LOOPBACK_NAMES | {host.lower()})
+    own = settings.console
+    proxied = {name.lower() for name in own.hosts}
+    app = create_app(
+        client,
+        region=region,
+        hosts=LOOPBACK_NAMES | {host.lower()} | proxied,
+        door=door_of(own.auth, own.role),
+        proxied=proxied,
+    )
     server = HttpServer(app, address=listen, name="console")
     server.start()
     stack.callback(server.stop)

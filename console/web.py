@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import jinja2
-from markupsafe import Markup
+import structlog
+from fastapi.exceptions import RequestValidationError
+from markupsafe import Markup, escape
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.listing import DASH, age, link, moment
+from console.people import Entrance
+from parallax.client.status import status_of
+from parallax.errors import ForbiddenError, ParallaxError, UnauthenticatedError
 from parallax.picture.style import STYLE
 from parallax.picture.svg import visible
+
+_log = structlog.get_logger(__name__)
 
 HERE = Path(__file__).parent
 HEADERS = {
@@ -26,13 +37,15 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without any, forms of our own pages would bear no origin either
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 """On every answer, errors included."""
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+HEALTH = "/healthz"
+"""Whether the process answers: anybody's question."""
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -45,11 +58,13 @@ class Guard:
     Args:
         app: what answers.
         names: hosts, without a port.
+        door: tells who comes, to whom pages are shown.
     """
 
-    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, names: Collection[str], door: Entrance) -> None:
         self._app = app
         self._names = names
+        self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -71,6 +86,14 @@ class Guard:
             refusal = Response("This console is not called so: ask for it by its own address.\n", 421)
             await refusal(scope, receive, sends)
             return
+        if scope["path"] != HEALTH:
+            try:
+                scope.setdefault("state", {})["person"] = self._door.person(scope)
+            except (UnauthenticatedError, ForbiddenError) as error:
+                await Response(f"{error}\n", status_of(error).http, media_type="text/plain")(
+                    scope, receive, sends
+                )
+                return
         await self._app(scope, receive, sends)
 
 
@@ -101,6 +124,96 @@ class Pages:
         return self.page(template, part=Markup(part), again=again, **values)  # noqa: S704 - our own
 
 
+class PageFaces:
+    """Pages with what all of them have, and errors as pages.
+
+    Args:
+        common: what all templates get.
+    """
+
+    def __init__(self, common: Mapping[str, Any]) -> None:
+        self._pages = Pages()
+        self._common = common
+
+    def whole(
+        self, request: Request, template: str, title: str, *, status: int = 200, **values: Any
+    ) -> Response:
+        """A page that does not change by itself."""
+        return self._pages.page(
+            template, status=status, here=request.url.path, title=title, **self._with(request), **values
+        )
+
+    def _with(self, request: Request) -> dict[str, Any]:
+        """What all templates get, and who looks."""
+        return {**self._common, "person": getattr(request.state, "person", None)}
+
+    def live(self, request: Request, template: str, title: str, seen: str | None, **values: Any) -> Response:
+        """A page whose live part asks for itself again."""
+        query = [(key, value) for key, value in request.query_params.multi_items() if key != "seen"]
+        address = request.url.path + ("" if not query else f"?{urlencode(query)}")
+        return self._pages.live(
+            template,
+            seen=seen,
+            address=address,
+            here=request.url.path,
+            title=title,
+            **self._with(request),
+            **values,
+        )
+
+    def error(self, request: Request, status: int, code: str, text: str) -> Response:
+        """What went wrong, and what to do."""
+        return self._pages.page(
+            "error.html",
+            status=status,
+            here=request.url.path,
+            title=_TITLES.get(status, "It did not go"),
+            code=code,
+            text=text,
+            remedy=_REMEDIES.get(code, ""),
+            **self._with(request),
+        )
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """The offset service's word, or that there is none."""
+        if not isinstance(error, ParallaxError):
+            raise error
+        return self.error(request, status_of(error).http, error.code, str(error))
+
+    def mistaken(self, request: Request, error: Exception) -> Response:
+        """A URL with parameters that can't be."""
+        items = error.errors() if isinstance(error, RequestValidationError) else []
+        told = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in items)
+        return self.error(request, 400, "INVALID_NAME", told)
+
+    def missing(self, request: Request, error: Exception) -> Response:
+        """No such URL."""
+        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
+        return self.error(request, status, HTTPStatus(status).phrase, "There is no such page.")
+
+    def broken(self, request: Request, error: Exception) -> Response:
+        """A bug of ours."""
+        _log.error("console_failed", path=request.url.path, exc_info=error)
+        return self.error(request, 500, "INTERNAL", "The console failed; its log says how.")
+
+
+_TITLES: dict[int, str] = {
+    HTTPStatus.BAD_REQUEST: "That can't be asked",
+    HTTPStatus.NOT_FOUND: "Not found",
+    HTTPStatus.FORBIDDEN: "Not allowed",
+    HTTPStatus.SERVICE_UNAVAILABLE: "No answer",
+    HTTPStatus.GATEWAY_TIMEOUT: "No answer in time",
+}
+_REMEDIES = {
+    "SERVICE_UNAVAILABLE": "Is `parallax serve` up? The console asks it anew with every page.",
+    "STORE_UNAVAILABLE": "The offset service answers, and Cassandra does not answer it: look at Cassandra.",
+    "DEADLINE": "Ask again; if it stays so, look at the offset service's metrics (docs/metrics.md).",
+    "UNKNOWN_GROUP": "A group is known once it has committed, or once the sync job or a move has told of it.",
+    "FORBIDDEN": "The console asks in its own name: give that the right to read (docs/security.md).",
+    "UNAUTHENTICATED": "The console shows its own credentials: see `client` in docs/configuration.md.",
+}
+
+
 @cache
 def _templates() -> jinja2.Environment:
     made = jinja2.Environment(
@@ -111,8 +224,13 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_finalized,
     )
-    made.globals.update(age=age, moment=moment, link=link, static=static_link, DASH=DASH)
+    made.globals.update(raw=_raw, age=age, moment=moment, link=link, static=static_link, DASH=DASH)
     return made
+
+
+def _raw(text: str) -> Markup:
+    """A value that is sent back: as it is, with what a screen does not show."""
+    return escape(text)
 
 
 def _finalized(value: Any) -> Any:

@@ -14,6 +14,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from parallax.config.auth import Auth, ClientSettings
+from parallax.config.console import ConsoleSettings
 from parallax.config.environment import override
 from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
@@ -312,6 +313,7 @@ class Config(Section):
     drill: DrillSettings = DrillSettings()
     audit: AuditSettings = AuditSettings()
     metrics: MetricsSettings = MetricsSettings()
+    console: ConsoleSettings = ConsoleSettings()
 
     @field_validator("routes")
     @classmethod

@@ -10,8 +10,8 @@ from typing import Any
 from google.protobuf.message import Message
 
 from parallax.errors import ParallaxError
+from parallax.v1 import moves_pb2, overview_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
-from parallax.v1 import overview_pb2, primaries_pb2
 from tests.worlds.offset_world import TOPIC
 from tests.worlds.pictured import RunsOf, answer_of, busy_world
 
@@ -96,6 +96,24 @@ class FakeReads:
 
     def list_sync_problems(self, **options: Any) -> overview_pb2.ListSyncProblemsResponse:
         return self._tell("list_sync_problems", **options)
+
+    def plan_move(self, group: str, **options: Any) -> moves_pb2.PlannedMove:
+        return self._tell("plan_move", group=group, **options)
+
+    def execute_move(self, planned: moves_pb2.PlannedMove, **options: Any) -> moves_pb2.MoveStatus:
+        return self._tell("execute_move", planned=planned, **options)
+
+    def cancel_move(self, group: str, move_id: str) -> moves_pb2.MoveStatus:
+        return self._tell("cancel_move", group=group, move_id=move_id)
+
+    def roll_back_move(self, group: str, move_id: str, **options: Any) -> moves_pb2.MoveStatus:
+        return self._tell("roll_back_move", group=group, move_id=move_id, **options)
+
+    def get_move(self, group: str, move_id: str) -> moves_pb2.MoveStatus:
+        return self._tell("get_move", group=group, move_id=move_id)
+
+    def verify_group(self, group: str, **options: Any) -> moves_pb2.GroupVerification:
+        return self._tell("verify_group", group=group, **options)
 
     def describe_configuration(self, **options: Any) -> overview_pb2.DescribeConfigurationResponse:
         return self._tell("describe_configuration", **options)

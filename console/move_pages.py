@@ -1,0 +1,231 @@
+"""The URLs of pages that move a group. A plan is asked for by GET, for it changes nothing; what changes something is a sealed form."""
+
+# Without `annotations` of the future: FastAPI reads those of functions that are made within others.
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated
+from urllib.parse import parse_qsl
+
+import structlog
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.responses import RedirectResponse
+from starlette.responses import Response
+
+from console import moving
+from console.listing import link
+from console.moving import Acts, MoveView, MoveWish, Review
+from console.people import Person, Role, Seal
+from console.reads import Reads
+from console.web import PageFaces
+from parallax.errors import InvalidNameError, ParallaxError, PlanChangedError
+from parallax.failover.orders import order_of
+from parallax.picture.svg import visible
+from parallax.v1 import moves_pb2 as pb
+
+_log = structlog.get_logger(__name__)
+
+_SEE_OTHER = 303
+_LONGEST = 1_000
+_LONGEST_ID = 4_096
+_MOST_FIELDS = 20
+_EVERY_RUNNING = "1s"
+"""So often a page of a move that runs asks again."""
+
+Name = Annotated[str, Query(max_length=_LONGEST)]
+Seen = Annotated[str | None, Query(max_length=64)]
+
+
+async def form_of(request: Request) -> Mapping[str, str]:
+    """The fields of a form."""
+    text = (await request.body()).decode("utf-8", "replace")
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except ValueError as error:
+        raise InvalidNameError(f"the form can't be read: {error}") from error
+
+
+Form = Annotated[Mapping[str, str], Depends(form_of)]
+
+
+def add_moves(
+    app: FastAPI, faces: PageFaces, reads: Reads, acts: Acts, seal: Seal, hosts: Collection[str]
+) -> None:
+    """Add the pages.
+
+    Args:
+        app: to which.
+        faces: makes pages.
+        reads: asks what there is.
+        acts: asks for what is done.
+        seal: marks forms.
+        hosts: names under which a proxy shows the console.
+    """
+    pages = _MovePages(faces, reads, acts, seal)
+
+    def sealed(request: Request, form: Form) -> Mapping[str, str]:
+        """The form, if a page of ours has sent it."""
+        headers = request.headers
+        origin, host = headers.get("origin", ""), headers.get("host", "")
+        seal.check(_person(request), form.get("seal", ""), origin, host, hosts)
+        return form
+
+    Sealed = Annotated[Mapping[str, str], Depends(sealed)]  # noqa: N806 - a type
+
+    @app.get("/move", response_model=None)
+    def move(
+        request: Request,
+        group: Name,
+        to: Name = "",
+        disaster: Annotated[str, Query(max_length=8)] = "",
+        accept_gaps: Annotated[str, Query(max_length=8)] = "",
+    ) -> Response:
+        back = to == "(back)"
+        wish = MoveWish(group, "" if back else to, back, disaster == "true", accept_gaps == "true")
+        found = moving.review(acts, wish) if wish.chosen else None
+        return pages.move(request, wish, found)
+
+    @app.post("/move/execute", response_model=None)
+    def execute(request: Request, form: Sealed) -> Response:
+        plan = pb.PlannedMove(
+            move_id=form.get("move_id", "")[:_LONGEST_ID],
+            digest=form.get("digest", ""),
+            kind=form.get("kind", ""),
+            accept_gaps=form.get("accept_gaps", "") == "true",
+        )
+        return pages.execute(request, plan, typed=form.get("typed", ""))
+
+    @app.get("/moving", response_model=None)
+    def progress(
+        request: Request,
+        group: Name,
+        move_id: Annotated[str, Query(max_length=_LONGEST_ID)],
+        seen: Seen = None,
+    ) -> Response:
+        order_of(move_id)
+        return pages.progress(request, moving.progress(acts, group, move_id), seen)
+
+    @app.post("/move/cancel", response_model=None)
+    def cancel(request: Request, form: Sealed) -> Response:
+        return pages.act(request, form, Role.OPERATOR, acts.cancel_move)
+
+    @app.post("/move/rollback", response_model=None)
+    def roll_back(request: Request, form: Sealed) -> Response:
+        actor = _person(request).name
+        return pages.act(
+            request, form, Role.OPERATOR, lambda group, move: acts.roll_back_move(group, move, actor=actor)
+        )
+
+    @app.get("/verify", response_model=None)
+    def verify(
+        request: Request, group: Name, moves: Annotated[int, Query(ge=1, le=100)] = 1, seen: Seen = None
+    ) -> Response:
+        found = moving.verification(acts, group, moves)
+        return faces.live(
+            request,
+            "verify.html",
+            f"What {group} consumed",
+            seen,
+            found=found,
+            group=group,
+            moves=moves,
+            every="30s",
+        )
+
+
+class _MovePages:
+    def __init__(self, faces: PageFaces, reads: Reads, acts: Acts, seal: Seal) -> None:
+        self._faces = faces
+        self._reads = reads
+        self._acts = acts
+        self._seal = seal
+
+    def move(
+        self,
+        request: Request,
+        wish: MoveWish,
+        review: Review | None,
+        *,
+        status: int = 200,
+        mistyped: bool = False,
+    ) -> Response:
+        """Where to, and what would happen."""
+        person = _person(request)
+        needed = Role.ADMIN if wish.disaster or wish.accept_gaps else Role.OPERATOR
+        return self._faces.whole(
+            request,
+            "move.html",
+            f"Move {wish.group}",
+            status=status,
+            wish=wish,
+            review=review,
+            mistyped=mistyped,
+            regions=self._regions(),
+            seal=self._seal.of(person),
+            needed=needed.word,
+            allowed=person.may(needed, wish.group),
+            admin=person.may(Role.ADMIN, wish.group),
+        )
+
+    def execute(self, request: Request, plan: pb.PlannedMove, *, typed: str) -> Response:
+        """Carry out what was looked at, if whoever sends it may, and means it."""
+        person, order = _person(request), order_of(plan.move_id)
+        disaster = order.move.kind.value == "disaster"
+        person.require(Role.ADMIN if disaster or order.accept_gaps else Role.OPERATOR, order.move.group)
+        plan.group = order.move.group
+        _log.info("move_sent", person=person.name, group=plan.group, operation=order.operation_id)
+        wish = MoveWish(plan.group, order.move.region, disaster=disaster, accept_gaps=order.accept_gaps)
+        if typed not in {plan.group, visible(plan.group)}:
+            return self.move(request, wish, moving.review(self._acts, wish), status=400, mistyped=True)
+        try:
+            self._acts.execute_move(plan, actor=person.name)
+        except PlanChangedError:
+            found = moving.review(self._acts, wish)
+            changed = Review(found.plan, found.problem, found.partitions, changed=True)
+            return self.move(request, wish, changed, status=409)
+        return _see(plan.group, plan.move_id)
+
+    def progress(self, request: Request, view: MoveView, seen: str | None) -> Response:
+        """How far it is."""
+        person, status = _person(request), view.status
+        move = order_of(status.move_id).move
+        return self._faces.live(
+            request,
+            "moving.html",
+            f"Move of {status.group} to {move.target}",
+            seen,
+            view=view,
+            seal=self._seal.of(person),
+            allowed=person.may(Role.OPERATOR, status.group),
+            again_url=link(
+                "/move",
+                group=status.group,
+                to="(back)" if status.state == "moved" else move.region,
+                disaster="true" if move.kind.value == "disaster" and status.state != "moved" else "",
+            ),
+            every=_EVERY_RUNNING if status.state in {"running", "planned"} else "5s",
+        )
+
+    def act(
+        self, request: Request, form: Mapping[str, str], role: Role, do: Callable[[str, str], pb.MoveStatus]
+    ) -> Response:
+        """Do something with a move, and show how far it is."""
+        move_id = form.get("move_id", "")[:_LONGEST_ID]
+        group = order_of(move_id).move.group
+        _person(request).require(role, group)
+        do(group, move_id)
+        return _see(group, move_id)
+
+    def _regions(self) -> list[str]:
+        try:
+            described = self._reads.describe_regions()
+        except ParallaxError:
+            return []
+        return [item.region for item in described.regions if item.HasField("aggregate")]
+
+
+def _person(request: Request) -> Person:
+    person: Person = request.state.person  # the guard has asked
+    return person
+
+
+def _see(group: str, move_id: str) -> Response:
+    return RedirectResponse(link("/moving", group=group, move_id=move_id), _SEE_OTHER)

@@ -1,0 +1,204 @@
+"""Who looks, and what they may do: roles, the doors that tell who comes, and what keeps other pages from acting for them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from parallax.config.console import ConsoleAuth, ConsoleProxy, ConsoleRole
+from parallax.errors import ForbiddenError, UnauthenticatedError
+
+_LONGEST_NAME = 256
+
+
+class Role(IntEnum):
+    """What people may do; the greater holds the lesser."""
+
+    VIEWER = 1
+    """Look."""
+    OPERATOR = 2
+    """Planned moves, calling them off, putting groups back."""
+    ADMIN = 3
+    """Disasters, and moves that leave records out."""
+
+    @property
+    def word(self) -> str:
+        """How configuration and pages write it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A role, and the consumer groups for which it holds; none: for all."""
+
+    role: Role
+    groups: tuple[str, ...] = ()
+
+    def holds_for(self, group: str) -> bool:
+        """Whether it holds for the group."""
+        return not self.groups or any(re.fullmatch(pattern, group) for pattern in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who looks.
+
+    Attributes:
+        name: empty: nobody was asked.
+        granted: what they may do.
+    """
+
+    name: str
+    granted: tuple[Granted, ...]
+
+    @property
+    def role(self) -> Role:
+        """The greatest, for whichever group."""
+        return max(item.role for item in self.granted)
+
+    def may(self, role: Role, group: str) -> bool:
+        """Whether they have the role for the group."""
+        return any(item.role >= role and item.holds_for(group) for item in self.granted)
+
+    def require(self, role: Role, group: str) -> None:
+        """Nothing, if they have the role for the group.
+
+        Raises:
+            ForbiddenError: they have not.
+        """
+        if not self.may(role, group):
+            who = f"{self.name} is" if self.name else "whoever looks here is"
+            raise ForbiddenError(f"{who} not {role.word} for this group (console.auth.roles, console.role)")
+
+
+class Entrance(Protocol):
+    """Tells who comes."""
+
+    def person(self, scope: Scope) -> Person:
+        """Who asks.
+
+        Raises:
+            UnauthenticatedError: it was not proven.
+            ForbiddenError: they may not look.
+        """
+
+
+class OpenEntrance:
+    """Asks nobody: the address keeps others out.
+
+    Args:
+        role: of everybody.
+    """
+
+    def __init__(self, role: str) -> None:
+        self._anybody = Person("", (Granted(Role[role.upper()]),))
+
+    def person(self, _scope: Scope) -> Person:
+        """Anybody."""
+        return self._anybody
+
+
+class ProxyEntrance:
+    """Believes a proxy's headers, if they come from it.
+
+    Args:
+        proxy: which, and in which headers.
+        roles: of people.
+    """
+
+    def __init__(self, proxy: ConsoleProxy, roles: Sequence[ConsoleRole]) -> None:
+        self._proxy = proxy
+        self._roles = roles
+        self._user = proxy.user_header.lower().encode()
+        self._groups = proxy.groups_header.lower().encode()
+
+    def person(self, scope: Scope) -> Person:
+        """Who the proxy says it is."""
+        peer = (scope.get("client") or ("",))[0]
+        if not self._trusts(peer):
+            raise UnauthenticatedError(
+                f"{peer or 'who asks'} is no proxy of this console: ask for it through that"
+            )
+        names = [value for key, value in scope["headers"] if key == self._user]
+        lists = [value for key, value in scope["headers"] if key == self._groups]
+        if len(names) != 1 or len(lists) > 1:
+            raise UnauthenticatedError(
+                f"the proxy does not say who looks, once, in {self._proxy.user_header}"
+            )
+        name = names[0].decode("utf-8", "replace").strip()
+        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+            raise UnauthenticatedError(f"{self._proxy.user_header} names nobody")
+        of = [part.strip() for text in lists for part in text.decode("utf-8", "replace").split(",")]
+        granted = granted_to(name, [part for part in of if part], self._roles)
+        if not granted:
+            raise ForbiddenError(f"{name} has no role here (console.auth.roles)")
+        return Person(name, granted)
+
+    def _trusts(self, peer: str) -> bool:
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in network for network in self._proxy.trusted)
+
+
+def granted_to(name: str, member_of: Collection[str], roles: Sequence[ConsoleRole]) -> tuple[Granted, ...]:
+    """The roles of somebody."""
+    return tuple(
+        Granted(Role[item.role.upper()], item.groups)
+        for item in roles
+        if any(re.fullmatch(pattern, name) for pattern in item.users)
+        or any(re.fullmatch(pattern, group) for pattern in item.members_of for group in member_of)
+    )
+
+
+def door_of(auth: ConsoleAuth, role: str) -> Entrance:
+    """The door that a configuration wants."""
+    return OpenEntrance(role) if auth.proxy is None else ProxyEntrance(auth.proxy, auth.roles)
+
+
+class Seal:
+    """Marks forms of this console, so that no other page can have one of them sent for somebody.
+
+    Args:
+        key: secret; None: one of this process alone, so that a form of an earlier one has to be opened again.
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = key or secrets.token_bytes(32)
+
+    def of(self, person: Person) -> str:
+        """The mark of a person's forms."""
+        return hmac.new(self._key, person.name.encode(), hashlib.sha256).hexdigest()
+
+    def check(self, person: Person, mark: str, origin: str, host: str, hosts: Collection[str]) -> None:
+        """Nothing, if a form is ours and was sent from a page of ours.
+
+        Args:
+            person: who sends it.
+            mark: in the form.
+            origin: the header; empty: there is none.
+            host: the header.
+            hosts: names under which a proxy shows the console.
+
+        Raises:
+            ForbiddenError: it is not.
+        """
+        parts = urlsplit(origin)
+        ours = bool(origin) and (parts.netloc == host or (parts.hostname or "") in hosts)
+        if not ours or not hmac.compare_digest(mark.encode(), self.of(person).encode()):
+            raise ForbiddenError(
+                "this was not sent from a page of this console, or from one of before its last start: open the page again"
+            )
