@@ -11,7 +11,7 @@ TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 STOPPED_BY_HAND := env --default-signal=INT # a shell lets what it runs beside ignore Ctrl-C
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms pictures test test-fast test-one test-rules lint types format formats proto check licences sbom lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms pictures test test-fast test-one test-rules test-console screenshots lint types format formats proto check licences sbom lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,6 +78,13 @@ test-rules: setup ## Rules, alerts and dashboards on Debian's prometheus and pro
 	@cd deploy/prometheus && promtool check config prometheus.yaml && promtool test rules rules-test.yaml && amtool check-config alertmanager.yaml
 	@$(BIN)/python -m tests.worlds.scrapes | promtool check metrics
 	@$(BIN)/python -m tests.worlds.watched
+
+test-console: setup ## Every page of the console in Debian's chromium, which has to be installed, on a real stack
+	@command -v chromium >/dev/null || { echo "chromium is missing: apt-get install chromium"; exit 2; }
+	@$(BIN)/pytest tests/browser
+
+screenshots: setup ## Take the pictures of the console's pages anew (docs/pictures), on a real stack with Debian's chromium
+	@PARALLAX_SCREENSHOTS=docs/pictures $(BIN)/pytest tests/browser/test_console_pages.py -k pictures
 
 mechanisms: setup ## Copy, publish, fail over and drill by every mechanism of SASL and by mutual TLS (test plays one of each kind)
 	@PARALLAX_TEST_MECHANISMS=all $(BIN)/pytest tests/e2e/test_secure_mechanisms.py

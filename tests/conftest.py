@@ -25,7 +25,8 @@ _SHARED_TURNS = {_OWN_STACK_TURN, _INFRASTRUCTURE_TURN}
 _TURN = {"infrastructure": _INFRASTRUCTURE_TURN, "stack": _STACK_TURN}
 _ALONE_TURN = {_OWN_STACK_TURN: _OWN_STACK_ALONE_TURN, _INFRASTRUCTURE_TURN: _INFRASTRUCTURE_ALONE_TURN}
 _LAST_TURN = {"infrastructure": _INFRASTRUCTURE_ALONE_TURN, "stack": _STACK_TURN}
-_STACK_FOLDERS = {"contract", "integration", "e2e"}  # `make test` looks for them nowhere else
+_STACK_FOLDERS = {"contract", "integration", "e2e", "browser"}
+"""`make test` looks for them in all but the last, which `make test-console` plays."""
 _PRINTED_LINES = 40
 _running: dict[str, LocalStack] = {}
 
