@@ -304,8 +304,8 @@ class _Import:
 
     def _tell_round(self, flow: _Flow) -> None:
         why = (
-            f"records come back to {flow.source} by other flows, and the replicator can't leave them out yet (copies: own); "
-            "accepted, the route is left out"
+            f"records come back to {flow.source} by other flows, and the import does not write routes that leave them out "
+            "(copies: own); accepted, the route is left out"
         )
         self._tell(self._item(flow, "enabled"), Ruling(KeyVerdict.UNSUPPORTED, why, "routes"), again=True)
 
@@ -329,7 +329,7 @@ class _Import:
             return None
         template = f"${{source}}{'.' if separator is None else separator.value}${{topic}}"
         accepted = _POLICY in self._accepted
-        why = f"copies would be called {template}, and the replicator can't rename yet"
+        why = f"copies would be called {template}, and the import does not write routes that rename (naming)"
         ruling = Ruling(
             KeyVerdict.CHANGED if accepted else KeyVerdict.UNSUPPORTED,
             "accepted: copies are called as their sources are"
@@ -360,7 +360,7 @@ class _Import:
             return
         if item.key not in self._accepted:
             route["start"] = "latest"
-        why = "the replicator copies every topic from its earliest record on"
+        why = "what was written before the replicator first sees a topic would be left out for good; accepted, all is copied"
         self._tell(item, Ruling(KeyVerdict.UNSUPPORTED, why, "routes.start"))
 
     def _groups(self, enabled: Sequence[_Flow]) -> dict[str, list[str]]:
