@@ -243,7 +243,7 @@ def test_a_body_of_very_many_levels_is_the_callers_fault(http: httpx.Client, bod
 def test_openapi_describes_every_route(http: httpx.Client) -> None:
     described = _json(http.get("/openapi.json"))
 
-    assert len(described["paths"]) == 22
+    assert len(described["paths"]) == 28
     for path, methods in described["paths"].items():
         for operation in methods.values():
             assert operation["description"], path
@@ -267,16 +267,26 @@ def test_openapi_tells_the_errors_that_there_are(http: httpx.Client) -> None:
         operation["responses"] for methods in described["paths"].values() for operation in methods.values()
     ]
     assert {"401", "403"} <= set.intersection(*(set(of) for of in answers if "404" in of))
-    assert [key for key, statuses in told.items() if "409" in statuses] == [
-        ("/v1/groups/{group}/primary", "put")
-    ]
+    assert {key for key, statuses in told.items() if "409" in statuses} == {
+        ("/v1/groups/{group}/primary", "put"),
+        *((f"/v1/moves/{{move_id}}/{verb}", "post") for verb in ("execute", "cancel", "rollback")),
+    }
     assert {path for (path, _), statuses in told.items() if "429" in statuses} == {
         "/v1/groups",
         "/v1/groups/{group}/failover-offsets",
+        "/v1/moves",
+        "/v1/moves/{move_id}/events",
+        "/v1/moves/{move_id}/execute",
+        "/v1/moves/{move_id}/rollback",
     }
     assert told[f"{partition}/runs", "get"] == {"400", "404", "503"}
     assert told["/livez", "get"] == set()
-    assert set(described["components"]["schemas"]) == {"PrimaryBody"}
+    assert set(described["components"]["schemas"]) == {
+        "PrimaryBody",
+        "PlanBody",
+        "ExecuteBody",
+        "RollBackBody",
+    }
     for (path, method), statuses in told.items():
         responses = described["paths"][path][method]["responses"]
         assert "422" not in statuses
