@@ -23,7 +23,13 @@ GRAVE = {"serious", "critical"}
 _WITHIN_MS = 15_000
 _COMMAND_WITHIN_S = 200
 _MOST_TABS = 200
-_OUTAGE = ("Failed to load resource", "htmx:sendError", "htmx:timeout", "Response Status Error Code")
+_OUTAGE = (
+    "Failed to load resource",
+    "htmx:sendError",
+    "htmx:timeout",
+    "htmx:afterRequest",
+    "Response Status Error Code",
+)
 """What the browser, and htmx in it, say of an answer that does not come or is an error."""
 GROUP = TOPIC = "parallax-drill"
 
