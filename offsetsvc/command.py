@@ -14,7 +14,6 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.service import UseCases
 from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
-from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.http.server import HttpServer
 from parallax.cli.options import ConfigOption, JsonLogsOption
@@ -30,6 +29,8 @@ _log = structlog.get_logger(__name__)
 
 _GRACE_S = 5.0
 _CLUSTER_CACHE_MS = 200
+_TURNS_MAX_AGE_MS = 500
+"""Of a look-up; what an answer reads first always reads turns anew, or what was read within `MAX_AGE_MS`."""
 """Topics and log ends may be this old: an older end makes an answer earlier, never wrong."""
 
 
@@ -75,7 +76,9 @@ def start(settings: Config, region: RegionName, stack: ExitStack) -> dict[str, s
     require_safe(settings.service.auth, (listen.grpc, listen.rest), tls=tls is not None)
     identity = Identity(settings.service.auth)
     stores = stack.enter_context(
-        CassandraStores(settings.cassandra, settings.index, WayMemory(), audit=settings.audit)
+        CassandraStores(
+            settings.cassandra, settings.index, max_age_ms=_TURNS_MAX_AGE_MS, audit=settings.audit
+        )
     )
     clusters = aggregate_clusters(settings, cache_ms=_CLUSTER_CACHE_MS)
     service = stack.enter_context(

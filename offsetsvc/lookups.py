@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 
 from offsetsvc.clusters import Clusters
-from offsetsvc.index.rows import LineageRows
+from offsetsvc.index.memory import IndexMemory
 from offsetsvc.messages import lost_to_pb, run_to_pb
 from offsetsvc.parallel import Concurrently
 from parallax.config.config import Config
@@ -35,7 +35,7 @@ from parallax.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from parallax.ports.index import MappingIndexReader, topic_lineages
+from parallax.ports.index import topic_lineages
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 
@@ -49,7 +49,7 @@ class MappingLookups:
     def __init__(
         self,
         config: Config,
-        index: MappingIndexReader,
+        index: IndexMemory,
         clusters: Clusters,
         executor: Executor,
         now_ms: Callable[[], int],
@@ -293,7 +293,7 @@ class MappingLookups:
 
 
 def _source_to_target(
-    index: MappingIndexReader, lineages: Sequence[LineageView], source_next: SourceOffset
+    index: IndexMemory, lineages: Sequence[LineageView], source_next: SourceOffset
 ) -> pb.TranslateOffsetResponse | None:
     """Where the first record at or above ``source_next`` can lie on the target; None without lineages.
 
@@ -305,15 +305,14 @@ def _source_to_target(
         return None
     present = [view for view in lineages if view.source == lineages[-1].source]
     covering = [view for view in present if view.record.source_first <= source_next]
-    rows = LineageRows(index, (covering or present)[-1 if covering else 0])
-    rows.at_source(source_next)
+    (rows,) = index.rows_of([(covering or present)[-1 if covering else 0]])
     place, via, row = position_of(source_next, rows.history().history)
     target = TargetOffset(0) if place is None else place
     return _translation(source_next, target, via, rows.view.lineage, () if row is None else (row,))
 
 
 def _target_to_source(
-    index: MappingIndexReader, lineages: Sequence[LineageView], target_next: TargetOffset
+    index: IndexMemory, lineages: Sequence[LineageView], target_next: TargetOffset
 ) -> pb.TranslateOffsetResponse | None:
     """How far a reader of the target with ``target_next`` has come in the source; None without lineages."""
     if target_next < 0:
@@ -321,8 +320,7 @@ def _target_to_source(
     if not lineages:
         return None
     covering = [view for view in lineages if view.record.target_first <= target_next]
-    rows = LineageRows(index, covering[-1] if covering else lineages[0])
-    rows.at_target(target_next)
+    (rows,) = index.rows_of([covering[-1] if covering else lineages[0]])
     below = records_below(target_next, rows.history().history)
     if below is None:
         return _translation(SourceOffset(0), target_next, Via.LOG_START, rows.view.lineage, ())
@@ -345,7 +343,7 @@ def _translation(
 
 
 def _origin(
-    index: MappingIndexReader,
+    index: IndexMemory,
     routes: Sequence[Route],
     lineages: TopicLineages,
     partition: int,
@@ -362,9 +360,7 @@ def _origin(
         if view.newest is not None and view.newest.row.target_end > record_offset
     }
     complete = covered >= set(routes)
-    for view in views:
-        rows = LineageRows(index, view)
-        rows.at_target(TargetOffset(record_offset))
+    for view, rows in zip(views, index.rows_of(views), strict=True):
         run = rows.history().history.floor_by_target(TargetOffset(record_offset))
         if run is not None and _holds(run, record_offset):
             source_offset = run.source_start + (record_offset - run.target_start)

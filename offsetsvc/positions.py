@@ -33,7 +33,7 @@ from parallax.errors import (
     UnknownTopicError,
 )
 from parallax.ports.groups import GroupStore
-from parallax.ports.index import MappingIndexReader, topic_lineages
+from parallax.ports.index import TopicsByRoute, topic_lineages
 from parallax.v1 import offsets_pb2 as pb
 
 _ROWS_MAY_LAG_S = (0.2, 0.4, 0.8)
@@ -48,7 +48,7 @@ class GroupPositions:
     def __init__(
         self,
         config: Config,
-        index: MappingIndexReader,
+        index: TopicsByRoute,
         groups: GroupStore,
         clusters: Clusters,
         now_ms: Callable[[], int],

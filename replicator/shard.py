@@ -75,7 +75,6 @@ def hold_lease(
             feed,
             earlier=lambda: earlier_feeds(lease, connector, index),
             interval_ms=config.index.interval_ms,
-            max_rows_per_s=config.index.max_rows_per_s,
             name=str(lease),
         )
     try:

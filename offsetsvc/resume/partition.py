@@ -1,4 +1,4 @@
-"""One partition's answer: fetch the few rows that the resume rule needs, apply it, tell all that it found."""
+"""One partition's answer: apply the resume rule, tell all that it found."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, Side, SourceView
-from offsetsvc.index.rows import LineageRows, fetch_common_epochs, read_together, rows_of
-from offsetsvc.index.window import Tail
+from offsetsvc.index.memory import IndexMemory
 from offsetsvc.resume.explain import explain
 from offsetsvc.resume.skips import Limits, Skips, collect_skips
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
-    Lineage,
     RegionName,
-    RoutePartition,
     SourceId,
-    SourceOffset,
     TargetOffset,
     TopicId,
     TopicPartition,
@@ -26,21 +22,18 @@ from parallax.domain.index_rows import StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
-from parallax.domain.place import LogRange, Via, position_of, rows_end
+from parallax.domain.place import LogRange, Via, rows_end
 from parallax.domain.plain import consumed_plainly, plain_partition, resume_plainly
 from parallax.domain.progress import (
     START,
     Progress,
     SourceHistory,
     SourcePosition,
-    consumed_end,
     consumed_position,
-    records_below,
     settled_commit,
 )
 from parallax.domain.resume import Resume, SourceAnswer, resume
 from parallax.domain.runs import Run
-from parallax.ports.index import MappingIndexReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +86,11 @@ class Question:
         return [view for side in (self.origin, self.destination) for view in side.lineages.of(partition)]
 
 
-def answer_partition(
-    index: MappingIndexReader,
-    tails: Mapping[tuple[RoutePartition, Lineage], Tail],
-    question: Question,
-    now_ms: int,
-) -> FailoverAnswer:
+def answer_partition(index: IndexMemory, question: Question, now_ms: int) -> FailoverAnswer:
     """Where the group resumes on the partition.
 
     Args:
-        index: what is asked for rows that no tail holds.
-        tails: what the lineages ended with.
+        index: what is asked for rows.
         question: the partition.
         now_ms: the wall clock.
 
@@ -111,33 +98,26 @@ def answer_partition(
         StoreUnavailableError: the index did not answer in time.
         InvariantError: stored rows contradict each other.
     """
-    return _PartitionAnswer(index, tails, question, now_ms).answer()
+    return _PartitionAnswer(index, question, now_ms).answer()
 
 
 class _PartitionAnswer:
-    """One answer while it is put together: rows are fetched as the rule shows the need."""
+    """One answer while it is put together."""
 
-    def __init__(
-        self,
-        index: MappingIndexReader,
-        tails: Mapping[tuple[RoutePartition, Lineage], Tail],
-        question: Question,
-        now_ms: int,
-    ) -> None:
-        self._index = index
+    def __init__(self, index: IndexMemory, question: Question, now_ms: int) -> None:
         self._question = question
         self._now_ms = now_ms
         partition = question.topic_partition.partition
         self._origin_views = question.origin.lineages.of(partition)
         self._destination_views = question.destination.lineages.of(partition)
-        self._origin = [rows_of(index, view, tails) for view in self._origin_views]
-        self._destination = [rows_of(index, view, tails) for view in self._destination_views]
+        rows = index.rows_of([*self._origin_views, *self._destination_views])
+        self._origin, self._destination = rows[: len(self._origin_views)], rows[len(self._origin_views) :]
         self._notes = set(question.notes)
 
     def answer(self) -> FailoverAnswer:
         question = self._question
         commit = self._effective_commit()
-        consumed = self._fetch(commit)
+        consumed = self._consumed_positions(commit)
         destination_log = self._destination_log()
         place = self._resume(commit, destination_log)
         nothing_consumed = question.commit.next_offset is None and not question.starts_at_end
@@ -206,64 +186,18 @@ class _PartitionAnswer:
         progress = self._progress()
         return progress.positions if progress is not None and commit >= progress.resume_offset else {}
 
-    def _fetch(self, commit: TargetOffset) -> dict[SourceId, SourcePosition]:
-        """Fetch the rows; how far each source was consumed, sources without a route onwards included."""
-        read_together(self._index, ((rows, rows.place_at_target(commit)) for rows in self._origin))
-        for rows in self._origin:
-            rows.at_target(commit)
-            below = records_below(commit, rows.history().history)
-            if below is not None:
-                rows.around_lost(below[0])
+    def _consumed_positions(self, commit: TargetOffset) -> dict[SourceId, SourcePosition]:
+        """How far each source was consumed, sources without a route onwards included."""
         moved = self._moved(commit)
         views = [*self._origin_views, *self._destination_views]
         sources = dict.fromkeys([*(view.source for view in views), *moved])
-        consumed = {source: self._consumed(source, commit, moved.get(source, START)) for source in sources}
-        read_together(
-            self._index,
-            (
-                (rows, rows.place_at_source(consumed[rows.view.source].source_next))
-                for rows in self._destination
-                if rows.view.cut is None
-            ),
-        )
-        return {
-            source: self._fetch_source(source, commit, moved.get(source, START), position)
-            for source, position in consumed.items()
-        }
+        return {source: self._consumed(source, commit, moved.get(source, START)) for source in sources}
 
     def _consumed(self, source: SourceId, commit: TargetOffset, moved: SourcePosition) -> SourcePosition:
         at_origin = [rows.history() for rows in self._origin if rows.view.source == source]
         if len(at_origin) == 1 and not at_origin[0].history.lost:
             return consumed_plainly(commit, at_origin[0], moved)[0]
         return consumed_position(commit, at_origin, moved)[0]
-
-    def _fetch_source(
-        self, source: SourceId, commit: TargetOffset, moved: SourcePosition, consumed: SourcePosition
-    ) -> SourcePosition:
-        at_origin = [rows for rows in self._origin if rows.view.source == source]
-        for rows in self._destination:
-            if rows.view.source != source:
-                continue
-            rows.at_source(consumed.source_next)
-            if fetch_common_epochs(consumed, at_origin, rows):
-                consumed = self._consumed(source, commit, moved)
-            here = consumed_end(consumed, rows.history().history)
-            if here != consumed.source_next:
-                rows.at_source(here)
-            self._fetch_low(rows, here)
-        return consumed
-
-    def _fetch_low(self, rows: LineageRows, here: SourceOffset) -> None:
-        """Where the place may lie below the log start, fetch what tells which records retention took there."""
-        log = self._question.destination.log
-        if log is None or log.low_watermark == 0:
-            return
-        place, _, _ = position_of(here, rows.history().history)
-        if place is None or place < log.low_watermark:
-            rows.at_target(log.low_watermark)
-            trimmed = records_below(log.low_watermark, rows.history().history)
-            if trimmed is not None:
-                rows.at_source(trimmed[0])
 
     def _destination_log(self) -> LogRange:
         """The destination's log; while it can't be asked, all that the index knows of it."""
@@ -326,19 +260,6 @@ class _PartitionAnswer:
         regions = self._question.regions
         if not self._destination:
             return None
-        for rows in self._origin:
-            rows.run_before_target(commit)
-        for rows in self._destination:
-            region = rows.view.source.region
-            starts = [
-                run.source_start
-                for origin in self._origin
-                if origin.view.source.region == region
-                for run in origin.history().history.rows
-                if run.count and run.target_start < commit
-            ]
-            if starts:
-                rows.run_at_source(max(starts))
         return nearest_checkpoint_minimum(
             commit=commit,
             regions=regions,
@@ -381,8 +302,10 @@ class _PartitionAnswer:
         if len(item.rows) != 1:
             return (item.rows[0], item.rows[1]) if item.rows else (None, None)
         only = item.rows[0]
+        # From below its start on: a watermark may stand where a run begins.
+        span = TargetOffset(only.target_start - 1), TargetOffset(only.target_start + 1)
         at_destination = any(
-            only in rows.history().history.rows
+            only in list(rows.history().history.between_targets(*span))
             for rows in self._destination
             if rows.view.source == item.source
         )

@@ -142,10 +142,11 @@ class Failover:
             )
         questions = call.questions(partitions, call.read_shared(partitions, run))
         deadline.check("reading the index")
-        tails = self._index.tails_of([view for question in questions for view in question.views])
+        # Read together what the answers ask for one by one.
+        self._index.rows_of([view for question in questions for view in question.views])
         now_ms = self._now_ms()
         answers = together.map(
-            lambda question: answer_partition(self._index, tails, question, now_ms),
+            lambda question: answer_partition(self._index, question, now_ms),
             questions,
             "reading the index",
         )

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from offsetsvc.answers import SkipPage
 from offsetsvc.clusters import Clusters
-from offsetsvc.index.memory import IndexMemory
-from offsetsvc.index.rows import LineageRows, fetch_common_epochs, rows_of
+from offsetsvc.index.memory import IndexMemory, LineageRows
 from offsetsvc.resume.skips import Limits, collect_skips
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, Route, SourceId, TargetOffset, TopicId, TopicPartition, region_of
 from parallax.domain.place import LogRange
-from parallax.domain.progress import Progress, SourcePosition, consumed_end, holds_for_topic
+from parallax.domain.progress import Progress, SourcePosition, holds_for_topic
 from parallax.domain.resume import Resume, resume
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidOffsetError, UnknownTopicError
@@ -99,8 +98,6 @@ class SkipWatches:
         routes = self._config.routes_into(region_of(request.cluster))
         destination = self._rows(routes, request.topic_partition, request.topic_id)
         origin = self._origin_rows(request)
-        for source, consumed in request.progress.items():
-            _fetch(source, consumed, origin, destination)
         topic = request.topic_partition.topic
         choosing = [route for route in routes if self._config.route_topics(route).make(topic)]
         place = self._pending(request, choosing or routes, origin, destination)
@@ -155,25 +152,4 @@ class SkipWatches:
         self, routes: Sequence[Route], partition: TopicPartition, topic_id: TopicId | None
     ) -> list[LineageRows]:
         lineages = topic_lineages(self._index, routes, partition.topic, topic_id)
-        views = lineages.of(partition.partition)
-        tails = self._index.tails_of(views)
-        return [rows_of(self._index, view, tails) for view in views]
-
-
-def _fetch(
-    source: SourceId,
-    consumed: SourcePosition,
-    origin: Sequence[LineageRows],
-    destination: Sequence[LineageRows],
-) -> None:
-    at_origin = [rows for rows in origin if rows.view.source == source]
-    for rows in at_origin:
-        rows.at_source(consumed.source_next)
-        rows.around_lost(consumed.source_next)
-    for rows in destination:
-        if rows.view.source == source:
-            rows.at_source(consumed.source_next)
-            fetch_common_epochs(consumed, at_origin, rows)
-            here = consumed_end(consumed, rows.history().history)
-            if here != consumed.source_next:
-                rows.at_source(here)
+        return self._index.rows_of(lineages.of(partition.partition))

@@ -117,15 +117,11 @@ class Cassandra(Section):
 
 
 class Index(Section):
-    """How the mapping is kept in the store (docs/decisions/0005-index.md)."""
+    """How the mapping is kept in the store (docs/decisions/0018-blocks.md)."""
 
     interval_ms: Annotated[int, Field(ge=10)] = 200
-    """Between two writes: a partition's runs since the last one share a row."""
-    max_rows_per_s: Annotated[int, Field(ge=1)] = 600
-    """Budget of one lease, which writes a row for each partition in each interval: from 120 partitions on the interval
-    stretches to fit it, by 1.5 s at most."""
+    """Between two turns: all runs of a lease since the last one share a row."""
     fine_retention_s: Annotated[int, Field(ge=3_600)] = 86_400
-    coarse_interval_s: Annotated[int, Field(ge=1)] = 60
     coarse_retention_s: Annotated[int, Field(ge=3_600)] = 14 * 86_400
     """At least the retention of the longest replicated topic."""
 

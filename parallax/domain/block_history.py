@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 
 from parallax.domain.blocks import Block
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset
@@ -12,19 +13,31 @@ from parallax.domain.lineage_history import EpochRows, LineageHistory, epochs_of
 from parallax.domain.runs import LostRange, Run
 
 
-@dataclass(frozen=True, slots=True)
 class BlockTable:
     """The blocks of one lineage, in order. Each begins with the last row of the one before it, or holds it.
 
-    Attributes:
+    Blocks have numbers. Those of a table that was made for some blocks begin with 0; one that learns of older blocks while
+    it is used gives them negative ones.
+
+    Args:
         sources, targets: ``source_start`` and ``target_start`` of each block's first row; neither goes back.
-        get: gives the block of a number. What it raises where the block has to be read first goes through to the caller,
-            who may ask again once it has been.
+        get: gives the block of a number. What it raises goes through to the caller.
+        alone_from: blocks from this number on tell of no leader epochs before them; None: all do.
     """
 
-    sources: Sequence[int]
-    targets: Sequence[int]
-    get: Callable[[int], Block]
+    __slots__ = ("_get", "_known", "alone_from")
+
+    def __init__(
+        self,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        get: Callable[[int], Block],
+        alone_from: int | None = None,
+    ) -> None:
+        self._known = (0, sources, targets)
+        """The number of the first block that is known, and where they begin: of several threads one may `learn` of others."""
+        self._get = get
+        self.alone_from = len(targets) if alone_from is None else alone_from
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> BlockTable:
@@ -35,12 +48,53 @@ class BlockTable:
             blocks.__getitem__,
         )
 
+    @property
+    def low(self) -> int:
+        """The number of the first block that is known."""
+        return self._known[0]
+
+    @property
+    def last(self) -> int:
+        """The number of the last block; less than `low`: there is none."""
+        low, _, targets = self._known
+        return low + len(targets) - 1
+
+    def learn_before(self) -> None:
+        """See to it that a block before the first one that is known is known too, if there is one."""
+        _, _, targets = self._known
+        self.learn(target=targets[0] - 1 if targets else None)
+
+    def get(self, number: int) -> Block:
+        """The block of a number."""
+        return self._get(number)
+
+    def learn(self, *, source: int | None = None, target: int | None = None) -> None:
+        """See to it that the last block that begins at or below an offset is known, if there is one; neither: the first."""
+
+    def by_source(self, source: int) -> int:
+        """The last block that begins at or below a source offset; less than `low`: none does."""
+        low, sources, _ = self._known
+        if not sources or source < sources[0]:
+            self.learn(source=source)
+            low, sources, _ = self._known
+        return low + bisect_right(sources, source) - 1
+
+    def by_target(self, target: int) -> int:
+        """As `by_source`, by target offset."""
+        low, _, targets = self._known
+        if not targets or target < targets[0]:
+            self.learn(target=target)
+            low, _, targets = self._known
+        return low + bisect_right(targets, target) - 1
+
     def rows_of(self, number: int) -> int:
         """How many rows of a block come before the next block's first row."""
         block = self.get(number)
-        if number + 1 >= len(self.targets):
+        low, sources, targets = self._known
+        following = number + 1 - low
+        if following >= len(targets):
             return len(block)
-        start = self.targets[number + 1], self.sources[number + 1]
+        start = targets[following], sources[following]
         end = block.floor_by_target(start[0] - 1) + 1
         while end < len(block) and (at := (block.target_start(end), block.source_start(end))) <= start:
             # Where the next block begins there may be watermarks before its first row, which is mostly this block's last.
@@ -81,7 +135,8 @@ class BlockHistory(LineageHistory):
     @property
     def rows(self) -> Sequence[Run]:
         """Runs and watermarks, in order: reads every block."""
-        return list(self._rows_from(0, 0))
+        self._table.learn()
+        return list(self._rows_from(self._table.low, 0))
 
     @property
     def lost(self) -> Sequence[LostRange]:
@@ -91,7 +146,8 @@ class BlockHistory(LineageHistory):
     @property
     def first(self) -> Run | None:
         """The first row."""
-        return next(self._rows_from(0, 0), None)
+        self._table.learn()
+        return next(self._rows_from(self._table.low, 0), None)
 
     @property
     def newest(self) -> Run | None:
@@ -103,10 +159,7 @@ class BlockHistory(LineageHistory):
     def epochs(self) -> Mapping[int, EpochRows]:
         """What the rows tell of each source leader epoch, `UNKNOWN_EPOCH` included."""
         if self._epochs is None:
-            number, end = self._last()
-            # The cut may have shortened the last row.
-            before = self._table.get(number).epochs(end - 1) if end else {}
-            self._epochs = before | epochs_of([self._run(number, end - 1)], before) if end else {}
+            self._epochs = self._find_epochs()
         return self._epochs
 
     @property
@@ -119,18 +172,18 @@ class BlockHistory(LineageHistory):
 
     def floor_by_target(self, target: TargetOffset) -> Run | None:
         """The last row with ``target_start <= target``."""
-        return self._floor(self._table.targets, target, Block.floor_by_target)
+        return self._floor(self._table.by_target(target), target, Block.floor_by_target)
 
     def floor_by_source(self, source: SourceOffset) -> Run | None:
         """The last row with ``source_start <= source``."""
-        return self._floor(self._table.sources, source, Block.floor_by_source)
+        return self._floor(self._table.by_source(source), source, Block.floor_by_source)
 
     def last_proven_by(self, source: SourceOffset) -> Run | None:
         """The last row before whose start no record at or above ``source`` lies, but perhaps in the row's run."""
         found: Run | None = None
         last, _ = self._last()
-        first = min(bisect_right(self._table.sources, source) - 1, last)
-        for number in range(max(first, 0), last + 1):
+        first = min(self._table.by_source(source), last)
+        for number in range(max(first, self._table.low), last + 1):
             block, end = self._table.get(number), self._rows_in(number)
             for place in range(max(min(block.floor_by_source(source), end - 1), 0), end):
                 if self._before_lost(block.previous_source_end(place)) <= source:
@@ -142,11 +195,50 @@ class BlockHistory(LineageHistory):
 
     def between_targets(self, start: TargetOffset, end: TargetOffset) -> Iterator[Run]:
         """The rows that may hold records of the target range ``[start, end)``, in order."""
-        number, place = self._place(self._table.targets, start, Block.floor_by_target)
+        number, place = self._place(self._table.by_target(start), start, Block.floor_by_target)
         for row in self._rows_from(number, place):
             if row.target_start >= end:
                 return
             yield row
+
+    def backwards(self) -> Iterator[Run]:
+        """The rows from the last one back to the first."""
+        number, end = self._last()
+        while end or number > self._table.low:
+            for place in range(end - 1, -1, -1):
+                yield self._run(number, place)
+            if number == self._table.low:
+                self._table.learn_before()
+            number -= 1
+            end = self._table.rows_of(number) if number >= self._table.low else 0
+
+    def around_target(self, target: TargetOffset, before: int, after: int) -> list[Run]:
+        """The last row that starts at or below a target offset, with so many rows before and after it."""
+        found = self._place(self._table.by_target(target), target, Block.floor_by_target)
+        return self._around(*found, before, after)
+
+    def around_source(self, source: SourceOffset, before: int, after: int) -> list[Run]:
+        """The last row that starts at or below a source offset, with so many rows before and after it."""
+        found = self._place(self._table.by_source(source), source, Block.floor_by_source)
+        return self._around(*found, before, after)
+
+    def _around(self, number: int, place: int, before: int, after: int) -> list[Run]:
+        if place < 0:
+            return list(islice(self._rows_from(self._table.low, 0), after))
+        at, first, asked = number, place - before, before + 1 + after
+        while first < 0:
+            if at == self._table.low:
+                self._table.learn_before()
+            if at == self._table.low:
+                asked, first = asked + first, 0
+                break
+            at -= 1
+            first += self._rows_in(at)
+        return list(islice(self._rows_from(at, first), asked))
+
+    def with_lost(self, lost: Iterable[LostRange]) -> BlockHistory:
+        """The same rows with lost ranges."""
+        return BlockHistory(self.lineage, self._table, lost, self._cut)
 
     def cut_at(self, target_end: TargetOffset) -> BlockHistory:
         """The history without what the target lost: rows end at ``target_end``, watermarks above it are void."""
@@ -159,10 +251,24 @@ class BlockHistory(LineageHistory):
             self._end = self._find_last()
         return self._end
 
+    def _find_epochs(self) -> Mapping[int, EpochRows]:
+        number, end = self._last()
+        if not end:
+            return {}
+        telling = number
+        while telling >= self._table.alone_from and telling > self._table.low:
+            telling -= 1
+        # The cut may have shortened the last row.
+        known = self._table.get(telling).epochs(end - 1 if telling == number else self._rows_in(telling))
+        if telling == number:
+            return known | epochs_of([self._run(number, end - 1)], known)
+        for alone in range(telling + 1, number + 1):
+            known |= epochs_of((self._run(alone, place) for place in range(self._rows_in(alone))), known)
+        return known
+
     def _find_last(self) -> tuple[int, int]:
-        targets = self._table.targets
-        number = len(targets) - 1 if self._cut is None else bisect_right(targets, self._cut) - 1
-        while number >= 0:
+        number = self._table.last if self._cut is None else self._table.by_target(self._cut)
+        while number >= self._table.low:
             block, end = self._table.get(number), self._table.rows_of(number)
             if self._cut is not None:
                 end = min(end, block.floor_by_target(self._cut) + 1)
@@ -172,7 +278,9 @@ class BlockHistory(LineageHistory):
             if end:
                 return number, end
             number -= 1
-        return -1, 0
+            if self._cut is not None and number < self._table.low:
+                self._table.learn(target=self._cut - 1)
+        return self._table.low - 1, 0
 
     def _rows_in(self, number: int) -> int:
         """How many rows of a block count."""
@@ -185,25 +293,29 @@ class BlockHistory(LineageHistory):
             return replace(row, count=self._cut - row.target_start)
         return row
 
-    def _floor(self, starts: Sequence[int], offset: int, floor: Callable[[Block, int], int]) -> Run | None:
-        number, place = self._place(starts, offset, floor)
-        return self._run(number, place) if number >= 0 and place >= 0 else None
+    def _floor(self, number: int, offset: int, floor: Callable[[Block, int], int]) -> Run | None:
+        number, place = self._place(number, offset, floor)
+        return self._run(number, place) if place >= 0 else None
 
-    def _place(
-        self, starts: Sequence[int], offset: int, floor: Callable[[Block, int], int]
-    ) -> tuple[int, int]:
-        """Block and place of the last row that starts at or below an offset; negative ones: there is none."""
+    def _place(self, number: int, offset: int, floor: Callable[[Block, int], int]) -> tuple[int, int]:
+        """Block and place of the last row that starts at or below an offset; a negative place: there is none.
+
+        Args:
+            number: the last block that begins there.
+            offset: the offset.
+            floor: finds a place in a block.
+        """
         last, end = self._last()
-        number = min(bisect_right(starts, offset) - 1, last)
-        if number < 0:
-            return -1, -1
+        number = min(number, last)
+        if number < self._table.low:
+            return number, -1
         place = floor(self._table.get(number), offset)
         return number, min(place, end - 1) if number == last else place
 
     def _rows_from(self, number: int, place: int) -> Iterator[Run]:
         """The rows from a place on, in order."""
         last, _ = self._last()
-        number, place = max(number, 0), max(place, 0)
+        number, place = max(number, self._table.low), max(place, 0)
         while number <= last:
             for here in range(place, self._rows_in(number)):
                 yield self._run(number, here)

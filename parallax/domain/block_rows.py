@@ -38,7 +38,8 @@ class BlockKey(NamedTuple):
     Attributes:
         lineage: `lineage_number`.
         target_start, source_start: of its first row.
-        term: of the owner that wrote it: the run-log offset from which it has written everything.
+        term: of the owner that wrote it: the layout, and the number of its term (`parallax.domain.index_rows.index_version`);
+            0 instead of that, of rows that an earlier layout has left.
     """
 
     lineage: int
@@ -62,13 +63,16 @@ class StoredBlock:
     """A block with its key.
 
     Attributes:
-        version: the run-log next offset after the last entry that it tells of; of two with one key the greater stays.
+        version: of the last entry that it tells of (`parallax.domain.index_rows.index_version`); of two with one key the
+            greater stays.
+        first: its first row as a block of its own, which is told with the key; None: the key has been told.
     """
 
     partition: RoutePartition
     key: BlockKey
     body: bytes
     version: int
+    first: bytes | None
 
 
 def in_order(keys: Iterable[BlockKey]) -> list[BlockKey]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -16,6 +15,9 @@ BEFORE = 2
 AFTER = 3
 """How many rows after the floor."""
 
+_OFFSET_BITS = 48
+"""Of a version; the layout stands above them."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
@@ -23,8 +25,7 @@ class RowBatch:
 
     Attributes:
         rows: runs in order, then at most one watermark.
-        committed_at_ms: the last record's timestamp, milliseconds since the Unix epoch. It chooses the time bucket;
-            all records of a batch lie in the same hour.
+        committed_at_ms: the latest of the records' timestamps, milliseconds since the Unix epoch.
         version: grows from one owner to the next (`index_version`); the greater wins where two rows meet.
     """
 
@@ -38,7 +39,12 @@ class RowBatch:
 
 def index_version(*, layout: int, run_log_offset: int) -> int:
     """The version of rows from the run-log record at ``run_log_offset``: greater for later owners and records."""
-    return (layout << 48) | run_log_offset
+    return (layout << _OFFSET_BITS) | run_log_offset
+
+
+def layout_of(version: int) -> int:
+    """The layout that an `index_version` names."""
+    return version >> _OFFSET_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +91,6 @@ class RowPage:
 
 
 @dataclass(frozen=True, slots=True)
-class LineageTail:
-    """The last rows of a lineage, and what it lost.
-
-    Attributes:
-        rows: in order.
-        complete_from: every row with ``target_start >= complete_from`` is among them.
-        lost: every lost range of the lineage.
-    """
-
-    rows: tuple[Run, ...]
-    complete_from: TargetOffset
-    lost: tuple[LostRange, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RouteTopic:
     """What the index holds of a topic on one route.
 
@@ -112,37 +103,8 @@ class RouteTopic:
     newest: Mapping[tuple[int, Lineage], StampedRow]
 
 
-@dataclass(frozen=True, slots=True)
-class RowPlace:
-    """An offset in a lineage around which rows are asked for: either of the target or of the source."""
-
-    partition: RoutePartition
-    lineage: Lineage
-    target: TargetOffset | None = None
-    source: SourceOffset | None = None
-
-
 # --- rows of one lineage in order ------------------------------------------------------------------------------
 
 
 by_target: Callable[[Run], tuple[int, int, int]] = attrgetter("target_start", "source_start", "count")
 """Sort key: a watermark comes before the run that begins where it stands. By source the order is the same."""
-
-
-def ordered(rows: Iterable[Run]) -> list[Run]:
-    """Each row once, in order."""
-    return sorted(set(rows), key=by_target)
-
-
-def around_target(rows: Sequence[Run], target: TargetOffset) -> list[Run]:
-    """The last row with ``target_start <= target`` and a few rows before and after it, of ``rows`` in order."""
-    return _around(rows, bisect_right(rows, target, key=lambda row: row.target_start))
-
-
-def around_source(rows: Sequence[Run], source: SourceOffset) -> list[Run]:
-    """The last row with ``source_start <= source`` and a few rows before and after it, of ``rows`` in order."""
-    return _around(rows, bisect_right(rows, source, key=lambda row: row.source_start))
-
-
-def _around(rows: Sequence[Run], successor: int) -> list[Run]:
-    return list(rows[max(successor - 1 - BEFORE, 0) : successor + AFTER])

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from parallax.domain.ids import RegionName, TargetOffset
+from parallax.domain.ids import RegionName, SourceOffset, TargetOffset
+from parallax.domain.lineage_history import LineageHistory
 from parallax.domain.progress import SourceHistory
 from parallax.domain.runs import Run
 
@@ -34,22 +35,28 @@ def nearest_checkpoint_minimum(
     """
     places = []
     for region in sorted(regions):
-        consumed = [run for run in _checkpoints(region, origin) if run.target_start < commit]
-        progress = max((run.source_start for run in consumed), default=None)
+        consumed = [
+            run
+            for history in _of_region(region, origin)
+            if (run := _last_run(history, history.floor_by_target(TargetOffset(commit - 1)))) is not None
+        ]
+        progress = max((run.source_start for run in consumed), default=SourceOffset(-1))
         mapped = [
             run.target_start
-            for run in _checkpoints(region, destination)
-            if progress is not None and run.source_start <= progress
+            for history in _of_region(region, destination)
+            if (run := _last_run(history, history.floor_by_source(progress))) is not None
         ]
         places.append(max(mapped, default=log_start))
     return max(min(places, default=log_start), log_start)
 
 
-def _checkpoints(region: RegionName, items: Sequence[SourceHistory]) -> list[Run]:
-    return [
-        run
-        for item in items
-        if item.source.region == region
-        for run in item.history.rows
-        if not run.is_watermark
-    ]
+def _of_region(region: RegionName, items: Sequence[SourceHistory]) -> list[LineageHistory]:
+    return [item.history for item in items if item.source.region == region]
+
+
+def _last_run(history: LineageHistory, row: Run | None) -> Run | None:
+    """The row, or the last run before it if it is a watermark."""
+    while row is not None and row.is_watermark:
+        before = SourceOffset(min(row.previous_source_end, row.source_start) - 1)
+        row = history.floor_by_source(before) if before >= 0 else None
+    return row

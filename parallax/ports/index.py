@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from parallax.domain.block_history import BlockHistory
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -20,37 +21,30 @@ from parallax.domain.ids import (
 )
 from parallax.domain.index_rows import (
     LineageRecord,
-    LineageTail,
     RouteTopic,
     RowBatch,
     RowPage,
-    RowPlace,
     StampedRow,
 )
 from parallax.domain.lineages import TopicLineages, lineages_that_count
 from parallax.domain.runs import LostRange, Run
+from parallax.ports.blocks import BlockWriterStore
 
 STOPS_KEPT_S = 180
 """A lease that is gone says nothing more of its stops."""
 
 
-class MappingIndexWriter(Protocol):
-    """The index as the replicator writes it: idempotent, in any order, greater version wins."""
+class MappingRecordsWriter(Protocol):
+    """What is told of whole lineages: idempotent, in any order, greater version wins."""
 
     def write_lineages(self, records: Sequence[LineageRecord]) -> None:
         """Record lineages; a record with the same lineage and a greater version replaces the other."""
 
-    def write_rows(self, batches: Sequence[RowBatch]) -> None:
-        """Record runs, lost ranges and watermarks. Returns once all are acknowledged.
+    def write_lost(self, batches: Sequence[RowBatch]) -> None:
+        """Record the lost ranges of these batches."""
 
-        What a lineage's newest row tells of is readable before that row is.
-        """
-
-    def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:
-        """The run-log next offset below which everything of the shard is indexed; 0 if nothing is."""
-
-    def save_indexed_up_to(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
-        """Remember it; a smaller value than the one stored is ignored."""
+    def write_newest(self, batches: Sequence[RowBatch]) -> None:
+        """Record the last row of each of these batches as the newest of its lineage, which may be older than what turns tell."""
 
     def write_stops(
         self, route: Route, stops: Mapping[TopicPartition, str], gone: Collection[TopicPartition]
@@ -62,6 +56,36 @@ class MappingIndexWriter(Protocol):
             stops: the reasons.
             gone: partitions that are stopped no more.
         """
+
+
+class MappingRecordsReader(Protocol):
+    """What was told of whole lineages."""
+
+    def topics(self, route: Route) -> Sequence[TopicName]:
+        """Topics with at least one lineage on the route."""
+
+    def stops(self, route: Route) -> Mapping[TopicPartition, str]:
+        """The partitions of the route that can't be copied, each with the reason that was said last."""
+
+    def lineages(self, route: Route, topic: TopicName) -> Sequence[LineageRecord]:
+        """The lineages of every partition of the topic, by partition and sequence."""
+
+    def told_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        """The lineages, and the newest row of each as it was recorded, of the topic on each of the routes."""
+
+    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
+        """Every lost range of the partition and lineage, in source order."""
+
+
+class MappingStore(MappingRecordsWriter, MappingRecordsReader, BlockWriterStore, Protocol):
+    """All that is kept of the mapping: what was told of whole lineages, and rows in turns and blocks."""
+
+
+class MappingIndexWriter(MappingStore, Protocol):
+    """The index as the replicator writes it."""
+
+    def indexed_up_to(self, route: Route, layout: int, shard: int) -> int:
+        """The run-log next offset below which everything of the shard is indexed; 0 if nothing is."""
 
 
 class MappingIndexReader(Protocol):
@@ -92,9 +116,6 @@ class MappingIndexReader(Protocol):
     ) -> Sequence[Run]:
         """Rows around ``source``: the last with ``source_start <= source`` and the first at or above it."""
 
-    def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
-        """For each place, in order, what `rows_at_target` or `rows_at_source` answers, all read side by side."""
-
     def rows_from_target(
         self,
         partition: RoutePartition,
@@ -116,13 +137,16 @@ class MappingIndexReader(Protocol):
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage."""
 
-    def tails(
-        self, newest: Mapping[tuple[RoutePartition, Lineage], StampedRow]
-    ) -> Mapping[tuple[RoutePartition, Lineage], LineageTail]:
-        """The rows that lineages ended with, each up to its newest row at least, all read at once.
+    def told(self, route: Route) -> int:
+        """A number that changes whenever something new was read of the route."""
+
+    def histories(
+        self, wanted: Mapping[tuple[RoutePartition, Lineage], StampedRow | None]
+    ) -> Mapping[tuple[RoutePartition, Lineage], BlockHistory]:
+        """The rows of lineages, without their lost ranges; no block is read before it is asked for.
 
         Args:
-            newest: the lineages, with the newest row of each as it was read before.
+            wanted: lineages, with the newest row of each as far as it is known.
         """
 
 
@@ -130,8 +154,15 @@ class MappingIndex(MappingIndexWriter, MappingIndexReader, Protocol):
     """Both sides of the index."""
 
 
+class TopicsByRoute(Protocol):
+    """What tells which lineages there are."""
+
+    def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        """What the index holds of the topic on each of the routes, all read side by side."""
+
+
 def topic_lineages(
-    index: MappingIndexReader, routes: Sequence[Route], topic: TopicName, topic_id: TopicId | None
+    index: TopicsByRoute, routes: Sequence[Route], topic: TopicName, topic_id: TopicId | None
 ) -> TopicLineages:
     """The lineages of the topic on the cluster that the routes lead to.
 

@@ -23,7 +23,7 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
-from parallax.domain.index_rows import LineageRecord
+from parallax.domain.index_rows import LineageRecord, layout_of
 from parallax.domain.runs import Run
 from parallax.errors import ParallaxError, RefusedError
 from parallax.ports.clusters import TopicInfo
@@ -59,8 +59,6 @@ from replicator.mapping.feed import IndexFeed
 log = structlog.get_logger(__name__)
 
 _TIMEOUT_MS = 30_000
-_VERSION_OFFSET_BITS = 48
-"""Of an index version; the layout stands above them (`parallax.domain.index_rows.index_version`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +244,7 @@ class Rebuild:
             for topic in self._index.topics(self._route)
             for record in self._index.lineages(self._route, topic)
         ]
-        newest = max((version >> _VERSION_OFFSET_BITS for version in versions), default=FIRST_LAYOUT)
+        newest = max((layout_of(version) for version in versions), default=FIRST_LAYOUT)
         found = self._found()
         shards = max(self._config.replicator.shards_per_route, 0 if found is None else found.partitions)
         run_log_id = "" if found is None else found.topic_id

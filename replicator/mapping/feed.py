@@ -7,7 +7,6 @@ the run log itself is read again from where the index ends: the index is always 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,12 +17,19 @@ import structlog
 from parallax.domain.ids import Lineage, Route, RoutePartition, TopicPartition
 from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
 from parallax.domain.runs import LostRange, Run
-from parallax.errors import ClusterUnavailableError, ParallaxError, StoreUnavailableError, UnavailableError
+from parallax.errors import (
+    ClusterUnavailableError,
+    InvariantError,
+    ParallaxError,
+    StoreUnavailableError,
+    UnavailableError,
+)
 from parallax.ports.index import STOPS_KEPT_S, MappingIndexWriter
 from parallax.v1.runlog_pb2 import Entry, PartitionEntry
 from replicator.copying.ports import Clock, RunLogReader
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import lineage_of, lost_of, rows_of, state_of, topic_partition_of
+from replicator.mapping.block_writer import BlockWriter
 
 log = structlog.get_logger(__name__)
 
@@ -35,12 +41,14 @@ _QUEUE_BOUND_BYTES = 16 * 1024 * 1024
 """As they are encoded; decoded they take some six times that. With hundreds of partitions an entry has tens of KiB."""
 _ENTRIES_PER_TURN = 2_000
 _BYTES_PER_TURN = 4 * 1024 * 1024
-_LONGEST_BATCH_MS = 60_000
-"""Rows committed within this minute may share a batch, which lies in one hour."""
 _STOPS_AGAIN_MS = STOPS_KEPT_S * 1_000 / 3
+_OLD_AFTER_MS = 120_000
+"""Entries that were committed so long ago are no news: of them blocks are written, and no turns."""
+
+_OLD_TURNS = 16
+"""So many of them until blocks are written that are not full: who dies in the midst of them need not begin anew."""
+
 _LONGEST_PAUSE_MS = 5_000
-_LONGEST_STRETCH_MS = 1_500
-"""The budget makes a pause no longer: however many partitions there are, the index stays seconds behind, not minutes."""
 
 
 @dataclass(slots=True)
@@ -54,7 +62,7 @@ class _Window:
 
 
 class IndexRows:
-    """Run-log entries as index rows: of what is given at once, one batch per partition, lineage and minute.
+    """Run-log entries as index rows: of what is given at once, one batch per partition, lineage and layout.
 
     A replay may cut them otherwise: readers know that the same row may be found twice.
     """
@@ -77,9 +85,10 @@ class IndexRows:
                     lineages.append(self._lineage(partition, lineage, part, version))
                 if not part.source_start and not part.lost:
                     continue
-                slot = (partition, lineage, entry.committed_at_ms // _LONGEST_BATCH_MS)
+                slot = (partition, lineage, entry.layout)
                 window = windows.setdefault(slot, _Window(entry.committed_at_ms, version))
-                window.committed_at_ms, window.version = entry.committed_at_ms, version
+                window.committed_at_ms = max(window.committed_at_ms, entry.committed_at_ms)
+                window.version = version
                 window.lost += lost_of(part)
                 for row in rows_of(part):
                     if window.rows and window.rows[-1].is_watermark:
@@ -163,6 +172,8 @@ class IndexFeed:
         self._gap_below = 0
         """Entries below this may be missing from the queue."""
         self._next: int | None = None
+        self._owner: BlockWriter | None = None
+        self._old_turns = 0
         self._indexed_earlier: dict[int, int] = {}
         """Up to where entries of earlier layouts are indexed, by layout."""
         self._last_taken = -1
@@ -231,7 +242,7 @@ class IndexFeed:
         """Write what is there, once.
 
         Returns:
-            How many row batches were written.
+            How many statements wrote it.
 
         Raises:
             ParallaxError: the index could not be written or the run log not read; as after any other error nothing
@@ -254,7 +265,7 @@ class IndexFeed:
             with self._lock:
                 # Whatever was taken from the queue is read again.
                 self._gap_below = max(self._gap_below, self._last_taken + 1)
-            self._next = None
+            self._next = self._owner = None
             self._rows.forget()
             raise
         if self.complete:
@@ -284,7 +295,18 @@ class IndexFeed:
             )
             raise SessionError(self.truncated)
         self.truncated = ""
-        return stored
+        self._owner = BlockWriter(self._index, *self._key)
+        self._old_turns = 0
+        return self._owner.begins_at
+
+    def finish(self) -> None:
+        """Write what the next owner would have to write again. To be called once all is written.
+
+        Raises:
+            StoreUnavailableError: the index is away.
+        """
+        if self._owner is not None:
+            self._owner.write_all()
 
     def _take(self) -> list[LoggedEntry]:
         """The next entries of the queue, for one turn; call with the lock held."""
@@ -315,10 +337,10 @@ class IndexFeed:
             for at, entry in records
             if entry is not None and entry.run_log_id == run_log_id and self._is_due(at, entry)
         )
-        written = sum(map(self._write, _turns(entries)))
-        if self._next is not None and self._next < end:
-            self._next = end
-            self._index.save_indexed_up_to(*self._key, end)
+        written = sum(self._write(turn, replayed=True) for turn in _turns(entries))
+        if self._owner is not None:
+            self._owner.reach(end)
+            self._next, self._old_turns = end, 0
         return written
 
     def _note_gap(self, start: int, first: int) -> None:
@@ -355,22 +377,30 @@ class IndexFeed:
         if entry.layout == layout:
             return True
         if entry.layout not in self._indexed_earlier:
-            self._indexed_earlier[entry.layout] = self._index.indexed_up_to(route, entry.layout, shard)
+            self._indexed_earlier[entry.layout] = self._index.blocks_to(route, entry.layout, shard)
         return offset >= self._indexed_earlier[entry.layout]
 
-    def _write(self, entries: Sequence[LoggedEntry]) -> int:
+    def _write(self, entries: Sequence[LoggedEntry], *, replayed: bool = False) -> int:
         if not entries:
             return 0
         self._oldest_ms, self._lag_entries = entries[0][1].committed_at_ms, len(entries)
         lineages, batches = self._rows.batches(entries)
         if lineages:
             self._index.write_lineages(lineages)
-        if batches:
-            self._index.write_rows(batches)
+        lost = [batch for batch in batches if batch.lost]
+        if lost:
+            self._index.write_lost(lost)
+        if self._owner is None:
+            raise InvariantError("entries are to be written, and nobody owns the lease's blocks")
         self._next = entries[-1][0] + 1
-        self._index.save_indexed_up_to(*self._key, self._next)
+        old = replayed and self._clock.now_ms() - entries[-1][1].committed_at_ms > _OLD_AFTER_MS
+        written = self._owner.write(batches, entries[0][0], self._next, old=old)
+        self._old_turns += old
+        if self._old_turns >= _OLD_TURNS:
+            written += self._owner.write_all()
+            self._old_turns = 0
         self._oldest_ms, self._lag_entries = None, 0
-        return len(batches)
+        return written
 
 
 def _turns(entries: Iterable[LoggedEntry]) -> Iterator[list[LoggedEntry]]:
@@ -394,7 +424,6 @@ class IndexThread:
         feed: what to turn.
         earlier: finds the feeds of an earlier layout, which are turned first, until they are complete.
         interval_ms: pause between turns.
-        max_rows_per_s: budget; see `index_pause_ms`.
     """
 
     def __init__(
@@ -403,14 +432,12 @@ class IndexThread:
         *,
         earlier: Callable[[], Sequence[IndexFeed]],
         interval_ms: int,
-        max_rows_per_s: int,
         name: str,
     ) -> None:
         self._feed = feed
         self._find_earlier = earlier
         self._earlier: list[IndexFeed] | None = None
         self._interval_ms = interval_ms
-        self._max_rows_per_s = max_rows_per_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"index {name}", daemon=True)
         self._thread.start()
@@ -427,17 +454,24 @@ class IndexThread:
             written = self._earlier[0].turn()
             if not self._earlier[0].complete:
                 return written
+            # Its rows come before all that the shard itself writes.
+            self._earlier[0].finish()
             self._earlier.pop(0)
         return self._feed.turn()
+
+    def _finish(self) -> None:
+        try:
+            self._feed.finish()
+        except Exception as error:  # noqa: BLE001 - the next owner writes it then
+            log.warning("index_unavailable", problem=str(error))
 
     def _work(self) -> None:
         pause_ms: float = self._interval_ms
         problem = ""
         while True:
             last = self._stop.wait(pause_ms / 1_000)
-            began_s = time.monotonic()
             try:
-                written = self._turn()
+                self._turn()
             except Exception as error:
                 # The copy loop goes on, and so must its mapping.
                 if repr(error) != problem:
@@ -452,9 +486,9 @@ class IndexThread:
                 log.info("index_available")
             problem = ""
             if last and self._feed.complete:
+                self._finish()
                 return
-            spent_ms = (time.monotonic() - began_s) * 1_000
-            pause_ms = index_pause_ms(written, spent_ms, self._interval_ms, self._max_rows_per_s)
+            pause_ms = self._interval_ms
 
 
 def _within(patience_ms: float, ask: Callable[[], int]) -> int:
@@ -476,15 +510,3 @@ def _within(patience_ms: float, ask: Callable[[], int]) -> int:
         return answer.result(patience_ms / 1_000)
     except TimeoutError as error:
         raise StoreUnavailableError(f"store: no answer within {patience_ms:.0f} ms") from error
-
-
-def index_pause_ms(written_rows: int, spent_ms: float, interval_ms: int, max_rows_per_s: int) -> float:
-    """The pause after a turn: the interval, stretched so that turn and pause together keep the budget.
-
-    Args:
-        written_rows: in the turn.
-        spent_ms: on it.
-        interval_ms: the shortest pause.
-        max_rows_per_s: the budget, which is exceeded rather than that the pause takes more than `_LONGEST_STRETCH_MS`.
-    """
-    return max(interval_ms, min(written_rows * 1_000 / max_rows_per_s - spent_ms, _LONGEST_STRETCH_MS))

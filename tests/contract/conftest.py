@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import count
 
 import pytest
 
-from parallax.adapters.cassandra.coarse_memory import OPEN_FOR_S, WayMemory
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.config.config import Cassandra, Index
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
 from parallax.ports.audit import AuditLog
+from parallax.ports.blocks import BlockWriterStore
 from parallax.ports.groups import GroupStore, OperationJournal, PrimaryStore
 from parallax.ports.index import MappingIndex
 from parallax.ports.status import StatusStore
 from tests.memory.audit import MemoryAuditLog
+from tests.memory.blocks import MemoryBlockStore
 from tests.memory.cql import MemoryKeyspace, WrittenStores
 from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
 from tests.support import Stack, unique_name
+from tests.worlds.row_owner import RowOwner
 
 STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]
 
@@ -45,14 +46,6 @@ def cassandra_stores(cassandra_settings: Cassandra) -> Iterator[CassandraStores]
         yield stores
 
 
-@pytest.fixture(scope="session")
-def remembering_stores(cassandra_settings: Cassandra) -> Iterator[CassandraStores]:
-    """Stores whose memory of a log's end is always out of date; that of what is settled holds for many reads."""
-    steps = count(0, 2 * OPEN_FOR_S)
-    with CassandraStores(cassandra_settings, Index(), WayMemory(lambda: next(steps))) as stores:
-        yield stores
-
-
 @pytest.fixture(params=["memory", "written", *STORES[1:]])
 def stores(request: pytest.FixtureRequest) -> CassandraStores | WrittenStores | None:
     """The stores in Cassandra; its adapters on a keyspace in memory; None for those in memory."""
@@ -64,14 +57,27 @@ def stores(request: pytest.FixtureRequest) -> CassandraStores | WrittenStores | 
     return stores
 
 
-@pytest.fixture(params=[*STORES, pytest.param("remembering", marks=pytest.mark.stack("infrastructure"))])
+@pytest.fixture(params=STORES)
 def index(request: pytest.FixtureRequest) -> MappingIndex:
-    """The index in memory, in Cassandra, and in Cassandra with a memory of coarse rows."""
+    """The mapping index in memory, and in Cassandra."""
     if request.param == "memory":
         return MemoryMappingIndex()
-    stores = "cassandra_stores" if request.param == "cassandra" else "remembering_stores"
-    index: MappingIndex = request.getfixturevalue(stores).index
-    return index
+    stores: CassandraStores = request.getfixturevalue("cassandra_stores")
+    return stores.index
+
+
+@pytest.fixture
+def owner(index: MappingIndex) -> RowOwner:
+    return RowOwner(index)
+
+
+@pytest.fixture(params=STORES)
+def blocks(request: pytest.FixtureRequest) -> BlockWriterStore:
+    """Blocks in memory, and in Cassandra."""
+    if request.param == "memory":
+        return MemoryBlockStore()
+    stores: CassandraStores = request.getfixturevalue("cassandra_stores")
+    return stores.index
 
 
 @pytest.fixture
@@ -106,7 +112,7 @@ def audit(stores: CassandraStores | WrittenStores | None) -> AuditLog:
 @pytest.fixture
 def partition() -> RoutePartition:
     """A partition that no other test uses."""
-    route = Route(RegionName("a"), RegionName("b"))
+    route = Route(RegionName(unique_name("a")), RegionName("b"))
     return RoutePartition(route, TopicPartition(TopicName(unique_name("trips")), 0))
 
 

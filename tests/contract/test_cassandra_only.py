@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,116 +19,65 @@ from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.cli.main import app
 from parallax.config.config import Cassandra, Index
+from parallax.domain.block_rows import SECTION
 from parallax.domain.history import History
-from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset, TopicId
-from parallax.domain.index_rows import RowPlace
+from parallax.domain.ids import Lineage, RoutePartition, SourceOffset, TargetOffset
 from parallax.errors import ConfigError, StoreUnavailableError
 from parallax.runtime.deadline import wall_clock_ms
 from tests.support import Stack, unique_name
-from tests.worlds.histories import START_MS, Naive, batch, mark, run
+from tests.worlds.histories import START_MS, Naive, batch, run
+from tests.worlds.row_owner import RowOwner
 
-HOUR = START_MS // 3_600_000
 
-
-def _forget_fine_rows(settings: Cassandra, partition: RoutePartition, lineage: Lineage, hours: range) -> None:
+def _forget_blocks(settings: Cassandra, partition: RoutePartition, end: int) -> None:
+    """As if all blocks that begin below a target offset had expired."""
     with closing(CassandraConnection(settings, lambda _session: None)) as connection:
-        for hour in hours:
+        for section in range(end // SECTION + 1):
             connection.run(
-                f"DELETE FROM {settings.keyspace}.fine_rows WHERE route = ? AND topic = ? AND partition = ? "  # noqa: S608 - a keyspace of our own
-                "AND lineage = ? AND hour = ?",
-                str(partition.route),
-                partition.topic_partition.topic,
-                partition.topic_partition.partition,
-                str(lineage),
-                hour,
+                f"DELETE FROM {settings.keyspace}.blocks USING TIMESTAMP {1 << 62} "  # noqa: S608 - a keyspace of our own
+                "WHERE target = ? AND topic = ? AND partition = ? AND section = ?",
+                partition.route.target,
+                *partition.topic_partition,
+                section,
             )
 
 
-def test_where_fine_rows_have_expired_answers_are_coarser_and_never_wrong(
+def test_where_blocks_have_expired_answers_are_coarser_and_never_wrong(
     cassandra_stores: CassandraStores,
     cassandra_settings: Cassandra,
     partition: RoutePartition,
     lineage: Lineage,
 ) -> None:
-    index = cassandra_stores.index
     rows = [run(10 * i, 20 * i, 10, 10 * i) for i in range(1_200)]
+    owner = RowOwner(cassandra_stores.index, most_runs=10)
     for i in range(0, len(rows), 100):
-        index.write_rows(
-            [
-                batch(partition, lineage, [rows[j]], at_ms=START_MS + 6_000 * j, version=j)
-                for j in range(i, i + 100)
-            ]
+        owner.write_rows(
+            [batch(partition, lineage, rows[i : i + 100], at_ms=START_MS + 6_000 * i, version=i)],
+            all_in_blocks=True,
         )
-    index.write_rows(
-        [batch(partition, lineage, [mark(12_000, 24_000, 12_000)], at_ms=START_MS + 7_300_000, version=9_999)]
-    )
-    _forget_fine_rows(cassandra_settings, partition, lineage, range(HOUR, HOUR + 3))
+    _forget_blocks(cassandra_settings, partition, 24_000)
+    stores = CassandraStores(cassandra_settings, Index())
     naive = Naive(rows)
     kept = set()
-    for offset in range(3, 24_000, 397):
-        found = Naive(index.rows_at_target(partition, lineage, TargetOffset(offset)))
-        floor, exact = found.floor_by_target(offset), naive.floor_by_target(offset)
-        assert floor in rows
-        assert exact is not None
-        # One coarse row a minute: here every tenth run.
-        assert exact.target_start - 20 * 10 <= floor.target_start <= exact.target_start
-        kept.add(floor)
-        source = offset // 2
-        by_source = Naive(index.rows_at_source(partition, lineage, SourceOffset(source)))
-        floor, exact = by_source.floor_by_source(source), naive.floor_by_source(source)
-        assert floor is not None
-        assert exact is not None
-        assert exact.source_start - 10 * 10 <= floor.source_start <= exact.source_start
-        History(lineage, by_source.rows)
-    assert len(kept) > 20
-    # The last run before the partition fell idle was kept.
-    assert naive.rows[-1] in index.rows_at_target(partition, lineage, TargetOffset(23_999))
-    page = index.rows_from_target(partition, lineage, TargetOffset(0), 10_000)
-    assert page.complete_to == 24_000
-    assert kept <= set(page.rows)
-
-
-def test_settled_places_of_several_lineages_cost_one_round_trip(
-    remembering_stores: CassandraStores, partition: RoutePartition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = remembering_stores.index
-    lineages = [Lineage(TopicId("s"), TopicId("t"), number) for number in range(3)]
-    rows = [run(10 * i, 20 * i, 10, 10 * i) for i in range(2_000)]
-    for lineage in lineages:
-        index.write_rows(
-            [
-                batch(partition, lineage, rows[i : i + 20], at_ms=START_MS + 1_500 * i, version=i + 1)
-                for i in range(0, len(rows), 20)
-            ]
-        )
-    # The first questions about a day read their way, and learn it.
-    for target in (3_000, 17_000, 33_000):
-        index.rows_around([RowPlace(partition, lineage, target=TargetOffset(target)) for lineage in lineages])
-    trips: list[int] = []
-    run_all = CassandraConnection.run_all
-
-    def counted(self: CassandraConnection, requests: Iterable[Any]) -> Any:
-        asked = list(requests)
-        if asked:
-            trips.append(len(asked))
-        return run_all(self, asked)
-
-    monkeypatch.setattr(CassandraConnection, "run_all", counted)
-
-    # Of every twenty rows written together, these lie in the middle.
-    found = index.rows_around(
-        [RowPlace(partition, lineage, target=TargetOffset(20 * 910 + 5)) for lineage in lineages]
-        + [RowPlace(partition, lineage, source=SourceOffset(10 * 450 + 5)) for lineage in lineages]
-    )
-    assert trips == [6]
-    assert [Naive(each).floor_by_target(20 * 910 + 5) for each in found[:3]] == [rows[910]] * 3
-    assert [Naive(each).floor_by_source(10 * 450 + 5) for each in found[3:]] == [rows[450]] * 3
-
-    trips.clear()
-    page = index.rows_from_target(partition, lineages[0], TargetOffset(20 * 905), 128, TargetOffset(20 * 930))
-    assert trips == [2]
-    assert [row for row in page.rows if row.target_start < 20 * 930] == rows[905:930]
-    assert page.complete_to >= 20 * 930
+    with stores:
+        for offset in range(3, 24_000, 397):
+            found = Naive(stores.index.rows_at_target(partition, lineage, TargetOffset(offset)))
+            floor, exact = found.floor_by_target(offset), naive.floor_by_target(offset)
+            assert floor in rows
+            assert exact is not None
+            # One row of each block is left.
+            assert exact.target_start - 20 * 10 <= floor.target_start <= exact.target_start
+            kept.add(floor)
+            source = offset // 2
+            by_source = Naive(stores.index.rows_at_source(partition, lineage, SourceOffset(source)))
+            floor, exact = by_source.floor_by_source(source), naive.floor_by_source(source)
+            assert floor is not None
+            assert exact is not None
+            assert exact.source_start - 10 * 10 <= floor.source_start <= exact.source_start
+            History(lineage, by_source.rows)
+        assert len(kept) > 20
+        page = stores.index.rows_from_target(partition, lineage, TargetOffset(0), 10_000)
+        assert kept <= set(page.rows)
 
 
 @pytest.fixture
@@ -185,7 +133,7 @@ def test_the_command_plans_applies_and_shows(new_keyspace: Cassandra, tmp_path: 
 
     code, shown = parallax("apply", "--dry-run")
     assert code == 0
-    assert f"CREATE TABLE IF NOT EXISTS {new_keyspace.keyspace}.fine_rows" in shown
+    assert f"CREATE TABLE IF NOT EXISTS {new_keyspace.keyspace}.blocks" in shown
     code, shown = parallax("status")
     assert code == 1
     assert "schema version 0" in shown
@@ -224,7 +172,7 @@ def test_a_closed_port_is_reported_within_the_time_out(partition: RoutePartition
     with CassandraStores(_away(port), Index()) as stores:
         begun = time.monotonic()
         with pytest.raises(StoreUnavailableError, match=str(port)):
-            stores.index.write_rows([batch(partition, lineage, [run(0, 0, 1)])])
+            stores.index.write_newest([batch(partition, lineage, [run(0, 0, 1)])])
         with pytest.raises(StoreUnavailableError):
             stores.groups.groups()
         assert time.monotonic() - begun < 10

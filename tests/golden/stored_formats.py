@@ -37,6 +37,9 @@ from parallax.adapters.cassandra.status import (
 )
 from parallax.domain import metadata
 from parallax.domain.audit import AuditEntry, AuditStage, entry_from_text, entry_to_text
+from parallax.domain.block_rows import decode_turn, encode_turn
+from parallax.domain.blocks import Block
+from parallax.domain.blocks import encode as encode_block
 from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
 from parallax.domain.formats import FIRST_FORMAT, FORMAT
 from parallax.domain.ids import (
@@ -52,6 +55,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.lineage_history import EpochRows
 from parallax.domain.metadata import CommittedMetadata
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Mode, PrimaryDecision, Stage
@@ -258,6 +262,20 @@ AGREED = AgreedSettings(
 )
 
 
+_BlockParts = tuple[list[Run], int, dict[int, EpochRows]]
+ROWS = [
+    Run(SourceOffset(110), TargetOffset(2**40), 15, SourceOffset(108), 5),
+    Run(SourceOffset(130), TargetOffset(2**40 + 400), 0, SourceOffset(125), 5),
+    Run(SourceOffset(130), TargetOffset(2**40 + 70_000), 300, SourceOffset(126), 7),
+]
+BLOCK: _BlockParts = (ROWS, 1_700_000_000_123, {3: EpochRows(SourceOffset(9), 90, -1)})
+TURN: tuple[int, int, dict[int, _BlockParts]] = (
+    2**40,
+    1_700_000_000_123,
+    {-(2**63): (ROWS, 1_700_000_000_123, {}), 5: (ROWS[:1], 1_700_000_000_023, {})},
+)
+
+
 @dataclass(frozen=True)
 class StoredFormat:
     """One format.
@@ -282,6 +300,20 @@ class StoredFormat:
     def expected_of(self, number_of_set: int) -> Any:
         """What the file of a set has to be read as."""
         return next((value for last, value in self.before if number_of_set <= last), self.value)
+
+
+def _block_parts(block: Block) -> _BlockParts:
+    rows = [block.run(place) for place in range(len(block))]
+    return rows, block.committed_at_ms, block.epochs(0)
+
+
+def _turn_parts(raw: bytes) -> tuple[int, int, dict[int, _BlockParts]]:
+    turn = decode_turn(raw)
+    return (
+        turn.run_log_first,
+        turn.committed_at_ms,
+        {number: _block_parts(block) for number, block in turn.pieces.items()},
+    )
 
 
 def _drill_body(record: DrillRecord) -> str:
@@ -398,6 +430,24 @@ FORMATS = (
         AGREED,
         AgreedSettings.encoded,
         lambda raw: AgreedSettings.decoded(TopicName("trips"), raw),
+    ),
+    StoredFormat(
+        "blocks.bin",
+        BLOCK,
+        lambda value: encode_block(*value),
+        lambda raw: _block_parts(Block(raw)),
+        list,
+        lambda raw: raw[0],
+    ),
+    StoredFormat(
+        "turns.bin",
+        TURN,
+        lambda value: encode_turn(
+            value[0], value[1], {n: encode_block(*part) for n, part in value[2].items()}
+        ),
+        _turn_parts,
+        list,
+        lambda raw: raw[0],
     ),
     StoredFormat(
         "run_log_entry.binpb",

@@ -30,6 +30,7 @@ from parallax.errors import StoreUnavailableError
 from parallax.runtime.deadline import wall_clock_ms
 from parallax.v1 import offsets_pb2 as pb
 from tests.support import Stack, poll_until, unique_name
+from tests.worlds.row_owner import RowOwner
 
 CLOSED_PORT = "127.0.0.1:1"
 RECORDS = 10
@@ -120,6 +121,7 @@ def topic(infrastructure: Stack, values: dict[str, Any]) -> str:
 
 
 def _index(stores: CassandraStores, config: Config, topic: ids.TopicName) -> None:
+    owner = RowOwner(stores.index)
     for text, target_start in RUNS.items():
         route = ids.Route.parse(text)
         cluster = ids.aggregate_cluster(route.target)
@@ -134,7 +136,7 @@ def _index(stores: CassandraStores, config: Config, topic: ids.TopicName) -> Non
             Run(ids.SourceOffset(0), ids.TargetOffset(target_start), RECORDS, ids.SourceOffset(0), 0),
             Run(ids.SourceOffset(RECORDS), ids.TargetOffset(end), 0, ids.SourceOffset(RECORDS), 0),
         )
-        stores.index.write_rows([RowBatch(item, lineage, rows, (), wall_clock_ms(), 2)])
+        owner.write_rows([RowBatch(item, lineage, rows, (), wall_clock_ms(), 2)])
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
 from parallax.domain.ids import RoutePartition, TargetOffset, TopicName, TopicPartition
-from parallax.domain.index_rows import RowBatch
 from parallax.errors import FencedError, StoreUnavailableError
 from tests.memory.index import MemoryMappingIndex
 from tests.support import Stack
@@ -158,10 +158,10 @@ class AwayIndex(MemoryMappingIndex):
 
     away = True
 
-    def write_rows(self, batches: list[RowBatch]) -> None:  # type: ignore[override] # as the port says, narrower
+    def write_turn(self, *turn: Any) -> None:
         if self.away:
             raise StoreUnavailableError("away")
-        super().write_rows(batches)
+        super().write_turn(*turn)
 
 
 def test_replication_goes_on_without_the_index_which_catches_up_from_the_run_log(harness: Harness) -> None:

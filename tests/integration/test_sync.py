@@ -35,6 +35,7 @@ from parallax.runtime.deadline import Deadline
 from syncjob.query import SyncHolder
 from syncjob.run import run_until
 from tests.support import Stack, poll_until, unique_name
+from tests.worlds.row_owner import RowOwner
 
 RECORDS = 20
 # On a: a0..9 b0..9. On b: b0..9 a0..9.
@@ -166,6 +167,7 @@ def _fill(bootstrap: str, topic: str) -> None:
 
 def _index(stores: CassandraStores, config: Config, topic: str) -> None:
     name = ids.TopicName(topic)
+    owner = RowOwner(stores.index)
     for route in config.all_routes():
         cluster = ids.aggregate_cluster(route.target)
         target_id = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=20_000).topics()[name].topic_id
@@ -180,7 +182,7 @@ def _index(stores: CassandraStores, config: Config, topic: str) -> None:
             row = Run(ids.SourceOffset(0), ids.TargetOffset(start_at), count, ids.SourceOffset(0))
             end = Run(ids.SourceOffset(count), ids.TargetOffset(2 * count), 0, ids.SourceOffset(count))
             rows = (row, end) if count else (end,)
-            stores.index.write_rows([RowBatch(item, lineage, rows, (), time.time_ns() // 1_000_000, 1)])
+            owner.write_rows([RowBatch(item, lineage, rows, (), time.time_ns() // 1_000_000, 1)])
 
 
 def decision_of(values: dict[str, Any], to: str, partition: int = 0) -> dict[str, Any]:

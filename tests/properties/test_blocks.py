@@ -216,7 +216,7 @@ def _not_shortened(self: BlockHistory, number: int, place: int) -> Run:
 
 
 def _whole_last_block(self: BlockHistory) -> tuple[int, int]:
-    number = len(self._table.targets) - 1
+    number = self._table.last
     return (number, len(self._table.get(number))) if number >= 0 else (-1, 0)
 
 

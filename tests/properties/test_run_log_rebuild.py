@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -103,11 +103,7 @@ class Bench:
     def copy_without_index(self) -> int:
         """Copy some more records, of which the index never hears; how many."""
         before = sum(self.copies().values())
-        with (
-            mock.patch.object(type(self.world.index), "write_rows", return_value=None),
-            mock.patch.object(type(self.world.index), "write_lineages", return_value=None),
-            mock.patch.object(type(self.world.index), "save_indexed_up_to", return_value=None),
-        ):
+        with unheard(self.world.index):
             self.produce()
             total = len(self.world.regionals[0].records)
             self.world.schedule.run(lambda: sum(self.copies().values()) == total, at_most_steps=30_000)
@@ -215,11 +211,7 @@ def test_what_a_source_no_longer_holds_of_a_partition_that_was_never_indexed_is_
 
 
 def test_what_was_copied_to_a_topic_made_anew_of_which_the_index_never_heard_is_told(bench: Bench) -> None:
-    with (
-        mock.patch.object(type(bench.world.index), "write_rows", return_value=None),
-        mock.patch.object(type(bench.world.index), "write_lineages", return_value=None),
-        mock.patch.object(type(bench.world.index), "save_indexed_up_to", return_value=None),
-    ):
+    with unheard(bench.world.index):
         del bench.target.topics[TOPIC]
         bench.target.create(TOPIC, 2)
         bench.world.schedule.run(lambda: not bench.lost(), at_most_steps=30_000)
@@ -232,6 +224,16 @@ def test_what_was_copied_to_a_topic_made_anew_of_which_the_index_never_heard_is_
     bench.go_on()
     assert bench.twice() == held
     bench.check_answers()
+
+
+@contextmanager
+def unheard(index: FlakyIndex) -> Iterator[None]:
+    """Let nothing that is written arrive at the index."""
+    writes = ("lineages", "lost", "newest", "turn", "blocks")
+    with ExitStack() as stack:
+        for name in (*(f"write_{what}" for what in writes), "save_blocks_to", "drop_turns"):
+            stack.enter_context(mock.patch.object(type(index), name, return_value=None))
+        yield
 
 
 OTHER = Route(RegionName("c"), RegionName("b"))

@@ -27,7 +27,7 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
-from parallax.domain.index_rows import LineageRecord, RowBatch, RowPage, RowPlace
+from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.place import LogRange
 from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
@@ -163,56 +163,6 @@ class Writer(FakeCluster):
         self.after_write()
 
 
-class SparseIndex:
-    """A reader that gives no row more than the port promises, in the smallest pages."""
-
-    def __init__(self, index: MemoryMappingIndex) -> None:
-        self._index = index
-        self.topics = index.topics
-        self.stops = index.stops
-        self.lineages = index.lineages
-        self.newest = index.newest
-        self.route_topics = index.route_topics
-        self.lost_ranges = index.lost_ranges
-        self.tails = index.tails
-
-    def _all(self, partition: RoutePartition, lineage: Lineage) -> Sequence[Run]:
-        return sorted(
-            self._index._ordered(partition, lineage),
-            key=lambda row: (row.source_start, row.target_start, row.count),
-        )
-
-    def rows_at_target(
-        self, partition: RoutePartition, lineage: Lineage, target: TargetOffset
-    ) -> Sequence[Run]:
-        return [row for row in self._all(partition, lineage) if row.target_start <= target][-1:]
-
-    def rows_at_source(
-        self, partition: RoutePartition, lineage: Lineage, source: SourceOffset
-    ) -> Sequence[Run]:
-        rows = self._all(partition, lineage)
-        below = [row for row in rows if row.source_start <= source][-1:]
-        return below + [row for row in rows if row.source_start >= source and row not in below][:1]
-
-    def rows_around(self, places: Sequence[RowPlace]) -> Sequence[Sequence[Run]]:
-        return [
-            self.rows_at_target(place.partition, place.lineage, place.target)
-            if place.target is not None
-            else self.rows_at_source(place.partition, place.lineage, place.source or SourceOffset(0))
-            for place in places
-        ]
-
-    def rows_from_target(
-        self,
-        partition: RoutePartition,
-        lineage: Lineage,
-        start: TargetOffset,
-        limit: int,
-        end: TargetOffset | None = None,
-    ) -> RowPage:
-        return self._index.rows_from_target(partition, lineage, start, min(limit, 3), end)
-
-
 @dataclass
 class _Copying:
     """How far one route is with one partition."""
@@ -234,7 +184,7 @@ class World:
         uncopied: regions of which no route has ever copied the topic.
         service: settings of this section.
         sync: likewise.
-        tail_rows: rows that the index reads as a tail.
+        rows_per_block: of the index.
     """
 
     def __init__(
@@ -246,7 +196,7 @@ class World:
         uncopied: Collection[str] = (),
         service: Mapping[str, Any] | None = None,
         sync: Mapping[str, Any] | None = None,
-        tail_rows: int = 8,
+        rows_per_block: int = 8,
     ) -> None:
         self.regions = [RegionName(name) for name in regions]
         cluster = {"bootstrap_servers": "127.0.0.1:1"}
@@ -258,7 +208,7 @@ class World:
                 "sync": sync or {},
             }
         )
-        self.index = MemoryMappingIndex(tail_rows)
+        self.index = MemoryMappingIndex(rows_per_block)
         self.groups = MemoryGroupStore()
         self.primaries = MemoryPrimaryStore()
         self.operations = MemoryOperationJournal()
@@ -415,7 +365,7 @@ class World:
         return UseCases(
             self.config,
             self.regions[0],
-            SparseIndex(self.index) if options.pop("sparse", False) else self.index,
+            self.index,
             self.groups,
             self.clusters,
             self.primaries,

@@ -42,7 +42,8 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.index_rows import LineageRecord, RowBatch
+from parallax.domain.index_rows import LineageRecord, layout_of
+from replicator.mapping.block_writer import BlockWriter
 
 _TOPIC = "answers"
 _SOURCES = ("a", "b", "c")
@@ -220,11 +221,13 @@ def _write_history(
         )
         # Another order on each target.
         histories = merged(size, len(_SOURCES), seed=_PARTITIONS * _TARGETS.index(region) + number)
-        rows: list[RowBatch] = []
         for route, lineage, history in zip(routes, lineages, histories, strict=True):
-            rows += batches(route, place, lineage, history, size, now_ms)
-        for start in range(0, len(rows), _WRITE_AT_ONCE):
-            stores.index.write_rows(rows[start : start + _WRITE_AT_ONCE])
+            rows = list(batches(route, place, lineage, history, size, now_ms))
+            owner = BlockWriter(stores.index, route, layout_of(rows[0].version), number)
+            for start in range(0, len(rows), _WRITE_AT_ONCE):
+                some = rows[start : start + _WRITE_AT_ONCE]
+                owner.write(some, owner.begins_at + start, owner.begins_at + start + len(some), old=True)
+            owner.write_all()
     tell(f"{cluster}: history written")
 
 

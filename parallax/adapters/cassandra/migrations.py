@@ -2,9 +2,8 @@
 
 Every statement may be run twice, so an apply that died half-way is simply run again.
 
-Compaction: fine rows expire in the order in which they were written, so whole files are dropped by time windows.
-Time windows go by write timestamps; therefore fine rows carry their version in the key, not as the write
-timestamp. Everything else is overwritten ``USING TIMESTAMP version`` and compacted by the unified strategy.
+What grows with the run log is overwritten ``USING TIMESTAMP version``, so that of two writes the later one stays whoever
+comes last, and compacted by the unified strategy.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _LINEAGE_KEY = "route text, topic text, partition int, lineage text"
+_BLOCK_PARTITION = "target text, topic text, partition int"
+_BLOCK_KEY = "lineage bigint, target_start bigint, source_start bigint, term bigint"
 _SMALL_GC_GRACE = "gc_grace_seconds = 10800"  # the time for which a node keeps hints for another
 _UNIFIED = "compaction = {'class': 'UnifiedCompactionStrategy'}"
 _TIME_WINDOWS = (
@@ -203,6 +204,51 @@ MIGRATIONS: tuple[Migration, ...] = (
                 f"CLUSTERING ORDER BY (week DESC) AND {_UNIFIED}",
             ),
         ),
+    ),
+    Migration(
+        8,
+        "mapping index in blocks",
+        (
+            _table(
+                "turns",
+                "route text, layout int, shard int, run_log_next bigint, body blob",
+                "(route, layout, shard), run_log_next",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            _table(
+                "blocks",
+                f"{_BLOCK_PARTITION}, section bigint, {_BLOCK_KEY}, body blob",
+                "(target, topic, partition, section), lineage, target_start, source_start, term",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            _table(
+                "block_keys",
+                f"{_BLOCK_PARTITION}, {_BLOCK_KEY}, first_row blob",
+                "(target, topic, partition), lineage, target_start, source_start, term",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            _table(
+                "blocks_to",
+                "route text, layout int, shard int, term bigint, run_log_next bigint",
+                "route, layout, shard, term",
+                f"{_UNIFIED} AND {_SMALL_GC_GRACE}",
+            ),
+            _table(
+                "newest_told", f"{_LINEAGE_KEY}, body blob", "(route, topic), partition, lineage", _UNIFIED
+            ),
+            *(
+                f"DROP TABLE IF EXISTS {KEYSPACE}.{name}"
+                for name in (
+                    "fine_rows",
+                    "coarse_rows_by_target",
+                    "coarse_rows_by_source",
+                    "coarse_days",
+                    "newest_rows",
+                    "indexed_up_to",
+                )
+            ),
+        ),
+        needs=8,
     ),
 )
 

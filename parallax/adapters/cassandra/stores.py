@@ -6,26 +6,27 @@ from types import TracebackType
 from typing import Self
 
 from parallax.adapters.cassandra.audit import CassandraAuditLog
+from parallax.adapters.cassandra.blocks import CassandraBlocks
 from parallax.adapters.cassandra.clock import STORE_TIME_CQL, StoreClock
-from parallax.adapters.cassandra.coarse_memory import WayMemory
 from parallax.adapters.cassandra.connection import CassandraConnection
 from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore
 from parallax.adapters.cassandra.groups import CassandraGroupStore
-from parallax.adapters.cassandra.index_reader import IndexReader
-from parallax.adapters.cassandra.index_writer import IndexWriter
+from parallax.adapters.cassandra.records import CassandraRecords
 from parallax.adapters.cassandra.schema import keyspace_of, require_schema
 from parallax.adapters.cassandra.status import CassandraStatusStore
 from parallax.config.config import AuditSettings, Cassandra, Index
+from parallax.index.reader import BlockIndex
 
 
-class CassandraMappingIndex(IndexWriter, IndexReader):
-    """Both sides of the mapping index."""
+class CassandraMappingIndex(BlockIndex, CassandraRecords, CassandraBlocks):
+    """The mapping index, read and written."""
 
     def __init__(
-        self, connection: CassandraConnection, keyspace: str, settings: Index, ways: WayMemory | None
+        self, connection: CassandraConnection, keyspace: str, settings: Index, max_age_ms: float
     ) -> None:
-        IndexWriter.__init__(self, connection, keyspace, settings)
-        IndexReader.__init__(self, connection, keyspace, ways)
+        CassandraRecords.__init__(self, connection, keyspace, settings)
+        CassandraBlocks.__init__(self, connection, keyspace, settings)
+        BlockIndex.__init__(self, self, max_age_ms=max_age_ms)
 
 
 class CassandraStores:
@@ -39,7 +40,7 @@ class CassandraStores:
     Args:
         cassandra: where the store is.
         index: how the mapping is kept.
-        ways: see `IndexReader`; for readers that ask about the same places again and again.
+        max_age_ms: see `parallax.index.reader.BlockIndex`.
         audit: how long audit entries are kept.
     """
 
@@ -47,8 +48,8 @@ class CassandraStores:
         self,
         cassandra: Cassandra,
         index: Index,
-        ways: WayMemory | None = None,
         *,
+        max_age_ms: float = 0,
         audit: AuditSettings | None = None,
     ) -> None:
         """Nothing is asked yet.
@@ -59,7 +60,7 @@ class CassandraStores:
         keyspace = keyspace_of(cassandra)
         self._connection = CassandraConnection(cassandra, lambda session: require_schema(session, keyspace))
         self.clock = StoreClock(lambda: int(self._connection.run(STORE_TIME_CQL)[0][0]))
-        self.index = CassandraMappingIndex(self._connection, keyspace, index, ways)
+        self.index = CassandraMappingIndex(self._connection, keyspace, index, max_age_ms)
         self.groups = CassandraGroupStore(self._connection, keyspace)
         self.operations = CassandraOperationJournal(self._connection, keyspace)
         self.primaries = CassandraPrimaryStore(self._connection, keyspace)

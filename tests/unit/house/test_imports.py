@@ -16,7 +16,7 @@ FOUNDATION = {"parallax.errors", "parallax.v1"}
 CORE = FOUNDATION | {"parallax.domain", "parallax.runtime"}
 CLIENTS = CORE | {"parallax.client"}
 BASE = CLIENTS | {"parallax.consumer", "parallax.producer"}
-SERVICES = {"parallax.config", "parallax.ports", "parallax.identity", "parallax.adapters"}
+SERVICES = {"parallax.config", "parallax.ports", "parallax.index", "parallax.identity", "parallax.adapters"}
 
 LAYERS = {
     "parallax.errors": set(),
@@ -30,9 +30,10 @@ LAYERS = {
     "parallax.picture": CORE,
     "parallax.testing": CLIENTS | {"parallax.consumer"},
     "parallax.ports": CORE,
+    "parallax.index": CORE | {"parallax.ports"},
     "parallax.config": CORE,
     "parallax.identity": CORE | {"parallax.config"},
-    "parallax.adapters": CORE | {"parallax.config", "parallax.ports", "parallax.identity"},
+    "parallax.adapters": CORE | {"parallax.config", "parallax.ports", "parallax.index", "parallax.identity"},
     "parallax.wiring": CLIENTS | SERVICES,
     "parallax.failover": BASE | SERVICES | {"parallax.wiring"},
     "parallax.upkeep": CORE | SERVICES,

@@ -186,11 +186,14 @@ class RouteLife:
                     earlier[0].turn()
                     if not earlier[0].complete:
                         break
+                    earlier[0].finish()
                     earlier.pop(0)
                 else:
                     feed.turn()
             complete = not earlier and feed.complete
             if owner.over and (complete or (self.world.finish and self.ever_refused)):
+                with suppress(StoreUnavailableError):
+                    feed.finish()
                 return
             self.world.schedule.sleep(100)
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from parallax.config.config import Config
+from parallax.domain.block_rows import StoredBlock
 from parallax.domain.ids import Route, aggregate_cluster, regional_cluster
-from parallax.domain.index_rows import LineageRecord, RowBatch
+from parallax.domain.index_rows import LineageRecord
 from parallax.errors import StoreUnavailableError
 from replicator.kafka.rebuild import Rebuild
-from replicator.lease import LeaseProgress, shard_of
+from replicator.lease import LeaseProgress
 from tests.memory.index import MemoryMappingIndex
 from tests.worlds.sim.actions import chosen_actions
 from tests.worlds.sim.doors import Faults
@@ -30,7 +31,6 @@ _EVENTFUL = 0.25
 """The probability that something happens at a step."""
 _LOOK_EVERY_STEPS = 20
 _PATIENCE_STEPS = 12_000
-_OFFSET_BITS = 48
 _LEASE_MS = 600_000
 
 
@@ -66,28 +66,28 @@ class FlakyIndex(MemoryMappingIndex):
         self._may_be_away()
         super().write_lineages(records)
 
-    def write_rows(self, batches: Sequence[RowBatch]) -> None:
+    def write_turn(self, route: Route, layout: int, shard: int, run_log_next: int, body: bytes) -> None:
         self._may_be_away()
-        for batch in batches:
-            life = self._world.life_of(batch.partition.route)
-            layout = life.layout()
-            if not life.run_log_harmed and layout is not None and layout.layout == 1:
-                shard = shard_of(batch.partition.topic_partition, layout.shards)
-                offset = batch.version & ((1 << _OFFSET_BITS) - 1)
-                log = life.aggregate.cluster.topics[life.run_log].logs[shard]
-                assert offset < log.stable_end, f"{batch} was indexed before it was committed"
-                assert log.slot(offset).visible, "a row of an aborted transaction was indexed"
-        super().write_rows(batches[: len(batches) // 2])
+        life = self._world.life_of(route)
+        if not life.run_log_harmed:
+            log = life.aggregate.cluster.topics[life.run_log].logs[shard]
+            assert run_log_next <= log.stable_end, "a turn tells more than the run log holds"
+        super().write_turn(route, layout, shard, run_log_next, body)
         self._may_be_away()
-        super().write_rows(batches)
 
-    def save_indexed_up_to(self, route: Route, layout: int, shard: int, run_log_next: int) -> None:
+    def write_blocks(self, blocks: Sequence[StoredBlock]) -> None:
+        self._may_be_away()
+        super().write_blocks(blocks[: len(blocks) // 2])
+        self._may_be_away()
+        super().write_blocks(blocks)
+
+    def save_blocks_to(self, route: Route, layout: int, shard: int, term: int, run_log_next: int) -> None:
         self._may_be_away()
         life = self._world.life_of(route)
         if not life.run_log_harmed:
             log = life.aggregate.cluster.topics[life.run_log].logs[shard]
             assert run_log_next <= log.stable_end, "the index claims more than the run log holds"
-        super().save_indexed_up_to(route, layout, shard, run_log_next)
+        super().save_blocks_to(route, layout, shard, term, run_log_next)
 
     def _may_be_away(self) -> None:
         schedule = self._world.schedule

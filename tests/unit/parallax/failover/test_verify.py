@@ -16,7 +16,7 @@ from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, Verdict
 from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
-from tests.worlds.offset_world import GROUP, TOPIC, SparseIndex
+from tests.worlds.offset_world import GROUP, TOPIC
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
 
@@ -222,18 +222,6 @@ def test_a_dead_target_is_judged_by_what_was_seen(bench: Bench) -> None:
     assert found.verdict is Verdict.UNKNOWN
     assert "18 was seen last" in found.partitions[0].unknown[0]
     assert found.records(ConsumptionKind.TWICE) == 0
-
-
-def test_no_more_rows_than_the_port_promises_are_needed(bench: Bench) -> None:
-    for region in "ab":
-        for source in "ab":
-            for _ in range(9):
-                bench.world.copy(source, region, 2)
-    bench.world.watermarks()
-    bench.world.commit("b", 50)
-    sparse = replace(bench.verifier(), index=SparseIndex(bench.world.index))  # type: ignore[arg-type] # the questions asked are there
-    assert sparse.verify(GROUP, consumers=Consumers.PLAIN) == verified(bench, Consumers.PLAIN)
-    assert sparse.verify(GROUP, consumers=Consumers.FAILOVER).verdict is Verdict.ONCE
 
 
 def test_a_group_that_was_never_moved_has_nothing_to_compare() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from parallax.domain.block_rows import decode_turn
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -17,7 +18,6 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.index_rows import RowBatch
 from parallax.domain.runs import Run
 from parallax.errors import ClusterUnavailableError, ConfigError, StoreUnavailableError, UnknownTopicError
 from parallax.ports.index import STOPS_KEPT_S
@@ -26,7 +26,7 @@ from replicator.copying.session_end import SessionError
 from replicator.copying.state import PartitionChange, PartitionState, encode
 from replicator.lease import Lease
 from replicator.mapping import feed as index_writer
-from replicator.mapping.feed import IndexFeed, IndexRows, IndexThread, index_pause_ms
+from replicator.mapping.feed import IndexFeed, IndexRows, IndexThread
 from replicator.shard import earlier_feeds
 from tests.memory.index import MemoryMappingIndex
 from tests.support import poll_until
@@ -105,10 +105,10 @@ class Now:
 class AwayIndex(MemoryMappingIndex):
     away = False
 
-    def write_rows(self, batches: Sequence[RowBatch]) -> None:
+    def write_turn(self, *turn: Any) -> None:
         if self.away:
             raise StoreUnavailableError("away")
-        super().write_rows(batches)
+        super().write_turn(*turn)
 
 
 def feed_of(index: MemoryMappingIndex, log: RunLog, bound_entries: int = 100) -> IndexFeed:
@@ -130,10 +130,9 @@ def test_rows_given_at_once_become_one_batch_and_only_the_last_watermark_stays()
         ]
     )
     assert [(batch.rows, batch.committed_at_ms) for batch in batches] == [
-        ((run(0, 2), run(2, 3), Run(5, 6, 0, 5)), 59_999),
-        ((run(5, 1),), 60_000),
+        ((run(0, 2), run(2, 3), run(5, 1)), 60_000),
     ]
-    assert batches[0].version == (1 << 48) | 4
+    assert batches[0].version == (1 << 48) | 6
 
 
 def test_a_lineage_is_told_when_it_is_first_seen_and_when_it_ends() -> None:
@@ -160,7 +159,7 @@ def test_what_any_earlier_layout_has_left_is_indexed_once() -> None:
     log, index = RunLog(), MemoryMappingIndex()
     for number, layout in enumerate((1, 1, 2, 3)):
         log.append(entry([run(number, 1)], layout=layout))
-    index.save_indexed_up_to(ROUTE, 1, 0, 2)
+    index.save_blocks_to(ROUTE, 1, 0, 0, 2)
     feed = IndexFeed(index, log, route=ROUTE, layout=3, shard=0, clock=Now())
     feed.note_end(log.end())
     feed.turn()
@@ -172,7 +171,7 @@ def test_what_retention_took_before_it_was_indexed_is_said() -> None:
     log, index = RunLog(), MemoryMappingIndex()
     for number in range(5):
         log.append(entry([run(number, 1)]))
-    index.save_indexed_up_to(ROUTE, 1, 0, 2)
+    index.save_blocks_to(ROUTE, 1, 0, 0, 2)
     log.first = 6
     feed = feed_of(index, log)
     feed.note_end(log.end())
@@ -205,7 +204,7 @@ def test_what_an_earlier_layout_has_indexed_is_no_gap(earlier_to: int, gap_offse
     log, index = RunLog(), MemoryMappingIndex()
     for number, layout in enumerate((1, 1, 1, 2, 3)):
         log.append(entry([run(number, 1)], layout=layout))
-    index.save_indexed_up_to(ROUTE, 2, 0, earlier_to)
+    index.save_blocks_to(ROUTE, 2, 0, 0, earlier_to)
     log.first = 6
     feed = IndexFeed(index, log, route=ROUTE, layout=3, shard=0, clock=Now())
     feed.note_end(log.end())
@@ -265,7 +264,7 @@ def test_a_queue_that_runs_over_is_dropped_and_read_again() -> None:
 
 def test_a_run_log_that_ends_below_what_is_indexed_is_not_indexed_and_the_copier_hears_of_it() -> None:
     log, index = RunLog(), MemoryMappingIndex()
-    index.save_indexed_up_to(ROUTE, 1, 0, 500)
+    index.save_blocks_to(ROUTE, 1, 0, 0, 500)
     one = entry([run(0, 1)])
     feed = feed_of(index, log)
     assert feed.indexed_up_to() == 500
@@ -359,9 +358,10 @@ def test_what_is_written_at_once_is_bounded_by_bytes_too(
     monkeypatch: pytest.MonkeyPatch, *, queued: bool
 ) -> None:
     class Counting(MemoryMappingIndex):
-        def write_rows(self, batches: Sequence[RowBatch]) -> None:
-            counts.append(sum(len(batch.rows) for batch in batches))
-            super().write_rows(batches)
+        def write_turn(self, *turn: Any) -> None:
+            pieces = decode_turn(turn[-1]).pieces.values()
+            counts.extend([sum(map(len, pieces))] if pieces else [])
+            super().write_turn(*turn)
 
     counts: list[int] = []
     log = RunLog()
@@ -432,29 +432,12 @@ def test_the_index_goes_on_after_any_error(error: Exception) -> None:
 
     log, index = RunLog(), Failing()
     feed = feed_of(index, log)
-    thread = IndexThread(feed, earlier=list, interval_ms=1, max_rows_per_s=600, name="test")
+    thread = IndexThread(feed, earlier=list, interval_ms=1, name="test")
     for number in range(5):
         one = entry([run(number, 1)], 1_000 * number)
         feed.offer(log.append(one), one)
     poll_until(lambda: len(indexed(index)) == 5, 10, "the index")
     thread.close(1_000)
-
-
-@pytest.mark.parametrize(
-    ("written_rows", "spent_ms", "pause_ms"),
-    [
-        (4, 10, 200),
-        (100, 50, 200),
-        (300, 100, 400),
-        (300, 600, 200),
-        (3_000, 900, 1_500),
-        (150_000, 9_000, 1_500),
-    ],
-)
-def test_the_index_keeps_its_budget_and_never_falls_minutes_behind(
-    written_rows: int, spent_ms: float, pause_ms: float
-) -> None:
-    assert index_pause_ms(written_rows, spent_ms, interval_ms=200, max_rows_per_s=600) == pause_ms
 
 
 class StopIndex(MemoryMappingIndex):

@@ -1,4 +1,4 @@
-"""The pure parts of the stores: packing, the choice of coarse rows, and the table of errors."""
+"""The pure parts of the stores: newest rows, and the table of errors."""
 
 from __future__ import annotations
 
@@ -12,109 +12,27 @@ import cassandra.pool
 import cassandra.protocol
 import cassandra.query
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from parallax.adapters.cassandra.coarse import CoarseChooser
-from parallax.adapters.cassandra.codec import pack, unpack
+from parallax.adapters.cassandra.codec import newest_body, newest_row
 from parallax.adapters.cassandra.connection import BY_TYPE, contact_points, translated, wrong_datacenter
 from parallax.adapters.cassandra.schema import keyspace_of, keyspace_statement
 from parallax.config.config import Cassandra
-from parallax.domain.ids import (
-    Lineage,
-    RegionName,
-    Route,
-    RoutePartition,
-    SourceOffset,
-    TargetOffset,
-    TopicId,
-    TopicName,
-    TopicPartition,
-)
-from parallax.domain.index_rows import RowBatch
+from parallax.domain.ids import SourceOffset, TargetOffset
+from parallax.domain.index_rows import StampedRow
 from parallax.domain.runs import Run
-from parallax.errors import ConfigError, InvariantError, StoreUnavailableError
-
-OFFSETS = st.integers(0, 2**62)
+from parallax.errors import ConfigError, StoreUnavailableError, UnreadableRowError
 
 
-@st.composite
-def any_run(draw: st.DrawFn) -> Run:
-    source = draw(OFFSETS)
-    return Run(
-        SourceOffset(source),
-        TargetOffset(draw(OFFSETS)),
-        draw(OFFSETS),
-        SourceOffset(draw(st.integers(0, source))),
-        draw(st.integers(-1, 2**31 - 1)),
-    )
+class TestNewestRows:
+    @pytest.mark.parametrize("count", [0, 7])
+    def test_what_was_stored_comes_out(self, count: int) -> None:
+        row = Run(SourceOffset(1 << 62), TargetOffset(3), count, SourceOffset(5), -1)
+        assert newest_row(newest_body(row, 1_800_000_000_000)) == StampedRow(row, 1_800_000_000_000)
 
-
-def run(source: int, target: int, count: int) -> Run:
-    return Run(SourceOffset(source), TargetOffset(target), count, SourceOffset(source), 0)
-
-
-class TestPacking:
-    @given(rows=st.lists(any_run(), max_size=20), committed_at_ms=st.integers(0, 2**48))
-    def test_what_was_packed_comes_out(self, rows: list[Run], committed_at_ms: int) -> None:
-        found = unpack(pack(rows, committed_at_ms))
-        assert (list(found.rows), found.committed_at_ms) == (rows, committed_at_ms)
-
-    def test_runs_in_a_row_take_few_bytes(self) -> None:
-        rows = [run(1_000_000 + 100 * i, 2_000_000 + 350 * i, 100) for i in range(100)]
-        assert len(pack(rows, 1_800_000_000_000)) < 8 * len(rows)
-
-    @given(rows=st.lists(any_run(), min_size=1, max_size=3), data=st.data())
-    def test_a_blob_that_was_cut_or_grew_is_refused(self, rows: list[Run], data: st.DataObject) -> None:
-        blob = pack(rows, 5)
-        cut = data.draw(st.integers(0, len(blob) - 1))
-        with pytest.raises(InvariantError):
-            unpack(blob[:cut])
-        with pytest.raises(InvariantError, match="unknown bytes"):
-            unpack(blob + b"\x00")
-
-    def test_another_format_is_refused(self) -> None:
-        with pytest.raises(InvariantError, match="unknown format: 63"):
-            unpack(b"c\x00")
-
-
-PARTITION = RoutePartition(Route(RegionName("a"), RegionName("b")), TopicPartition(TopicName("trips"), 0))
-LINEAGE = Lineage(TopicId("s"), TopicId("t"))
-
-
-def batch(at_s: int, *rows: Run) -> RowBatch:
-    return RowBatch(PARTITION, LINEAGE, rows, (), at_s * 1_000, at_s)
-
-
-def chosen(chooser: CoarseChooser, *batches: RowBatch) -> list[Run]:
-    plan = chooser.plan(batches)
-    chooser.done(plan)
-    return [item.row for item in plan.rows]
-
-
-class TestCoarseRows:
-    def test_the_newest_run_of_the_first_batch_of_each_interval(self) -> None:
-        runs = [run(i, i, 1) for i in range(6)]
-        chooser = CoarseChooser(60)
-        assert chosen(chooser, batch(1, runs[0], runs[1]), batch(2, run(2, 2, 0))) == [runs[1]]
-        assert chosen(chooser, batch(61, run(2, 2, 0))) == [run(2, 2, 0)]
-
-    def test_the_last_run_before_an_idle_stretch_is_kept_when_it_ends_or_goes_on(self) -> None:
-        first, last, mark = run(0, 0, 1), run(1, 1, 1), run(2, 2, 0)
-        chooser = CoarseChooser(60)
-        assert chosen(chooser, batch(1, first), batch(2, last)) == [first]
-        assert chosen(chooser, batch(61, mark)) == [last, mark]
-
-    def test_a_new_hour_begins_a_new_interval(self) -> None:
-        chooser = CoarseChooser(7 * 60)
-        assert chosen(chooser, batch(3_599, run(0, 0, 1))) == [run(0, 0, 1)]
-        assert chosen(chooser, batch(3_600, run(1, 1, 1))) == [run(1, 1, 1)]
-
-    def test_a_plan_that_was_not_written_is_made_again(self) -> None:
-        chooser = CoarseChooser(60)
-        batches = [batch(1, run(0, 0, 1)), batch(2, run(1, 1, 1)), batch(70, run(2, 2, 1))]
-        assert chooser.plan(batches) == chooser.plan(batches)
-        assert chosen(chooser, *batches) == [run(0, 0, 1), run(1, 1, 1), run(2, 2, 1)]
+    def test_what_is_damaged_is_refused(self) -> None:
+        stored = newest_body(Run(SourceOffset(1), TargetOffset(3), 1, SourceOffset(1), -1), 5)
+        with pytest.raises(UnreadableRowError):
+            newest_row(stored[:-1] + b"x")
 
 
 class TestErrors:

@@ -1,0 +1,250 @@
+"""Where the blocks of lineages begin, and the blocks that were read: what a look-up searches."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from parallax.domain.block_history import BlockTable
+from parallax.domain.block_rows import BlockKey, in_order
+from parallax.domain.blocks import Block
+from parallax.domain.index_rows import layout_of
+from parallax.index.tails import Generation, TurnRows
+from parallax.ports.blocks import BlockName, BlockReaderStore, BlocksOf, ToldKey
+
+MOST_BLOCKS = 16_384
+"""Remembered: some 100 MiB."""
+
+MOST_LINEAGES = 20_000
+"""Whose keys are remembered."""
+
+_KEYS_AT_ONCE = 512
+
+_READ_AGAIN = 4
+"""Keys before the last one: of a lineage whose owner died before blocks reached what it wrote, another one begins earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The keys of a lineage's blocks that count, in order.
+
+    Attributes:
+        first_rows: by key: the block's first row alone.
+        whole: whether there are no others before them.
+        generation: when they were read.
+    """
+
+    keys: Sequence[BlockKey]
+    first_rows: dict[BlockKey, bytes]
+    whole: bool
+    generation: Generation
+
+    def with_others(self, told: Iterable[ToldKey], *, whole: bool, generation: Generation) -> Directory:
+        """The same with further keys."""
+        first_rows = self.first_rows | dict(told)
+        return Directory(in_order(first_rows), first_rows, whole, generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A block that was read, and when; ``final``: it ends where another one had begun by then."""
+
+    block: Block
+    generation: Generation
+    final: bool
+
+
+class Blocks:
+    """Directories and blocks that were read, as many as is bounded. Safe to use from several threads."""
+
+    def __init__(
+        self, store: BlockReaderStore, *, most_blocks: int = MOST_BLOCKS, most_lineages: int = MOST_LINEAGES
+    ) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        """Guards what was read; nothing is asked of the store under it."""
+        self._blocks: OrderedDict[BlockName, _Known] = OrderedDict()
+        self._directories: OrderedDict[BlocksOf, Directory] = OrderedDict()
+        self._most_blocks = most_blocks
+        self._most_lineages = most_lineages
+
+    def directories(self, wanted: Sequence[tuple[BlocksOf, Generation]]) -> list[Directory]:
+        """The last keys of lineages, as they were told by these generations at least; those that have to be read, together."""
+        with self._lock:
+            known = {place: self._directories.get(place) for place, _ in wanted}
+        found: dict[BlocksOf, Directory] = {}
+        new: list[tuple[BlocksOf, Generation]] = []
+        changed: list[tuple[BlocksOf, Generation, Directory]] = []
+        for place, generation in wanted:
+            directory = known[place]
+            if directory is None or not directory.keys:
+                if directory is None or directory.generation != generation:
+                    new.append((place, generation))
+                else:
+                    found[place] = directory
+            elif directory.generation != generation:
+                changed.append((place, generation, directory))
+            else:
+                found[place] = directory
+        if new:
+            told = self._store.keys_below([(place, None) for place, _ in new], _KEYS_AT_ONCE)
+            for (place, generation), keys in zip(new, told, strict=True):
+                empty = Directory((), {}, whole=False, generation=generation)
+                found[place] = empty.with_others(keys, whole=len(keys) < _KEYS_AT_ONCE, generation=generation)
+        if changed:
+            asked = [
+                (place, directory.keys[max(0, len(directory.keys) - _READ_AGAIN)].target_start)
+                for place, _, directory in changed
+            ]
+            later = self._store.keys_from(asked)
+            for (place, generation, directory), keys in zip(changed, later, strict=True):
+                found[place] = directory.with_others(keys, whole=directory.whole, generation=generation)
+        for place in {place for place, _ in new} | {place for place, _, _ in changed}:
+            self._keep(place, found[place])
+        return [found[place] for place, _ in wanted]
+
+    def with_older(self, place: BlocksOf, directory: Directory) -> Directory:
+        """A directory that is not whole, with some older keys."""
+        lowest = min(key.target_start for key in directory.first_rows)
+        (told,) = self._store.keys_below([(place, lowest)], 2 * _KEYS_AT_ONCE)
+        known = len(directory.first_rows)
+        whole = len(told) < 2 * _KEYS_AT_ONCE
+        further = directory.with_others(told, whole=whole, generation=directory.generation)
+        if len(further.first_rows) == known:
+            further = replace(further, whole=True)
+        with self._lock:
+            if self._directories.get(place) is directory:
+                self._directories[place] = further
+        return further
+
+    def _keep(self, place: BlocksOf, directory: Directory) -> None:
+        with self._lock:
+            self._directories[place] = directory
+            self._directories.move_to_end(place)
+            while len(self._directories) > self._most_lineages:
+                self._directories.popitem(last=False)
+
+    def known(self, name: BlockName, generation: Generation) -> Block | None:
+        """A block that need not be read."""
+        with self._lock:
+            known = self._blocks.get(name)
+            if known is None or not (known.final or known.generation == generation):
+                return None
+            self._blocks.move_to_end(name)
+            return known.block
+
+    def read(self, wanted: Sequence[tuple[BlockName, Directory]]) -> None:
+        """Read blocks at once; of those that are gone, their first rows."""
+        stored = self._store.blocks([name for name, _ in wanted])
+        with self._lock:
+            for name, directory in wanted:
+                block = Block(stored.get(name) or directory.first_rows[name.key])
+                final = directory.keys[-1] != name.key
+                self._blocks[name] = _Known(block, directory.generation, final)
+                self._blocks.move_to_end(name)
+            while len(self._blocks) > max(self._most_blocks, len(wanted)):
+                self._blocks.popitem(last=False)
+
+
+class StoredTable(BlockTable):
+    """The blocks of one lineage, each read when it is first asked for, and the rows of turns behind them.
+
+    Args:
+        blocks: what was read.
+        place: the lineage.
+        directory: the keys of its blocks.
+        told: its rows in turns, and the layout whose leases told them.
+    """
+
+    __slots__ = ("_blocks", "_keys", "_pieces", "_place", "_read")
+
+    def __init__(
+        self, blocks: Blocks, place: BlocksOf, directory: Directory, told: tuple[int, Sequence[TurnRows]]
+    ) -> None:
+        keys, (layout, pieces) = directory.keys, told
+        if keys and layout_of(max(key.term for key in keys)) > layout:
+            pieces = ()  # blocks have them, told by leases of a later layout
+        if pieces:
+            # A block that begins in the midst of them is told already, and has nothing that they lack.
+            keys = keys[: bisect_left([key.start for key in keys], pieces[0].start)]
+        self._blocks = blocks
+        self._place = place
+        self._pieces = pieces
+        self._keys = 0, keys, directory
+        """As `_known`: the number of the first key, the keys, and the directory that they are from."""
+        self._read: dict[int, Block] = {}
+        super().__init__(
+            [*(key.source_start for key in keys), *(piece.block.source_base for piece in pieces)],
+            [*(key.target_start for key in keys), *(piece.block.target_base for piece in pieces)],
+            self._block,
+            len(keys),
+        )
+
+    def learn(self, *, source: int | None = None, target: int | None = None) -> None:
+        """Read older keys until one begins at or below an offset, or there are none."""
+        while not self._reaches(source, target):
+            low, keys, directory = self._keys
+            if directory.whole or not directory.keys:
+                return
+            further = self._blocks.with_older(self._place, directory)
+            # In the midst nothing changes: those that are known here stand behind all that are new.
+            first = keys[0].start if keys else directory.keys[0].start
+            older = [key for key in further.keys if key.start < first]
+            _, sources, targets = self._known
+            self._keys = low - len(older), [*older, *keys], further
+            self._known = (
+                low - len(older),
+                [*(key.source_start for key in older), *sources],
+                [*(key.target_start for key in older), *targets],
+            )
+
+    def _reaches(self, source: int | None, target: int | None) -> bool:
+        _, sources, targets = self._known
+        if source is not None:
+            return bool(sources) and sources[0] <= source
+        return target is not None and bool(targets) and targets[0] <= target
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether some of its rows are from turns."""
+        return bool(self._pieces)
+
+    def append(self, block: Block, committed_at_ms: int) -> None:
+        """Add a row that no block tells of any more. To be called before the table is used."""
+        low, sources, targets = self._known
+        self._pieces = [*self._pieces, TurnRows(block, committed_at_ms)]
+        self._known = low, [*sources, block.source_base], [*targets, block.target_base]
+
+    def missing(self, number: int) -> tuple[BlockName, Directory] | None:
+        """What has to be read to `get` a block; None: nothing."""
+        low, _, directory = self._keys
+        if not low <= number < self.alone_from or number in self._read:
+            return None
+        name = self._name(number)
+        known = self._blocks.known(name, directory.generation)
+        if known is not None:
+            self._read[number] = known
+            return None
+        return name, directory
+
+    def _name(self, number: int) -> BlockName:
+        low, keys, _ = self._keys
+        return BlockName(self._place.target, self._place.topic_partition, keys[number - low])
+
+    def _block(self, number: int) -> Block:
+        if number >= self.alone_from:
+            return self._pieces[number - self.alone_from].block
+        found = self._read.get(number)
+        if found is None:
+            name, directory = self._name(number), self._keys[2]
+            found = self._blocks.known(name, directory.generation)
+            if found is None:
+                self._blocks.read([(name, directory)])
+                found = self._blocks.known(name, directory.generation)
+            if found is None:  # it went at once, for others: rows are at hand all the same
+                found = Block(directory.first_rows[name.key])
+            self._read[number] = found
+        return found

@@ -1,0 +1,145 @@
+"""What turns tell: the rows of each lineage that blocks do not have yet."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from parallax.domain.block_rows import decode_turn
+from parallax.domain.blocks import Block
+from parallax.domain.ids import Route
+from parallax.ports.blocks import BlockReaderStore, Reached, TurnsWanted
+
+
+class TurnRows(NamedTuple):
+    """Rows of one lineage in one turn, none of those between them left out, and when the last of them was committed (ms)."""
+
+    block: Block
+    committed_at_ms: int
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """Where its first row lies."""
+        return self.block.target_base, self.block.source_base
+
+    @property
+    def last(self) -> tuple[int, int, int]:
+        """Where its last row lies, and how many records it has: a run comes after a watermark at the same place."""
+        place = len(self.block) - 1
+        return self.block.target_start(place), self.block.source_start(place), self.block.counts[place]
+
+
+@dataclass(slots=True)
+class _Lease:
+    """What the turns of one lease tell since its blocks reached ``reached.run_log_next``."""
+
+    reached: Reached
+    after: int
+    pieces: defaultdict[int, list[TurnRows]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def age(self) -> tuple[int, int]:
+        return self.reached.term, self.reached.run_log_next
+
+
+Generation = tuple[Reached, ...]
+"""How far the blocks of all leases of a route reach: what was read of blocks at one is all there until it changes."""
+
+
+class Tails:
+    """The turns of routes, read anew where the caller says so. Safe to use from several threads."""
+
+    def __init__(self, store: BlockReaderStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        """Guards what was read; nothing is asked of the store under it."""
+        self._leases: defaultdict[Route, dict[tuple[int, int], _Lease]] = defaultdict(dict)
+        self._changes: defaultdict[Route, int] = defaultdict(int)
+
+    def refresh(self, routes: Collection[Route]) -> None:
+        """Read what the leases of the routes have told since it was last read.
+
+        Raises:
+            StoreUnavailableError: the store did not answer in time.
+        """
+        reached = self._store.reached(routes)
+        wanted: list[TurnsWanted] = []
+        with self._lock:
+            for route, leases in reached.items():
+                latest = max((item.layout for item in leases), default=0)
+                for item in leases:
+                    lease = self._lease(route, item)
+                    # Of an earlier layout nobody writes any more, but for who was late.
+                    if item.layout == latest or lease.after == lease.reached.run_log_next:
+                        wanted.append(TurnsWanted(route, item.layout, item.shard, lease.after))
+        if not wanted:
+            return
+        told = self._store.turns(wanted)
+        decoded = [[(upto, decode_turn(body)) for upto, body in turns] for turns in told]
+        with self._lock:
+            for asked, turns in zip(wanted, decoded, strict=True):
+                lease = self._leases[asked.route][asked.layout, asked.shard]
+                if asked.after > lease.after:
+                    continue  # those between were not read
+                for upto, turn in turns:
+                    if upto > lease.after:
+                        lease.after = upto
+                        self._changes[asked.route] += 1
+                        for number, block in turn.pieces.items():
+                            lease.pieces[number].append(TurnRows(block, turn.committed_at_ms))
+
+    def _lease(self, route: Route, reached: Reached) -> _Lease:
+        leases = self._leases[route]
+        known = leases.get((reached.layout, reached.shard))
+        if known is None or (reached.term, reached.run_log_next) > known.age:
+            known = _Lease(reached, reached.run_log_next)
+            leases[reached.layout, reached.shard] = known
+            self._changes[route] += 1
+        return known
+
+    def told(self, route: Route) -> int:
+        """A number that changes whenever something new was read of the route."""
+        with self._lock:
+            return self._changes[route]
+
+    def generation(self, route: Route) -> Generation:
+        """How far the blocks of the route reach."""
+        with self._lock:
+            return tuple(lease.reached for lease in self._leases[route].values())
+
+    def pieces(self, route: Route, number: int) -> tuple[int, Sequence[TurnRows]]:
+        """The rows of a lineage in turns, in order: each piece begins and ends behind the one before it.
+
+        What an earlier layout has left is told anew by the leases of the one that follows, which tell more.
+
+        Args:
+            route: the route.
+            number: `parallax.domain.block_rows.lineage_number`.
+
+        Returns:
+            The layout whose leases told them, and the pieces.
+        """
+        with self._lock:
+            leases = [lease for lease in self._leases[route].values() if number in lease.pieces]
+            layout = max((lease.reached.layout for lease in leases), default=0)
+            pieces = [
+                piece for lease in leases if lease.reached.layout == layout for piece in lease.pieces[number]
+            ]
+        return layout, in_order(pieces)
+
+
+def in_order(pieces: Iterable[TurnRows]) -> list[TurnRows]:
+    """Pieces by where they begin, without those that others hold: owners that follow each other tell the same."""
+    kept: list[TurnRows] = []
+    ordered = sorted(
+        pieces, key=lambda piece: (*piece.start, *(-at for at in piece.last), -piece.committed_at_ms)
+    )
+    for piece in ordered:
+        # Of two watermarks at one place the later one tells more.
+        again = kept and piece.last == kept[-1].last and piece.committed_at_ms > kept[-1].committed_at_ms
+        if not kept or piece.last > kept[-1].last or (again and len(piece.block) == 1):
+            kept.append(piece)
+    return kept
