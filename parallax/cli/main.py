@@ -70,6 +70,7 @@ COMMANDS = {
     "verify": Entry("parallax.cli.verify", "services", "verify"),
     "drill": Entry("parallax.cli.drill", "services", "drill"),
     "topics": Entry("parallax.cli.topics", "services"),
+    "acl": Entry("parallax.cli.acl", "services"),
     "import": Entry("parallax.cli.import_", "services"),
     "audit-log": Entry("parallax.cli.audit_log", "services", "audit_log"),
 }

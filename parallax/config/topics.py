@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from parallax.config.values import Pattern, RegionKey, Section
+from parallax.domain.access_rules import AccessMode, AccessPolicy
 from parallax.domain.ids import RegionName, Route
 from parallax.domain.route_graph import Copies, CopiesKind
 from parallax.domain.topic_choice import Patterns, Residency, TopicNaming, is_left_out_builtin, matches
@@ -94,6 +95,36 @@ class ConfigSync(Names):
         )
 
 
+class AclSync(Section):
+    """How rules of access are copied to target clusters (docs/access-in-step.md)."""
+
+    enabled: bool = False
+    mode: Literal["safe", "mm2"] = "safe"
+    """``safe``; or MirrorMaker 2's very set, ``mm2``."""
+    interval_s: Annotated[float, Field(ge=1)] = 30
+    wildcard: Literal["refuse", "expand"] = "refuse"
+    """A rule about all topics is refused, or becomes one for each topic that is copied."""
+    prefixed: bool = True
+    """A rule about topics that begin so becomes one for each that is copied."""
+    groups: bool = False
+    """Copy rules about groups, too."""
+    delete: Literal["owned", "never"] = "owned"
+    """Whether rules that were made by us go when no source has them any more."""
+    principals: Mapping[str, str] = Field(default_factory=dict)
+    """Who is called otherwise at the target."""
+
+    def policy(self) -> AccessPolicy:
+        """It by itself."""
+        return AccessPolicy(
+            AccessMode(self.mode),
+            wildcard=self.wildcard == "expand",
+            prefixed=self.prefixed,
+            groups=self.groups,
+            delete=self.delete == "owned",
+            principals=dict(self.principals),
+        )
+
+
 class Topics(Names):
     """Which topics are copied; routes may narrow the choice."""
 
@@ -103,6 +134,7 @@ class Topics(Names):
     residency: tuple[ResidencyRule, ...] = ()
     """It outweighs ``include`` and all routes."""
     config_sync: ConfigSync = ConfigSync()
+    acl_sync: AclSync = AclSync()
 
     def chosen(self, name: str) -> bool:
         """Whether a route may choose it: included, not excluded, and not left out by a built-in exclude."""

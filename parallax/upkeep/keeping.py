@@ -10,16 +10,24 @@ from dataclasses import dataclass
 import structlog
 
 from parallax.config.config import Config
+from parallax.domain.access_rules import AccessState
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster
 from parallax.domain.topic_settings import SettingState
 from parallax.errors import ParallaxError
+from parallax.upkeep.access import AccessKeeper
 from parallax.upkeep.board import UpkeepBoard, UpkeepRow
 from parallax.upkeep.settings import SettingsKeeper
 
 _log = structlog.get_logger(__name__)
 
 SETTINGS = "settings"
-STATES = {SETTINGS: [state.value for state in SettingState if state is not SettingState.CHANGE]}
+ACCESS = "access"
+STATES = {
+    SETTINGS: [state.value for state in SettingState if state is not SettingState.CHANGE],
+    ACCESS: [
+        state.value for state in (AccessState.ACL_DIFFERS, AccessState.ACL_WIDE, AccessState.ACL_REFUSED)
+    ],
+}
 """By kind of upkeep, the words of what may not be in step."""
 _LAST_WITHIN_S = 1.0
 
@@ -42,7 +50,7 @@ class Upkeep:
 
 def upkeeps(config: Config, targets: Collection[RegionName]) -> list[Upkeep]:
     """What the configuration wants to be kept in step at these targets."""
-    settings = config.topics.config_sync
+    settings, access = config.topics.config_sync, config.topics.acl_sync
 
     def opened(target: RegionName) -> Callable[[], Round]:
         def open_round() -> Round:
@@ -51,10 +59,22 @@ def upkeeps(config: Config, targets: Collection[RegionName]) -> list[Upkeep]:
 
         return open_round
 
-    return [
+    def opened_access(target: RegionName) -> Callable[[], Round]:
+        def open_round() -> Round:
+            keeper = AccessKeeper(config, target)
+            return lambda: keeper.carry_out(keeper.plan())
+
+        return open_round
+
+    kept = [
         Upkeep(SETTINGS, aggregate_cluster(target), settings.interval_s, opened(target))
         for target in targets
         if settings.enabled
+    ]
+    return kept + [
+        Upkeep(ACCESS, aggregate_cluster(target), access.interval_s, opened_access(target))
+        for target in targets
+        if access.enabled
     ]
 
 

@@ -36,6 +36,7 @@ from parallax.adapters.cassandra.status import (
     shard_to_text,
 )
 from parallax.domain import metadata
+from parallax.domain.access_rules import AccessKind, AccessOperation, AccessRule, NameMatch
 from parallax.domain.audit import AuditEntry, AuditStage, entry_from_text, entry_to_text
 from parallax.domain.block_rows import decode_turn, encode_turn
 from parallax.domain.blocks import Block
@@ -82,6 +83,7 @@ from parallax.failover.journal import (
     summary_to_text,
 )
 from parallax.ports.groups import OperationNote
+from parallax.upkeep.access import OwnedRule
 from parallax.upkeep.settings import AgreedSettings
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState, encode
@@ -256,6 +258,18 @@ LAYOUT = LayoutRecord(
     previous_shards=2,
     topics="trips",
 )
+OWNED = OwnedRule(
+    AccessRule(
+        AccessKind.TOPIC,
+        NameMatch.LITERAL,
+        "trips",
+        "User:billing",
+        "*",
+        AccessOperation.WRITE,
+        allow=True,
+    ),
+    promoted=True,
+)
 AGREED = AgreedSettings(
     TopicId("trips-on-b"),
     {"retention.ms": Agreed("86400000", "86400000"), "segment.ms": Agreed(None, "604800000")},
@@ -425,6 +439,12 @@ FORMATS = (
         _metadata_number,
     ),
     StoredFormat("layouts.json", LAYOUT, LayoutRecord.encoded, LayoutRecord.decoded),
+    StoredFormat(
+        "acls.json",
+        OWNED,
+        OwnedRule.encoded,
+        lambda raw: OwnedRule.decoded(OWNED.key, raw),
+    ),
     StoredFormat(
         "configs.json",
         AGREED,

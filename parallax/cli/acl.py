@@ -1,0 +1,167 @@
+"""`parallax acl`: rules of access at targets, beside those of their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from parallax.cli.options import ConfigOption, ExecuteOption
+from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
+from parallax.config.config import Config, load
+from parallax.domain.access_rules import AccessState
+from parallax.domain.ids import RegionName
+from parallax.upkeep.access import AccessKeeper, AccessRow
+
+app = typer.Typer(
+    help="Rules of access (ACLs) that are copied to targets, and who else may write there.",
+    no_args_is_help=True,
+)
+
+TargetOption = Annotated[
+    list[str] | None, typer.Option("--to", help="A target region; may be repeated. Default: every one.")
+]
+OneTargetOption = Annotated[str, typer.Option("--to", help="The target region.")]
+TopicsArgument = Annotated[
+    list[str] | None, typer.Argument(help="Topics, as they are called at the target. Default: every one.")
+]
+
+_COLUMNS = (
+    ListColumn("~cluster", lambda row: row["cluster"]),
+    ListColumn("~state", lambda row: row["state"]),
+    ListColumn("~permission", lambda row: row["rule"]["permission"]),
+    ListColumn("~principal", lambda row: row["rule"]["principal"]),
+    ListColumn("~operation", lambda row: row["rule"]["operation"]),
+    ListColumn("~kind", lambda row: row["rule"]["kind"]),
+    ListColumn("~match", lambda row: row["rule"]["match"]),
+    ListColumn("~name", lambda row: row["rule"]["name"]),
+    ListColumn("~host", lambda row: row["rule"]["host"], wide=True),
+    ListColumn("~sources", lambda row: ", ".join(row["sources"]), wide=True),
+    ListColumn("~problem", lambda row: row["problem"]),
+)
+
+
+def _listing(empty: str) -> RowListing:
+    return RowListing(
+        columns=_COLUMNS,
+        name=lambda row: f"{row['rule']['principal']} {row['rule']['operation']} {row['rule']['name']}",
+        empty=empty,
+    )
+
+
+@app.command()
+def diff(
+    config: ConfigOption,
+    to: TargetOption = None,
+    withheld: Annotated[
+        bool, typer.Option("--withheld", help="Show, too, what targets do not allow until they are promoted.")
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show rules that are not in step, and why; change nothing. Exit code 1: there are some, or a source did not show its own."""
+    rows: list[AccessRow] = []
+    wrong = False
+    for keeper in _keepers(load(config), to):
+        plan = keeper.plan()
+        for region, why in sorted(plan.unreadable.items()):
+            typer.echo(f"{region} does not show its rules: {why}", err=True)
+        wrong = wrong or bool(plan.rows()) or bool(plan.unreadable)
+        rows += [*plan.rows(), *(plan.withheld() if withheld else ())]
+    _write(rows, output)
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def sync(
+    config: ConfigOption,
+    to: TargetOption = None,
+    execute: ExecuteOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Copy rules to targets once, whether `topics.acl_sync` is enabled or not. Exit code 1: something stays otherwise."""
+    rows: list[AccessRow] = []
+    for keeper in _keepers(load(config), to):
+        plan = keeper.plan()
+        rows += keeper.carry_out(plan) if execute else plan.rows()
+    _write(rows, output)
+    planned = {AccessState.ADD, AccessState.REMOVE}
+    if any(not row.applied and (execute or row.finding.state not in planned) for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command()
+def promote(
+    config: ConfigOption,
+    to: OneTargetOption,
+    topic: TopicsArgument = None,
+    execute: ExecuteOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Allow at a target what was withheld, such as to write: it has become the place where producers produce."""
+    (keeper,) = _keepers(load(config), [to])
+    rows = keeper.promotion(keeper.plan(), topic)
+    _done(keeper.promote(rows) if execute else rows, output, execute=execute)
+
+
+@app.command()
+def demote(
+    config: ConfigOption,
+    to: OneTargetOption,
+    topic: TopicsArgument = None,
+    execute: ExecuteOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Take away what `promote` has allowed."""
+    (keeper,) = _keepers(load(config), [to])
+    rows = keeper.demotion(keeper.plan(), topic)
+    _done(keeper.demote(rows) if execute else rows, output, execute=execute)
+
+
+@app.command()
+def check(
+    config: ConfigOption,
+    to: TargetOption = None,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--own", help="A principal of the replicator's, such as User:parallax; may be repeated."
+        ),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List who else may change copies, run logs and other topics of Parallax. Exit code 1: somebody may."""
+    rows = [
+        {
+            "cluster": keeper.cluster,
+            "state": "",
+            "rule": rule.to_json(),
+            "sources": [],
+            "topics": topics,
+            "problem": f"{len(topics)} topics, such as {topics[0]}",
+        }
+        for keeper in _keepers(load(config), to)
+        for rule, topics in keeper.others_who_write(own or ())
+    ]
+    _listing("nobody else may change what is copied").write(rows, output)
+    if rows:
+        raise typer.Exit(1)
+
+
+def _keepers(config: Config, to: Sequence[str] | None) -> list[AccessKeeper]:
+    every = dict.fromkeys(route.target for route in config.all_routes())
+    targets = [RegionName(name) for name in dict.fromkeys(to or ())] or list(every)
+    for target in targets:
+        config.routes_into(target)
+    return [AccessKeeper(config, target) for target in targets]
+
+
+def _done(rows: Sequence[AccessRow], output: OutputFormat, *, execute: bool) -> None:
+    _write(rows, output)
+    if execute and any(not row.applied for row in rows):
+        raise typer.Exit(1)
+
+
+def _write(rows: Sequence[AccessRow], output: OutputFormat) -> None:
+    _listing("nothing to do").write([row.to_json() for row in rows], output)

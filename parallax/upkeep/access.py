@@ -1,0 +1,322 @@
+"""Keeps the rules of access of one target in step with its sources' (`parallax.domain.access_rules`).
+
+What was made by us is written down in the compacted topic `parallax.acls` of the target, before it is made: a rule that stands
+there and is missing is made again, while one that were made first, and not written down, would stay for ever.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from parallax.adapters.kafka.access_rules import AccessDoor
+from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.adapters.kafka.compacted import CompactedTable
+from parallax.config.config import Config
+from parallax.domain.access_rules import (
+    AccessFinding,
+    AccessKind,
+    AccessPolicy,
+    AccessRule,
+    AccessState,
+    MergedRules,
+    SourceAccess,
+    Wanted,
+    may_write,
+    merge_rules,
+    wanted_rules,
+)
+from parallax.domain.formats import read_text, stored_text
+from parallax.domain.ids import ClusterName, RegionName, TopicName, aggregate_cluster
+from parallax.domain.route_graph import Edge
+from parallax.errors import ParallaxError, RefusedError
+
+ACLS_TOPIC = TopicName("parallax.acls")
+FORMAT = 1
+"""Of its records; a greater one is a newer release's."""
+_TIMEOUT_MS = 10_000
+
+_DONE = {AccessState.ADD: "ADDED", AccessState.REMOVE: "REMOVED"}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedRule:
+    """A rule that was made by us.
+
+    Attributes:
+        promoted: by an operator's word, whose end alone takes it away.
+    """
+
+    rule: AccessRule
+    promoted: bool = False
+
+    @property
+    def key(self) -> str:
+        """The record's key."""
+        return json.dumps(self.rule.to_json(), sort_keys=True, separators=(",", ":"))
+
+    def encoded(self) -> bytes:
+        """The record's value."""
+        return stored_text({"rule": self.rule.to_json(), "promoted": self.promoted}, FORMAT).encode()
+
+    @classmethod
+    def decoded(cls, key: str, value: bytes) -> OwnedRule:
+        """The record of a value that `encoded` made.
+
+        Raises:
+            UnreadableRowError: it is something else, or of a newer format.
+        """
+        return read_text(
+            value.decode(errors="replace"),
+            FORMAT,
+            lambda values: cls(AccessRule.from_json(values["rule"]), bool(values["promoted"])),
+            f"the record {key} in {ACLS_TOPIC}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRow:
+    """A rule that is not, or was not, in step.
+
+    Attributes:
+        applied: it was made, or taken away.
+    """
+
+    cluster: ClusterName
+    finding: AccessFinding
+    applied: bool = False
+
+    @property
+    def state(self) -> str:
+        """How it is: an `AccessState` as a word, or what was done."""
+        return _DONE[self.finding.state] if self.applied else self.finding.state.value
+
+    def line(self) -> str:
+        """It for people."""
+        what = f"{self.state}: {self.cluster} {self.finding.rule.line()}"
+        return f"{what}: {self.finding.problem}" if self.finding.problem else what
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON types."""
+        return {
+            "cluster": self.cluster,
+            "state": self.state,
+            "rule": self.finding.rule.to_json(),
+            "sources": list(self.finding.sources),
+            "problem": self.finding.problem,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPlan:
+    """What is to be done at one target.
+
+    Attributes:
+        there: the rules that it has.
+        owned: those that are written down as made by us.
+        unreadable: sources that don't show their rules, with why.
+    """
+
+    cluster: ClusterName
+    wanted: Wanted
+    merged: MergedRules
+    there: frozenset[AccessRule]
+    owned: tuple[OwnedRule, ...]
+    unreadable: Mapping[str, str]
+
+    def rows(self) -> list[AccessRow]:
+        """Everything that is not in step."""
+        found = [AccessFinding(rule, AccessState.ADD) for rule in self.merged.add]
+        found += [AccessFinding(rule, AccessState.REMOVE) for rule in self.merged.remove]
+        found += self.wanted.findings
+        return [AccessRow(self.cluster, finding) for finding in found]
+
+    def withheld(self) -> list[AccessRow]:
+        """What the target does not allow until it is promoted."""
+        return [
+            AccessRow(self.cluster, AccessFinding(rule, AccessState.ACL_WITHHELD))
+            for rule in sorted(self.wanted.withheld - self.there)
+        ]
+
+
+class AccessKeeper:
+    """Keeps one target's rules in step; for one thread.
+
+    Args:
+        config: all configuration.
+        target: the target region.
+    """
+
+    def __init__(self, config: Config, target: RegionName) -> None:
+        self._config = config
+        self.cluster = aggregate_cluster(target)
+        self._edges = [edge for edge in config.edges() if edge.route.target == target]
+        of = config.cluster(self.cluster)
+        self._door = AccessDoor(self.cluster, of, timeout_ms=_TIMEOUT_MS)
+        self._reader = KafkaCluster(self.cluster, of, timeout_ms=_TIMEOUT_MS)
+        self._table = CompactedTable(self.cluster, of, ACLS_TOPIC, timeout_ms=_TIMEOUT_MS)
+        self._sources = {edge.source: self._source(edge) for edge in self._edges}
+
+    def _source(self, edge: Edge) -> tuple[KafkaCluster, AccessDoor]:
+        cluster = self._config.source_cluster(edge.route)
+        of = self._config.cluster(cluster)
+        return (
+            KafkaCluster(cluster, of, timeout_ms=_TIMEOUT_MS),
+            AccessDoor(cluster, of, timeout_ms=_TIMEOUT_MS),
+        )
+
+    @property
+    def _policy(self) -> AccessPolicy:
+        policy = self._config.topics.acl_sync.policy()
+        return replace(policy, group_chosen=self._config.groups.chosen)
+
+    def plan(self) -> AccessPlan:
+        """Look at both sides and say what is to be done; change nothing.
+
+        Raises:
+            ConfigError: the target does not show its rules to this client.
+            RefusedError: the target has no authorizer.
+            UnreadableRowError: what was made by us can't be read.
+            ClusterUnavailableError: the target did not answer in time.
+        """
+        there = self._door.read()
+        owned = tuple(OwnedRule.decoded(key, value) for key, value in sorted(self._table.read().items()))
+        sources: dict[RegionName, SourceAccess] = {}
+        unreadable: dict[str, str] = {}
+        away: list[Edge] = []
+        for edge in self._edges:
+            reader, door = self._sources[edge.source]
+            try:
+                topics = [name for name in reader.topics() if edge.choice.chosen(name)]
+                rules = door.read()
+            except ParallaxError as error:
+                unreadable[edge.route.source] = f"[{error.code}] {error}"
+                away.append(edge)
+                continue
+            copies = {name: edge.naming.of(name, edge.route.source) for name in topics}
+            sources[edge.route.source] = SourceAccess(rules, copies)
+
+        def frozen(rule: AccessRule) -> bool:
+            return any(_may_have(edge, rule) for edge in away)
+
+        wanted = wanted_rules(sources, self._policy)
+        merged = merge_rules(
+            wanted,
+            there,
+            [item.rule for item in owned],
+            [item.rule for item in owned if item.promoted],
+            self._policy,
+            frozen,
+        )
+        return AccessPlan(self.cluster, wanted, merged, there, owned, unreadable)
+
+    def carry_out(self, plan: AccessPlan) -> list[AccessRow]:
+        """Make a plan true; what was done, and what is not in step then.
+
+        Raises:
+            ConfigError: this client may not change the target's rules.
+            ClusterUnavailableError: the target did not answer in time; the next plan goes on.
+        """
+        merged = plan.merged
+        refused = self._made([OwnedRule(rule) for rule in merged.add])
+        kept = self._door.remove(merged.remove)
+        gone = [*merged.forget, *(rule for rule in merged.remove if rule not in kept)]
+        self._table.write({OwnedRule(rule).key: None for rule in gone})
+        rows = []
+        for row in plan.rows():
+            rule, state = row.finding.rule, row.finding.state
+            if state not in _DONE:
+                rows.append(row)
+            elif (problem := refused.get(rule) or kept.get(rule)) is not None:
+                finding = replace(row.finding, state=AccessState.ACL_REFUSED, problem=problem)
+                rows.append(replace(row, finding=finding))
+            else:
+                rows.append(replace(row, applied=True))
+        if plan.unreadable:
+            problem = "; ".join(f"{region}: {why}" for region, why in sorted(plan.unreadable.items()))
+            raise RefusedError(
+                f"sources that don't show their rules, so that nothing is changed for their topics: {problem}"
+            )
+        return rows
+
+    def _made(self, rules: Collection[OwnedRule]) -> Mapping[AccessRule, str]:
+        """Write rules down as ours, and make them; those that the target does not take, with why."""
+        self._table.write({item.key: item.encoded() for item in rules})
+        refused = self._door.add([item.rule for item in rules])
+        self._table.write({item.key: None for item in rules if item.rule in refused})
+        return refused
+
+    def promotion(self, plan: AccessPlan, topics: Collection[str] | None = None) -> list[AccessRow]:
+        """The withheld rules that `promote` makes; of these topics at the target, None: of all."""
+        return [row for row in plan.withheld() if topics is None or row.finding.rule.name in topics]
+
+    def promote(self, rows: Collection[AccessRow]) -> list[AccessRow]:
+        """Allow what was withheld; what was allowed, and what the target did not take.
+
+        Raises:
+            ConfigError: this client may not change the target's rules.
+            ClusterUnavailableError: the target did not answer in time; call again.
+        """
+        refused = self._made([OwnedRule(row.finding.rule, promoted=True) for row in rows])
+        return [
+            replace(
+                row,
+                finding=replace(
+                    row.finding,
+                    state=AccessState.ACL_REFUSED if row.finding.rule in refused else AccessState.ADD,
+                    problem=refused.get(row.finding.rule, ""),
+                ),
+                applied=row.finding.rule not in refused,
+            )
+            for row in rows
+        ]
+
+    def demotion(self, plan: AccessPlan, topics: Collection[str] | None = None) -> list[AccessRow]:
+        """The rules that `demote` takes away: those that a promotion has made."""
+        return [
+            AccessRow(self.cluster, AccessFinding(item.rule, AccessState.REMOVE))
+            for item in plan.owned
+            if item.promoted and (topics is None or item.rule.name in topics)
+        ]
+
+    def demote(self, rows: Collection[AccessRow]) -> list[AccessRow]:
+        """Take away what a promotion has allowed; what was taken away, and what the target left.
+
+        Raises:
+            ConfigError: this client may not change the target's rules.
+            ClusterUnavailableError: the target did not answer in time; call again.
+        """
+        kept = self._door.remove([row.finding.rule for row in rows])
+        self._table.write(
+            {OwnedRule(row.finding.rule).key: None for row in rows if row.finding.rule not in kept}
+        )
+        return [
+            replace(row, applied=True)
+            if row.finding.rule not in kept
+            else replace(
+                row,
+                finding=replace(row.finding, state=AccessState.ACL_REFUSED, problem=kept[row.finding.rule]),
+            )
+            for row in rows
+        ]
+
+    def others_who_write(self, own: Collection[str]) -> list[tuple[AccessRule, list[str]]]:
+        """The rules by which others than these principals may change copies, run logs or other topics of ours."""
+        names = [
+            name
+            for name in self._reader.topics()
+            if name.startswith("parallax.") or any(_origin(edge, name) is not None for edge in self._edges)
+        ]
+        return [(rule, list(topics)) for rule, topics in may_write(self._door.read(), names, own)]
+
+
+def _origin(edge: Edge, name: str) -> TopicName | None:
+    """The topic of the route's source whose copy may be called so."""
+    origin = edge.naming.source_of(TopicName(name), edge.route.source)
+    return origin if origin is not None and edge.choice.chosen(origin) else None
+
+
+def _may_have(edge: Edge, rule: AccessRule) -> bool:
+    return rule.kind is AccessKind.GROUP or _origin(edge, rule.name) is not None
