@@ -209,7 +209,7 @@ class AccessFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRules:
     """What the target shall have, and what it shall not."""
 
     rules: frozenset[AccessRule]
@@ -268,7 +268,7 @@ def _of_group(rule: AccessRule, policy: AccessPolicy) -> Iterator[_Copied]:
         yield _Copied(rule)
 
 
-def wanted_rules(sources: Mapping[RegionName, SourceAccess], policy: AccessPolicy) -> Wanted:
+def wanted_rules(sources: Mapping[RegionName, SourceAccess], policy: AccessPolicy) -> WantedRules:
     """What the target shall have of its sources together."""
     having: dict[AccessRule, set[RegionName]] = {}
     withheld: dict[AccessRule, set[RegionName]] = {}
@@ -296,7 +296,7 @@ def wanted_rules(sources: Mapping[RegionName, SourceAccess], policy: AccessPolic
         for rule, regions in withheld.items()
         if policy.mode is AccessMode.MM2 or not _missing(rule, regions, sources)
     }
-    return Wanted(frozenset(rules), frozenset(kept), tuple(findings))
+    return WantedRules(frozenset(rules), frozenset(kept), tuple(findings))
 
 
 _WIDE = "it is about every name, also of what is not copied: name the topics, or set topics.acl_sync.wildcard to 'expand'"
@@ -329,7 +329,7 @@ class MergedRules:
 
 
 def merge_rules(
-    wanted: Wanted,
+    wanted: WantedRules,
     there: Collection[AccessRule],
     owned: Collection[AccessRule],
     promoted: Collection[AccessRule],

@@ -23,7 +23,7 @@ from parallax.domain.access_rules import (
     AccessState,
     MergedRules,
     SourceAccess,
-    Wanted,
+    WantedRules,
     may_write,
     merge_rules,
     wanted_rules,
@@ -120,7 +120,7 @@ class AccessPlan:
     """
 
     cluster: ClusterName
-    wanted: Wanted
+    wanted: WantedRules
     merged: MergedRules
     there: frozenset[AccessRule]
     owned: tuple[OwnedRule, ...]

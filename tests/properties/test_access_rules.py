@@ -17,7 +17,7 @@ from parallax.domain.access_rules import (
     AccessRule,
     NameMatch,
     SourceAccess,
-    Wanted,
+    WantedRules,
     copied,
     merge_rules,
     wanted_rules,
@@ -98,7 +98,7 @@ def copied_to(sources: Mapping[RegionName, SourceAccess]) -> list[AccessRule]:
 
 
 def merged_in_step(
-    rng: random.Random, wanted: Wanted, may_be: Collection[AccessRule], policy: AccessPolicy
+    rng: random.Random, wanted: WantedRules, may_be: Collection[AccessRule], policy: AccessPolicy
 ) -> None:
     pool = sorted({*may_be, *(drawn_rule(rng) for _ in range(4))})
     there = {rule for rule in pool if rng.random() < 0.5}
