@@ -15,7 +15,7 @@ Rules that nobody wrote down as made by us are never removed (`merge_rules`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Any, Self
@@ -356,7 +356,7 @@ def merge_rules(
 
 def may_write(
     rules: Iterable[AccessRule], names: Collection[str], own: Collection[str]
-) -> list[tuple[AccessRule, Sequence[str]]]:
+) -> list[tuple[AccessRule, list[str]]]:
     """The rules by which somebody else may change what is in these topics, each with the topics.
 
     Args:

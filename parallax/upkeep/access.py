@@ -309,7 +309,7 @@ class AccessKeeper:
             for name in self._reader.topics()
             if name.startswith("parallax.") or any(_origin(edge, name) is not None for edge in self._edges)
         ]
-        return [(rule, list(topics)) for rule, topics in may_write(self._door.read(), names, own)]
+        return may_write(self._door.read(), names, own)
 
 
 def _origin(edge: Edge, name: str) -> TopicName | None:
