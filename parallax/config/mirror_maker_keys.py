@@ -83,12 +83,12 @@ _DISCOVERY = "new topics and groups are found within seconds (replicator.discove
 _WORKER = "there is no Connect worker"
 _OWN_CLIENTS = "Parallax tunes its own clients"
 _HEARTBEATS = "no topic of heartbeats is written or copied: lag and freshness are metrics, and watermarks say them in the run log"
-_TOPIC_CONFIG = "a topic's configuration is copied when its copy is created, and not kept in step afterwards"
-_NO_ACLS = "ACLs are not copied"
+_TOPIC_CONFIG = "settings of topics are kept in step by rules of their own (topics.config_sync)"
+_NO_ACLS = "ACLs are not copied unless topics.acl_sync says so, which you set yourself"
 
 ACLS_BY_DEFAULT = Ruling(
     KeyVerdict.CHANGED,
-    f"MirrorMaker 2 does it unless told otherwise, and here {_NO_ACLS}: give readers theirs",
+    f"MirrorMaker 2 does it unless told otherwise, and here {_NO_ACLS}",
 )
 
 RULES: dict[str, Callable[[str], Ruling]] = {
