@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
@@ -109,11 +108,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 def reads(guarded: Guarded, topic: str) -> int | None:
     """What a consumer hears that reads the copy: an error's code, or None for a record."""
-    consumer = Consumer(
-        {**guarded.client("aggregate", CONSUMER), "group.id": "reader", "enable.auto.commit": False}
-    )
+    settings = {
+        "group.id": unique_name("reader"),
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer({**guarded.client("aggregate", CONSUMER), **settings})
     try:
-        consumer.assign([KafkaPartition(topic, 0, 0)])
+        consumer.subscribe([topic])
         message = poll_until(lambda: consumer.poll(0.2), PATIENCE_S, "a record or an error")
         error = message.error()
         return None if error is None else int(error.code())
