@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from typer.testing import CliRunner
 
 from lab.bench.sides.mirrormaker import Flow, mirrormaker_spec, settings_of
 from lab.stack.java import find_java
 from lab.stack.process import Launcher, ManagedProcess
-from lab.stack.secure.material import ADMIN
+from lab.stack.secure.material import ADMIN, CONSUMER, PRODUCER, USERS
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from parallax.adapters.kafka.access_rules import AccessDoor
+from parallax.cli.acl import app
 from parallax.config.config import Cluster, Config
 from parallax.domain.access_rules import AccessKind, AccessOperation, AccessRule, NameMatch
 from parallax.domain.ids import ClusterName, RegionName
@@ -28,6 +33,7 @@ pytestmark = pytest.mark.stack
 
 PATIENCE_S = 60.0
 CALL_MS = 10_000
+REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 class Guarded:
@@ -58,6 +64,12 @@ class Guarded:
             admin.create_topics([NewTopic(name, 1, 1)])[name].result(PATIENCE_S)
             poll_until(lambda admin=admin: name in admin.list_topics(timeout=10).topics, PATIENCE_S, name)  # type: ignore[misc]
         return name
+
+    def forget(self, kind: str, user: str) -> None:
+        """Take every rule about topics away that a user has; groups are no matter here."""
+        door = self.doors[kind]
+        found = [rule for rule in door.read() if rule.principal == f"User:{user}"]
+        assert not door.remove([rule for rule in found if rule.kind is AccessKind.TOPIC])
 
     def values(self, topic: str, **acl_sync: Any) -> dict[str, Any]:
         return {
@@ -92,6 +104,80 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     spec = StackSpec(regions=("a",), services=False, store=False, secure=True)
     with LocalStack(spec, Path(tmp_path_factory.mktemp("guarded"))) as stack:
         yield Guarded(stack)
+
+
+def reads(guarded: Guarded, topic: str) -> int | None:
+    """What a consumer hears that reads the copy: an error's code, or None for a record."""
+    settings = {
+        "group.id": unique_name("reader"),
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer({**guarded.client("aggregate", CONSUMER), **settings})
+    try:
+        consumer.subscribe([topic])
+        message = poll_until(lambda: consumer.poll(0.2), PATIENCE_S, "a record or an error")
+        error = message.error()
+        return None if error is None else int(error.code())
+    finally:
+        consumer.close()
+
+
+def writes(guarded: Guarded, topic: str, user: str) -> int | None:
+    told: list[KafkaError | None] = []
+    producer = Producer(guarded.client("aggregate", user))
+    producer.produce(topic, value="v", on_delivery=lambda error, _message: told.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    return None if told[0] is None else int(told[0].code())
+
+
+def test_a_principal_is_refused_then_admitted_then_promoted_and_back(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    topic = guarded.topic(unique_name("moved"))
+    for kind in guarded.doors:
+        for user in USERS:
+            guarded.forget(kind, user)
+    file = tmp_path / "parallax.yaml"
+    file.write_text(yaml.safe_dump(guarded.values(topic)), encoding="utf-8")
+
+    def ran(*arguments: str) -> tuple[int, list[str]]:
+        result = CliRunner().invoke(app, [*arguments, "--config", str(file), "-o", "json"])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, [row["state"] for row in json.loads(result.stdout)]
+
+    assert writes(guarded, topic, ADMIN) is None
+    assert reads(guarded, topic) == REFUSED
+    source = guarded.doors["regional"]
+    given = [
+        rule(topic[:-3], CONSUMER, AccessOperation.ALL, match=NameMatch.PREFIXED),
+        rule(topic, PRODUCER, AccessOperation.WRITE),
+    ]
+    foreign = rule(topic, "somebody", AccessOperation.READ)
+    assert not source.add(given)
+    assert not guarded.doors["aggregate"].add([foreign])
+
+    assert ran("sync") == (0, ["ADD"])
+    assert reads(guarded, topic) == REFUSED
+    assert ran("sync", "--execute") == (0, ["ADDED"])
+    assert guarded.rules(topic) == {rule(topic, CONSUMER, AccessOperation.READ), foreign}
+    poll_until(lambda: reads(guarded, topic) is None, PATIENCE_S, "it may read")
+    assert ran("diff", "--withheld") == (0, ["ACL_WITHHELD", "ACL_WITHHELD"])
+
+    assert writes(guarded, topic, PRODUCER) == REFUSED
+    assert ran("promote", "--to", topic) == (0, ["ACL_WITHHELD", "ACL_WITHHELD"])
+    assert ran("promote", "--to", topic, "--execute") == (0, ["ADDED", "ADDED"])
+    poll_until(lambda: writes(guarded, topic, PRODUCER) is None, PATIENCE_S, "it may write")
+    assert ran("sync", "--execute") == (0, [])
+    code, others = ran("check", "--own", f"User:{CONSUMER}")
+    assert (code, others) == (1, [""] * len(others))
+    assert ran("demote", "--to", topic, "--execute") == (0, ["REMOVED", "REMOVED"])
+    poll_until(lambda: writes(guarded, topic, PRODUCER) == REFUSED, PATIENCE_S, "it may not write")
+
+    assert not source.remove(given)
+    assert ran("sync", "--execute") == (0, ["REMOVED"])
+    assert guarded.rules(topic) == {foreign}
+    poll_until(lambda: reads(guarded, topic) == REFUSED, PATIENCE_S, "it may not read")
 
 
 def test_mode_mm2_is_the_set_that_mirror_maker_2_makes(
