@@ -171,10 +171,10 @@ class _MovePages:
         disaster = order.move.kind.value == "disaster"
         person.require(Role.ADMIN if disaster or order.accept_gaps else Role.OPERATOR, order.move.group)
         plan.group = order.move.group
-        _log.info("move_sent", person=person.name, group=plan.group, operation=order.operation_id)
         wish = MoveWish(plan.group, order.move.region, disaster=disaster, accept_gaps=order.accept_gaps)
         if typed not in {plan.group, visible(plan.group)}:
             return self.move(request, wish, moving.review(self._acts, wish), status=400, mistyped=True)
+        _log.info("move_sent", person=person.name, group=plan.group, operation=order.operation_id)
         try:
             self._acts.execute_move(plan, actor=person.name)
         except PlanChangedError:
@@ -209,8 +209,11 @@ class _MovePages:
     ) -> Response:
         """Do something with a move, and show how far it is."""
         move_id = form.get("move_id", "")[:_LONGEST_ID]
-        group = order_of(move_id).move.group
-        _person(request).require(role, group)
+        order, person = order_of(move_id), _person(request)
+        group = order.move.group
+        person.require(role, group)
+        act = request.url.path.rpartition("/")[2]
+        _log.info("move_act_sent", act=act, person=person.name, group=group, operation=order.operation_id)
         do(group, move_id)
         return _see(group, move_id)
 

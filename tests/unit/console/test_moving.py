@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from console.app import create_app
 from console.people import Entrance, OpenEntrance, ProxyEntrance
@@ -255,6 +256,20 @@ def test_a_move_is_stopped_and_put_back() -> None:
     )
     called = [name for name, _ in reads.asked if name.endswith("_move") and name != "get_move"]
     assert called == ["cancel_move", "roll_back_move"]
+
+
+def test_the_log_names_who_sent_what() -> None:
+    browser = Browser(asks())
+    place = {"group": "billing", "move_id": order().move_id}
+    with capture_logs() as logs:
+        fields = browser.form("/move", "/move/execute", group="billing", to="b")
+        browser.send("/move/execute", {**fields, "typed": "biling"})
+        assert logs == []
+        browser.send("/move/execute", {**fields, "typed": "billing"})
+        browser.send("/move/cancel", browser.form("/moving", "/move/cancel", **place))
+    sent, act = logs
+    assert (sent["event"], act["event"], act["act"]) == ("move_sent", "move_act_sent", "cancel")
+    assert [(log["group"], log["person"]) for log in logs] == [("billing", "")] * 2
 
 
 @pytest.mark.parametrize(
