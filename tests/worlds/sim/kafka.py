@@ -86,6 +86,13 @@ class Log:
         """Where each transaction that is open here began."""
         return dict(self._open)
 
+    def open_after(self, end: int) -> list[Transaction]:
+        """The transactions of which records lie below the offset, and no marker."""
+        kept = self.slots[: max(0, end - self.start)]
+        ended = {slot.transaction for slot in kept if slot.value is MARKER}
+        found = dict.fromkeys(slot.transaction for slot in kept if slot.transaction is not None)
+        return [transaction for transaction in found if transaction not in ended]
+
     def slot(self, offset: int) -> Slot:
         return self.slots[offset - self.start]
 

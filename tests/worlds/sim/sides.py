@@ -240,12 +240,21 @@ class Aggregate:
             log.first_loss_epoch is not None for topic in self.cluster.topics.values() for log in topic.logs
         )
 
-    def elect_unclean(self) -> str:
-        """Half of the time another route writes first, perhaps up to where the old end was and beyond."""
+    def elect_unclean(self, *, two_markers: bool) -> str:
+        """Half of the time another route writes first, perhaps up to where the old end was and beyond.
+
+        Args:
+            two_markers: whether it may leave two transactions of one owner open.
+        """
         log = self._log()
         if log is None:
             return ""
         end, cut = log.end, self._random.randint(max(log.start, log.end - _TAIL), log.end)
+        left_open = [
+            transaction.owner for transaction in log.open_after(cut) if transaction.owner != _ANOTHER_ROUTE
+        ]
+        if len(left_open) != len(set(left_open)) and not two_markers:
+            return ""
         self._lost += [
             (log, slot.offset, slot.value.serial)
             for slot in log.slots[cut - log.start :]
