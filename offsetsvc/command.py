@@ -29,9 +29,9 @@ _log = structlog.get_logger(__name__)
 
 _GRACE_S = 5.0
 _CLUSTER_CACHE_MS = 200
+"""Topics and log ends may be this old: an older end makes an answer earlier, never wrong."""
 _TURNS_MAX_AGE_MS = 500
 """Of a look-up; what an answer reads first always reads turns anew, or what was read within `MAX_AGE_MS`."""
-"""Topics and log ends may be this old: an older end makes an answer earlier, never wrong."""
 
 
 def serve(

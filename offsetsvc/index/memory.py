@@ -3,7 +3,8 @@
 A row never changes once it is written, and a row that is missing makes an answer earlier, never wrong. So whatever is
 remembered may be used; its age bounds only how much earlier an answer can be. The rules:
 
-- Lineages, newest rows, turns, lost ranges: for ``max_age_ms``. Many calls about one topic at once share these reads.
+- Lineages, newest rows, turns: for ``max_age_ms``. Many calls about one topic at once share these reads. Lost ranges are
+  read with the rows, and after them: a range that is missing would make an answer later.
 - Which lineages of a topic count: as long as the reads that it follows from are the same. The rows of a lineage, with
   all that was looked up in them, as long as that is so and its route has told nothing new.
 - One caller reads a thing at a time. Meanwhile the others go on with what is at most `OVERDUE` times too old, or share the
@@ -234,7 +235,8 @@ class IndexMemory:
         return [found[view.partition, view.lineage] for view in views]
 
     def _of_source(self, view: LineageView, history: BlockHistory) -> SourceHistory:
-        history = history.with_lost(self.lost_ranges(view.partition, view.lineage))
+        # Read after the rows: rows behind a lost range that is not known yet would tell that its records were consumed.
+        history = history.with_lost(self._index.lost_ranges(view.partition, view.lineage))
         if view.cut is not None:
             history = history.cut_at(view.cut)
         return SourceHistory(view.source, history, view.record.closed_at)

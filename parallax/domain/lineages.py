@@ -23,7 +23,8 @@ class LineageView:
     """A lineage that counts.
 
     Attributes:
-        cut: the target lost what lay from here on, and gave these offsets again; None: nothing was lost.
+        cut: a later lineage began here: rows from here on, if there are any, the target has lost, and gave their offsets
+            again. None: no lineage is later.
         lost_epoch: of the loss: what was written after it has this leader epoch of the target or a later one;
             UNKNOWN_EPOCH: not told.
         newest: its newest row; None without rows.
@@ -75,7 +76,7 @@ class TopicLineages:
         return [
             TargetTruncation(view.cut, view.newest.row.target_end, view.lost_epoch)
             for view in self.of(partition)
-            if view.cut is not None and view.newest is not None
+            if view.cut is not None and view.newest is not None and view.newest.row.target_end > view.cut
         ]
 
 
@@ -97,7 +98,7 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
             seen.add(partition)
             valid = [record for record in ours if record.lineage.target_topic_id == chosen]
             for place, record in enumerate(valid):
-                cut_by = _cut_by(record, valid[place + 1 :], newest[route])
+                cut_by = _cut_by(valid[place + 1 :])
                 view = LineageView(
                     record,
                     None if cut_by is None else cut_by.target_first,
@@ -120,15 +121,12 @@ def _by_partition(records: Sequence[LineageRecord]) -> dict[int, list[LineageRec
     return result
 
 
-def _cut_by(
-    record: LineageRecord, later: Sequence[LineageRecord], newest: Mapping[tuple[int, Lineage], StampedRow]
-) -> LineageRecord | None:
-    """The later lineage that began lowest, if the record's rows reach beyond that; of several the last."""
-    lowest = min(later, key=lambda item: (item.target_first, -item.sequence), default=None)
-    mine = newest.get((record.partition.topic_partition.partition, record.lineage))
-    if lowest is None or mine is None or mine.row.target_end <= lowest.target_first:
-        return None
-    return lowest
+def _cut_by(later: Sequence[LineageRecord]) -> LineageRecord | None:
+    """The later lineage that began lowest; of several the last.
+
+    Whether rows reach beyond that is not asked: rows may be read that the newest one known by now comes before.
+    """
+    return min(later, key=lambda item: (item.target_first, -item.sequence), default=None)
 
 
 def _latest_id(

@@ -141,8 +141,10 @@ class Blocks:
         stored = self._store.blocks([name for name, _ in wanted])
         with self._lock:
             for name, directory in wanted:
-                block = Block(stored.get(name) or directory.first_rows[name.key])
-                final = directory.keys[-1] != name.key
+                body = stored.get(name)
+                block = Block(body or directory.first_rows[name.key])
+                # One that is missing has expired, or has not come from another datacenter yet.
+                final = body is not None and directory.keys[-1] != name.key
                 self._blocks[name] = _Known(block, directory.generation, final)
                 self._blocks.move_to_end(name)
             while len(self._blocks) > max(self._most_blocks, len(wanted)):
@@ -159,7 +161,7 @@ class StoredTable(BlockTable):
         told: its rows in turns, and the layout whose leases told them.
     """
 
-    __slots__ = ("_blocks", "_keys", "_pieces", "_place", "_read")
+    __slots__ = ("_blocks", "_keys", "_learning", "_pieces", "_place", "_read")
 
     def __init__(
         self, blocks: Blocks, place: BlocksOf, directory: Directory, told: tuple[int, Sequence[TurnRows]]
@@ -176,6 +178,7 @@ class StoredTable(BlockTable):
         self._keys = 0, keys, directory
         """As `_known`: the number of the first key, the keys, and the directory that they are from."""
         self._read: dict[int, Block] = {}
+        self._learning = threading.Lock()
         super().__init__(
             [*(key.source_start for key in keys), *(piece.block.source_base for piece in pieces)],
             [*(key.target_start for key in keys), *(piece.block.target_base for piece in pieces)],
@@ -190,16 +193,19 @@ class StoredTable(BlockTable):
             if directory.whole or not directory.keys:
                 return
             further = self._blocks.with_older(self._place, directory)
-            # In the midst nothing changes: those that are known here stand behind all that are new.
-            first = keys[0].start if keys else directory.keys[0].start
-            older = [key for key in further.keys if key.start < first]
-            _, sources, targets = self._known
-            self._keys = low - len(older), [*older, *keys], further
-            self._known = (
-                low - len(older),
-                [*(key.source_start for key in older), *sources],
-                [*(key.target_start for key in older), *targets],
-            )
+            with self._learning:
+                if self._keys[2] is not directory:
+                    continue  # somebody else has learnt meanwhile
+                # In the midst nothing changes: those that are known here stand behind all that are new.
+                first = keys[0].start if keys else directory.keys[0].start
+                older = [key for key in further.keys if key.start < first]
+                _, sources, targets = self._known
+                self._keys = low - len(older), [*older, *keys], further
+                self._known = (
+                    low - len(older),
+                    [*(key.source_start for key in older), *sources],
+                    [*(key.target_start for key in older), *targets],
+                )
 
     def _reaches(self, source: int | None, target: int | None) -> bool:
         _, sources, targets = self._known

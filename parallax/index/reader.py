@@ -60,9 +60,10 @@ class BlockIndex:
 
     def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
         """What the index holds of the topic on each of the routes."""
-        told = self._store.told_topics(routes, topic)
-        # In this order: blocks may take over what turns told, and then its newest row has been told.
+        # In this order: blocks may take over what turns told, and then the newest row is told with them. Of the other order
+        # neither would have it.
         self._refresh(routes)
+        told = self._store.told_topics(routes, topic)
         return {
             route: RouteTopic(item.records, self._with_turns(route, item)) for route, item in told.items()
         }

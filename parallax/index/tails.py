@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,23 +65,14 @@ class Tails:
         Raises:
             StoreUnavailableError: the store did not answer in time.
         """
-        reached = self._store.reached(routes)
-        wanted: list[TurnsWanted] = []
-        with self._lock:
-            for route, leases in reached.items():
-                latest = max((item.layout for item in leases), default=0)
-                for item in leases:
-                    lease = self._lease(route, item)
-                    # Of an earlier layout nobody writes any more, but for who was late.
-                    if item.layout == latest or lease.after == lease.reached.run_log_next:
-                        wanted.append(TurnsWanted(route, item.layout, item.shard, lease.after))
+        wanted, anew = self._wanted(self._store.reached(routes))
         if not wanted:
             return
         told = self._store.turns(wanted)
         decoded = [[(upto, decode_turn(body)) for upto, body in turns] for turns in told]
         with self._lock:
             for asked, turns in zip(wanted, decoded, strict=True):
-                lease = self._leases[asked.route][asked.layout, asked.shard]
+                lease = self._lease(asked, anew.get((asked.route, asked.layout, asked.shard)))
                 if asked.after > lease.after:
                     continue  # those between were not read
                 for upto, turn in turns:
@@ -91,14 +82,32 @@ class Tails:
                         for number, block in turn.pieces.items():
                             lease.pieces[number].append(TurnRows(block, turn.committed_at_ms))
 
-    def _lease(self, route: Route, reached: Reached) -> _Lease:
-        leases = self._leases[route]
-        known = leases.get((reached.layout, reached.shard))
-        if known is None or (reached.term, reached.run_log_next) > known.age:
-            known = _Lease(reached, reached.run_log_next)
-            leases[reached.layout, reached.shard] = known
-            self._changes[route] += 1
-        return known
+    def _wanted(
+        self, reached: Mapping[Route, Sequence[Reached]]
+    ) -> tuple[list[TurnsWanted], dict[tuple[Route, int, int], _Lease]]:
+        """The turns to be read, and the leases of which all are."""
+        wanted: list[TurnsWanted] = []
+        anew: dict[tuple[Route, int, int], _Lease] = {}
+        with self._lock:
+            for route, leases in reached.items():
+                latest = max((item.layout for item in leases), default=0)
+                for item in leases:
+                    lease = self._leases[route].get((item.layout, item.shard))
+                    if lease is None or (item.term, item.run_log_next) > lease.age:
+                        lease = anew[route, item.layout, item.shard] = _Lease(item, item.run_log_next)
+                    # Of an earlier layout nobody writes any more, but for who was late.
+                    if item.layout == latest or lease.after == lease.reached.run_log_next:
+                        wanted.append(TurnsWanted(route, item.layout, item.shard, lease.after))
+        return wanted, anew
+
+    def _lease(self, asked: TurnsWanted, anew: _Lease | None) -> _Lease:
+        """What is known of a lease, or what takes its place: not before its turns were read, for it begins without any."""
+        leases = self._leases[asked.route]
+        known = leases.get((asked.layout, asked.shard))
+        if anew is not None and (known is None or anew.age > known.age):
+            leases[asked.layout, asked.shard] = anew
+            self._changes[asked.route] += 1
+        return leases[asked.layout, asked.shard]  # it was there, or is now
 
     def told(self, route: Route) -> int:
         """A number that changes whenever something new was read of the route."""

@@ -148,6 +148,10 @@ class BlockWriter:
         if full:
             self._store.write_blocks(full)
             written += 2 * len(full)
+            if old:  # no turn tells of them, and blocks that grow are not written yet
+                numbers_full = dict.fromkeys(block.key.lineage for block in full)
+                self._store.write_newest([self._newest_of(self._growing[number]) for number in numbers_full])
+                written += 1
         if not batches:
             return written + (self.write_all() if self._turns >= _MOST_TURNS else 0)
         if self._all_written_at_ms is None:

@@ -1,0 +1,259 @@
+"""What readers see while a store changes under them: never a hole behind which they read on, never a row that is void."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from offsetsvc.index.memory import IndexMemory
+from parallax.domain.block_rows import BlockKey
+from parallax.domain.blocks import encode
+from parallax.domain.ids import (
+    ClusterName,
+    Lineage,
+    RegionName,
+    Route,
+    RoutePartition,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from parallax.domain.index_rows import LineageRecord, RouteTopic, RowBatch, index_version
+from parallax.domain.lineages import lineages_that_count
+from parallax.domain.runs import LostRange, Run
+from parallax.errors import StoreUnavailableError
+from parallax.index import directory as directory_module
+from parallax.index.directory import Blocks, StoredTable
+from parallax.index.reader import BlockIndex
+from parallax.ports.blocks import BlocksOf, TurnsWanted
+from replicator.mapping.block_writer import BlockWriter
+from tests.memory.index import MemoryMappingIndex
+
+ROUTE = Route.parse("a->b")
+LEASE = (ROUTE, 3, 0)
+TOPIC = TopicName("trips")
+ITEM = RoutePartition(ROUTE, TopicPartition(TOPIC, 0))
+TARGET_ID = TopicId("t")
+LINEAGE = Lineage(TopicId("s"), TARGET_ID)
+
+
+class InterruptedStore(MemoryMappingIndex):
+    """Lets something happen, or fails, when turns or topics are read."""
+
+    before_turns: Callable[[], None] | None = None
+    after_topics: Callable[[], None] | None = None
+
+    def turns(self, wanted: Sequence[TurnsWanted]) -> Any:
+        happens, self.before_turns = self.before_turns, None
+        if happens is not None:
+            happens()
+        return super().turns(wanted)
+
+    def told_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        found = super().told_topics(routes, topic)
+        happens, self.after_topics = self.after_topics, None
+        if happens is not None:
+            happens()
+        return found
+
+
+def record(
+    lineage: Lineage = LINEAGE, sequence: int = 0, first: int = 0, closed: int | None = None
+) -> LineageRecord:
+    ends = None if closed is None else SourceOffset(closed)
+    return LineageRecord(
+        ITEM, lineage, sequence, SourceOffset(first), TargetOffset(first), ends, sequence + 1
+    )
+
+
+def write(writer: BlockWriter, number: int) -> None:
+    """One turn: ten records, at every other target offset."""
+    rows = (Run(SourceOffset(10 * number), TargetOffset(20 * number), 10, SourceOffset(10 * number), 0),)
+    version = index_version(layout=3, run_log_offset=number)
+    writer.write([RowBatch(ITEM, LINEAGE, rows, (), 1_000 + number, version)], number, number + 1)
+
+
+@pytest.fixture
+def store() -> InterruptedStore:
+    """Five turns in blocks, 45 behind them."""
+    store = InterruptedStore()
+    store.write_lineages([record()])
+    writer = BlockWriter(store, *LEASE)
+    for number in range(5):
+        write(writer, number)
+    writer.write_all()
+    for number in range(5, 50):
+        write(writer, number)
+    return store
+
+
+def floor(index: BlockIndex) -> Run | None:
+    """The last row at or below target offset 700."""
+    newest = index.route_topics([ROUTE], TOPIC)[ROUTE].newest[0, LINEAGE]
+    return index.history(ITEM, LINEAGE, newest).floor_by_target(TargetOffset(700))
+
+
+def test_turns_are_there_while_another_term_is_read(store: InterruptedStore) -> None:
+    index = BlockIndex(store, max_age_ms=10_000)
+    whole = floor(index)
+    assert whole is not None
+    assert whole.target_start == 700
+    seen: list[Run | None] = []
+    BlockWriter(store, *LEASE)  # the next owner begins its term
+    store.before_turns = lambda: seen.append(index.history(ITEM, LINEAGE).floor_by_target(TargetOffset(700)))
+    assert floor(index) == whole
+    assert seen == [whole]
+
+
+def test_turns_are_there_after_another_term_could_not_be_read(store: InterruptedStore) -> None:
+    def fail() -> None:
+        raise StoreUnavailableError("store: slow")
+
+    index = BlockIndex(store, max_age_ms=10_000)
+    whole = floor(index)
+    BlockWriter(store, *LEASE)
+    store.before_turns = fail
+    with pytest.raises(StoreUnavailableError):
+        floor(index)
+    assert index.history(ITEM, LINEAGE).floor_by_target(TargetOffset(700)) == whole
+
+
+@pytest.mark.parametrize("happens", ["before_turns", "after_topics"])
+def test_the_newest_row_is_known_where_blocks_take_over_in_the_midst_of_a_read(
+    store: InterruptedStore, happens: str
+) -> None:
+    writer = BlockWriter(store, *LEASE)
+    for number in range(5, 60):
+        write(writer, number)
+    setattr(store, happens, writer.write_all)
+    index = BlockIndex(store, max_age_ms=10_000)
+    assert index.newest(ROUTE, TOPIC)[0, LINEAGE].row.target_end == 59 * 20 + 10
+
+
+def test_rows_that_a_target_has_lost_are_void_while_the_index_is_filled_again() -> None:
+    store = MemoryMappingIndex()
+    later = Lineage(TopicId("s"), TARGET_ID, 1)
+    store.write_lineages([record(closed=50), record(later, 1, 50)])  # the target lost its tail at 50
+    writer = BlockWriter(store, *LEASE, most_runs=8)
+    rows = tuple(
+        Run(SourceOffset(10 * at), TargetOffset(10 * at), 10, SourceOffset(10 * at), 0) for at in range(10)
+    )
+    batch = RowBatch(ITEM, LINEAGE, rows, (), 1, index_version(layout=3, run_log_offset=9))
+    writer.write([batch], 0, 10, old=True)
+
+    memory = IndexMemory(store, max_age_ms=0)
+    views = lineages_that_count(memory.route_topics([ROUTE], TOPIC), TARGET_ID)
+    (first,) = [item for item in memory.rows_of(views.of(0)) if item.view.lineage == LINEAGE]
+    newest = first.history().history.newest
+    assert newest is not None
+    assert newest.target_end == 50
+    (loss,) = views.truncations(0)
+    assert loss.cut == 50
+
+
+def test_a_lineage_that_ended_in_peace_has_lost_nothing() -> None:
+    store = MemoryMappingIndex()
+    later = Lineage(TopicId("s2"), TARGET_ID)
+    store.write_lineages([record(closed=50), record(later, 1, 50)])
+    writer = BlockWriter(store, *LEASE)
+    rows = (Run(SourceOffset(0), TargetOffset(0), 50, SourceOffset(0), 0),)
+    writer.write([RowBatch(ITEM, LINEAGE, rows, (), 1, index_version(layout=3, run_log_offset=9))], 0, 10)
+    views = lineages_that_count(IndexMemory(store, max_age_ms=0).route_topics([ROUTE], TOPIC), TARGET_ID)
+    assert views.truncations(0) == []
+
+
+def test_a_lost_range_is_never_older_than_the_rows_behind_it(store: InterruptedStore) -> None:
+    memory = IndexMemory(store, max_age_ms=60_000)
+    assert not memory.lost_ranges(ITEM, LINEAGE)
+    gap = LostRange(SourceOffset(480), SourceOffset(490), TargetOffset(970))
+    version = index_version(layout=3, run_log_offset=60)
+    store.write_lost([RowBatch(ITEM, LINEAGE, (), (gap,), 2_000, version)])
+    views = lineages_that_count(memory.route_topics([ROUTE], TOPIC), TARGET_ID)
+    (rows,) = memory.rows_of(views.of(0))
+    assert list(rows.history().history.lost) == [gap]
+
+
+class OldKeys:
+    """A store of twenty blocks, of which few keys are told at once."""
+
+    def __init__(self) -> None:
+        self.bodies = {
+            BlockKey(1, at * 10, at * 10, 5): encode(
+                [Run(SourceOffset(at * 10), TargetOffset(at * 10), 10, SourceOffset(at * 10), 0)], 1
+            )
+            for at in range(20)
+        }
+        self.away: set[BlockKey] = set()
+
+    def keys_below(self, wanted: Any, limit: int) -> Any:
+        return [
+            [item for item in self.bodies.items() if below is None or item[0].target_start <= below][-limit:]
+            for _, below in wanted
+        ]
+
+    def keys_from(self, wanted: Any) -> Any:
+        return [
+            [item for item in self.bodies.items() if item[0].target_start >= start] for _, start in wanted
+        ]
+
+    def blocks(self, names: Any) -> Any:
+        return {name: self.bodies[name.key] for name in names if name.key not in self.away}
+
+
+PLACE = BlocksOf(RegionName("b"), TopicPartition(TOPIC, 0), 1)
+
+
+def test_two_that_learn_of_older_blocks_at_once_learn_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_module, "_KEYS_AT_ONCE", 8)
+    blocks = Blocks(OldKeys())  # type: ignore[arg-type]
+    (known,) = blocks.directories([(PLACE, ())])
+    table = StoredTable(blocks, PLACE, known, (0, ()))
+    both, first_done, asked = threading.Barrier(2), threading.Event(), []
+    read = blocks.with_older
+
+    def with_older(place: BlocksOf, directory: Any) -> Any:
+        found = read(place, directory)
+        asked.append(1)
+        late = len(asked) == 2
+        both.wait(10)
+        if late:
+            assert first_done.wait(10)
+        return found
+
+    monkeypatch.setattr(blocks, "with_older", with_older)
+    places: list[int] = []
+
+    def learn() -> None:
+        places.append(table.by_target(115))
+        first_done.set()
+
+    threads = [threading.Thread(target=learn) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [table.get(place).target_base for place in places] == [110, 110]
+    assert table.get(table.last).target_base == 190
+
+
+def test_a_block_that_has_not_come_yet_is_asked_for_again() -> None:
+    store = OldKeys()
+    late = BlockKey(1, 100, 100, 5)
+    whole = encode([Run(SourceOffset(at), TargetOffset(at), 5, SourceOffset(at), 0) for at in (100, 105)], 1)
+    store.bodies[late] = encode([Run(SourceOffset(100), TargetOffset(100), 5, SourceOffset(100), 0)], 1)
+    store.away.add(late)
+    blocks = Blocks(store)  # type: ignore[arg-type]
+    (known,) = blocks.directories([(PLACE, ())])
+    table = StoredTable(blocks, PLACE, known, (0, ()))
+    assert len(table.get(table.by_target(105))) == 1
+    store.away.clear()
+    store.bodies[late] = whole
+    newer: Any = (ClusterName("another"),)
+    (known,) = blocks.directories([(PLACE, newer)])
+    table = StoredTable(blocks, PLACE, known, (0, ()))
+    assert len(table.get(table.by_target(105))) == 2
