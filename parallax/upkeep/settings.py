@@ -305,15 +305,15 @@ class SettingsKeeper:
             try:
                 known = reader.topics()
                 seen = door.read({origin for origin in wanted.values() if origin in known})
+                hidden = reader.hidden({origin for origin in wanted.values() if origin not in known})
             except ParallaxError as error:
                 return dict.fromkeys(wanted, f"[{error.code}] {error}")
-            found: dict[TopicName, Settings | str] = {}
-            for name, origin in wanted.items():
-                if origin in seen.refused:
-                    found[name] = seen.refused[origin]
-                elif origin in seen.topics:
-                    found[name] = seen.topics[origin]
-            return found
+            said: dict[TopicName, Settings | str] = dict.fromkeys(
+                known, f"{door.cluster} lists it, and does not know its settings"
+            )
+            said |= dict.fromkeys(hidden, f"{door.cluster} does not show it (Describe on the topic)")
+            said |= {**seen.topics, **seen.refused}
+            return {name: said[origin] for name, origin in wanted.items() if origin in said}
 
         sources: dict[TopicName, dict[RegionName, Settings]] = {}
         unreadable: dict[TopicName, str] = {}
@@ -360,18 +360,21 @@ class SettingsKeeper:
     def _unread(
         self, topic: TopicInfo, age_ms: int, positions: Mapping[GroupName, Mapping[TopicPartition, int]]
     ) -> list[GroupName]:
-        """The groups that have not read all records of the topic that are older."""
+        """The groups that have not read, or may not have, all records of the topic that are older."""
         places = [TopicPartition(topic.topic, number) for number in range(topic.partitions)]
         reading = {group for group, of in positions.items() if any(place in of for place in places)}
         if not reading:
             return []
         found: set[GroupName] = set()
         before_ms = self._now_ms() - age_ms
-        for place, span in self._reader.log_ranges(places).items():
+        spans = self._reader.log_ranges(places)
+        if len(spans) < len(places):  # a partition without a leader: nobody knows what is unread there
+            return sorted(reading)
+        for place, span in spans.items():
             cut = self._reader.offset_at(place, max(0, before_ms))
             for group in reading:
-                position = positions[group].get(place)
-                if position is not None and cut is not None and max(position, span.low_watermark) < cut:
+                position = positions[group].get(place, 0)  # without a commit it has read nothing
+                if cut is not None and max(position, span.low_watermark) < cut:
                     found.add(group)
         return sorted(found)
 
