@@ -186,20 +186,33 @@ class AccessKeeper:
         sources: dict[RegionName, SourceAccess] = {}
         unreadable: dict[str, str] = {}
         away: list[Edge] = []
+        held: set[str] = set()  # topics here that a source may have, and does not show
+        here = self._reader.topics()
         for edge in self._edges:
             reader, door = self._sources[edge.source]
             try:
-                topics = [name for name in reader.topics() if edge.choice.chosen(name)]
+                listed = reader.topics()
+                if not listed:
+                    raise RefusedError(f"{door.cluster} lists no topic at all")
+                topics = [name for name in listed if edge.choice.chosen(name)]
+                origins = {name: origin for name in here if (origin := _origin(edge, name)) is not None}
+                hidden = reader.hidden({origin for origin in origins.values() if origin not in listed})
                 rules = door.read()
             except ParallaxError as error:
                 unreadable[edge.route.source] = f"[{error.code}] {error}"
                 away.append(edge)
                 continue
+            if hidden:
+                held.update(name for name, origin in origins.items() if origin in hidden)
+                unreadable[edge.route.source] = (
+                    f"it does not show {', '.join(sorted(hidden))} (Describe on the topic)"
+                )
             copies = {name: edge.naming.of(name, edge.route.source) for name in topics}
             sources[edge.route.source] = SourceAccess(rules, copies)
 
         def frozen(rule: AccessRule) -> bool:
-            return any(_may_have(edge, rule) for edge in away)
+            hidden = rule.kind is AccessKind.TOPIC and rule.name in held
+            return hidden or any(_may_have(edge, rule) for edge in away)
 
         wanted = wanted_rules(sources, self._policy)
         merged = merge_rules(
