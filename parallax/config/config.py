@@ -350,13 +350,25 @@ class Config(Section):
     @model_validator(mode="after")
     def _nothing_is_undone_both_ways(self) -> Config:
         both_ways = {(edge.source, edge.target) for edge in self.edges()}
-        if self.topics.config_sync.on_drift == "revert":
-            for source, target in sorted(both_ways):
-                if (target, source) in both_ways:
-                    raise ValueError(
-                        f"topics.config_sync.on_drift 'revert': routes lead both ways between {source} and {target}, and each "
-                        "would undo what the other has brought: set it to 'keep'"
-                    )
+        kept = TopicName("t")
+        same_names = {
+            (edge.source, edge.target)
+            for edge in self.edges()
+            if edge.naming.of(kept, edge.route.source) == kept
+        }
+        for source, target in sorted(both_ways):
+            if (target, source) not in both_ways:
+                continue
+            if self.topics.config_sync.on_drift == "revert":
+                raise ValueError(
+                    f"topics.config_sync.on_drift 'revert': routes lead both ways between {source} and {target}, and each "
+                    "would undo what the other has brought: set it to 'keep'"
+                )
+            if self.topics.acl_sync.enabled and {(source, target), (target, source)} <= same_names:
+                raise ValueError(
+                    f"topics.acl_sync.enabled: routes with kept names lead both ways between {source} and {target}, and each would "
+                    "bring back a rule that the other has taken away: set it to false"
+                )
         return self
 
     def all_routes(self) -> tuple[Route, ...]:

@@ -57,3 +57,12 @@ def test_nothing_is_undone_both_ways() -> None:
         parse(both)
     both["topics"] = {"config_sync": {"on_drift": "keep"}}
     assert len(parse(both).edges()) == 2
+
+
+def test_no_rule_of_access_goes_round_in_a_circle() -> None:
+    """Both ways and with kept names a rule that is taken away at one side comes back from the other for good."""
+    both = {**values(), "topics": {"acl_sync": {"enabled": True}}}
+    prefixed = [{"route": "a->b", "naming": "${source}.${topic}"}, "b->a"]
+    with pytest.raises(ConfigError, match="bring back a rule"):
+        parse({**both, "routes": ["a->b", "b->a"]})
+    assert len(parse({**both, "routes": prefixed}).edges()) == 2
