@@ -1,7 +1,7 @@
 """Which records of a source cluster are copies, by the run logs of the routes that lead into it.
 
 A run of such a log names the offsets at which copies lie, so that nothing of a record, nor of its batch, has to tell where it
-comes from (docs/decisions/0020-own-records.md). Pure: `replicator.kafka.incoming` reads the run logs.
+comes from (docs/decisions/0019-own-records.md). Pure: `replicator.kafka.incoming` reads the run logs.
 """
 
 from __future__ import annotations

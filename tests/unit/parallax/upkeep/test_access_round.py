@@ -13,7 +13,7 @@ from parallax.domain.access_rules import AccessKind, AccessOperation, AccessRule
 from parallax.domain.ids import RegionName, TopicId, TopicName
 from parallax.ports.clusters import TopicInfo
 from parallax.upkeep import access
-from parallax.upkeep.access import ACLS_TOPIC, AccessKeeper, OwnedRule
+from parallax.upkeep.access import AccessKeeper, OwnedRule
 
 TRIPS, RIDES = TopicName("trips"), TopicName("rides")
 
