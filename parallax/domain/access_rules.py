@@ -24,6 +24,8 @@ from parallax.domain.ids import RegionName, TopicName
 
 EVERY_NAME = "*"
 """Of a literal rule: it is about every resource of its kind."""
+EVERYBODY = "User:*"
+"""The principal of rules about whoever it is."""
 
 
 class AccessKind(StrEnum):
@@ -153,7 +155,7 @@ class AccessState(Enum):
     ACL_WIDE = "ACL_WIDE"
     """A source has a rule about every name, which is not copied."""
     ACL_WITHHELD = "ACL_WITHHELD"
-    """The target does not allow it, until it is promoted."""
+    """The target does not allow it, until it is promoted; or does not forbid it, since that would hit the replicator."""
     ACL_REFUSED = "ACL_REFUSED"
     """The target does not take it."""
 
@@ -169,6 +171,7 @@ class AccessPolicy:
         delete: whether a rule that was made by us goes when no source has it any more.
         principals: who is called otherwise at the target.
         group_chosen: which groups are looked after.
+        own: the replicator's principals at the target, as far as they are known. What forbids them something is left out.
     """
 
     mode: AccessMode = AccessMode.SAFE
@@ -178,6 +181,11 @@ class AccessPolicy:
     delete: bool = True
     principals: Mapping[str, str] = field(default_factory=dict)
     group_chosen: Callable[[str], bool] = lambda _name: True
+    own: frozenset[str] = frozenset()
+
+    def locks_out(self, rule: AccessRule) -> bool:
+        """Whether a rule forbids the replicator itself something."""
+        return not rule.allow and (rule.principal in self.own or rule.principal == EVERYBODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +281,13 @@ def wanted_rules(sources: Mapping[RegionName, SourceAccess], policy: AccessPolic
     having: dict[AccessRule, set[RegionName]] = {}
     withheld: dict[AccessRule, set[RegionName]] = {}
     findings: list[AccessFinding] = []
+    left_out: set[AccessRule] = set()
     for region, of in sources.items():
         for item in copied(of, policy):
-            if item.wide:
+            if policy.locks_out(item.rule):
+                left_out.add(item.rule)
+                findings.append(AccessFinding(item.rule, AccessState.ACL_WITHHELD, (region,), _LOCKS_OUT))
+            elif item.wide:
                 findings.append(AccessFinding(item.rule, AccessState.ACL_WIDE, (region,), _WIDE))
             else:
                 (withheld if item.withheld else having).setdefault(item.rule, set()).add(region)
@@ -296,8 +308,35 @@ def wanted_rules(sources: Mapping[RegionName, SourceAccess], policy: AccessPolic
         for rule, regions in withheld.items()
         if policy.mode is AccessMode.MM2 or not _missing(rule, regions, sources)
     }
+    rules, kept = (
+        {rule for rule in some if not any(_forbids(other, rule) for other in left_out)}
+        for some in (rules, kept)
+    )
     return WantedRules(frozenset(rules), frozenset(kept), tuple(findings))
 
+
+def _forbids(forbidding: AccessRule, rule: AccessRule) -> bool:
+    """Whether what the first one forbids is something that the other allows."""
+    return (
+        rule.allow
+        and rule.kind is forbidding.kind
+        and forbidding.principal in (EVERYBODY, rule.principal)
+        and (forbidding.holds_for(rule.name) or rule.holds_for(forbidding.name))
+        and forbidding.operation in (AccessOperation.ALL, rule.operation, *_IMPLIED.get(rule.operation, ()))
+    )
+
+
+_IMPLIED = {
+    AccessOperation.ALTER_CONFIGS: (AccessOperation.DESCRIBE_CONFIGS,),
+    **dict.fromkeys(
+        (AccessOperation.READ, AccessOperation.WRITE, AccessOperation.DELETE, AccessOperation.ALTER),
+        (AccessOperation.DESCRIBE,),
+    ),
+}
+"""What else may be done by whoever may do this."""
+_LOCKS_OUT = (
+    "it would forbid the replicator what it does there: what it forbids others is not allowed them either"
+)
 
 _WIDE = "it is about every name, also of what is not copied: name the topics, or set topics.acl_sync.wildcard to 'expand'"
 

@@ -170,7 +170,9 @@ class AccessKeeper:
     @property
     def _policy(self) -> AccessPolicy:
         policy = self._config.topics.acl_sync.policy()
-        return replace(policy, group_chosen=self._config.groups.chosen)
+        user = self._config.cluster(self.cluster).security.sasl_username
+        own = frozenset() if user is None else frozenset({f"User:{user}"})
+        return replace(policy, group_chosen=self._config.groups.chosen, own=own)
 
     def plan(self) -> AccessPlan:
         """Look at both sides and say what is to be done; change nothing.

@@ -24,9 +24,7 @@ SETTINGS = "settings"
 ACCESS = "access"
 STATES = {
     SETTINGS: [state.value for state in SettingState if state is not SettingState.CHANGE],
-    ACCESS: [
-        state.value for state in (AccessState.ACL_DIFFERS, AccessState.ACL_WIDE, AccessState.ACL_REFUSED)
-    ],
+    ACCESS: [state.value for state in AccessState if state not in (AccessState.ADD, AccessState.REMOVE)],
 }
 """By kind of upkeep, the words of what may not be in step."""
 _LAST_WITHIN_S = 1.0
