@@ -12,7 +12,7 @@ from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
 from parallax.domain.access_rules import AccessState
 from parallax.domain.ids import RegionName
-from parallax.upkeep.access import AccessKeeper, AccessRow
+from parallax.upkeep.access import AccessKeeper, AccessPlan, AccessRow
 
 app = typer.Typer(
     help="Rules of access (ACLs) that are copied to targets, and who else may write there.",
@@ -64,9 +64,7 @@ def diff(
     wrong = False
     for keeper in _keepers(load(config), to):
         plan = keeper.plan()
-        for region, why in sorted(plan.unreadable.items()):
-            typer.echo(f"{region} does not show its rules: {why}", err=True)
-        wrong = wrong or bool(plan.rows()) or bool(plan.unreadable)
+        wrong = not _all_readable(plan) or bool(plan.rows()) or wrong
         rows += [*plan.rows(), *(plan.withheld() if withheld else ())]
     _write(rows, output)
     if wrong:
@@ -82,12 +80,14 @@ def sync(
 ) -> None:
     """Copy rules to targets once, whether `topics.acl_sync` is enabled or not. Exit code 1: something stays otherwise."""
     rows: list[AccessRow] = []
+    wrong = False
     for keeper in _keepers(load(config), to):
         plan = keeper.plan()
+        wrong = not _all_readable(plan) or wrong
         rows += keeper.carry_out(plan) if execute else plan.rows()
     _write(rows, output)
     planned = {AccessState.ADD, AccessState.REMOVE}
-    if any(not row.applied and (execute or row.finding.state not in planned) for row in rows):
+    if wrong or any(not row.applied and (execute or row.finding.state not in planned) for row in rows):
         raise typer.Exit(1)
 
 
@@ -101,8 +101,12 @@ def promote(
 ) -> None:
     """Allow at a target what was withheld, such as to write: it has become the place where producers produce."""
     (keeper,) = _keepers(load(config), [to])
-    rows = keeper.promotion(keeper.plan(), topic)
+    plan = keeper.plan()
+    readable = _all_readable(plan)
+    rows = keeper.promotion(plan, topic)
     _done(keeper.promote(rows) if execute else rows, output, execute=execute)
+    if not readable:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -155,6 +159,13 @@ def _keepers(config: Config, to: Sequence[str] | None) -> list[AccessKeeper]:
     for target in targets:
         config.routes_into(target)
     return [AccessKeeper(config, target) for target in targets]
+
+
+def _all_readable(plan: AccessPlan) -> bool:
+    """Whether every source has shown its rules; those that have not are told."""
+    for region, why in sorted(plan.unreadable.items()):
+        typer.echo(f"{region} does not show its rules: {why}", err=True)
+    return not plan.unreadable
 
 
 def _done(rows: Sequence[AccessRow], output: OutputFormat, *, execute: bool) -> None:

@@ -268,7 +268,9 @@ def _of_group(rule: AccessRule, policy: AccessPolicy) -> Iterator[_Copied]:
         if rule.allow:
             yield _Copied(rule, wide=True)
             return
-    elif not policy.group_chosen(rule.name):
+    elif (rule.match is NameMatch.PREFIXED and rule.allow and not policy.prefixed) or not policy.group_chosen(
+        rule.name
+    ):
         return
     if rule.allow and rule.operation is AccessOperation.ALL:
         yield _Copied(replace(rule, operation=AccessOperation.READ))

@@ -45,6 +45,11 @@ class _Kept:
     changes: int = 0
     rows: Sequence[UpkeepRow] = field(default_factory=tuple)
 
+    def take(self, rows: Sequence[UpkeepRow]) -> None:
+        """Take in a round's rows."""
+        self.changes += sum(row.applied for row in rows)
+        self.rows = [row for row in rows if not row.applied]
+
 
 class UpkeepBoard:
     """The newest rounds: a part of the replicator's status. Safe to use from several threads.
@@ -77,8 +82,12 @@ class UpkeepBoard:
         with self._lock:
             kept = self._kept[kind, cluster]
             kept.good_at_s, kept.problem = self._clock(), ""
-            kept.changes += sum(row.applied for row in rows)
-            kept.rows = [row for row in rows if not row.applied]
+            kept.take(rows)
+
+    def changed(self, kind: str, cluster: ClusterName, rows: Sequence[UpkeepRow]) -> None:
+        """Take in what a round has done and found, whether it came to its end or not."""
+        with self._lock:
+            self._kept[kind, cluster].take(rows)
 
     def failed(self, kind: str, cluster: ClusterName, problem: str) -> None:
         """Take in a round that did not."""

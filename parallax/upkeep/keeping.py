@@ -13,7 +13,7 @@ from parallax.config.config import Config
 from parallax.domain.access_rules import AccessState
 from parallax.domain.ids import ClusterName, RegionName, aggregate_cluster
 from parallax.domain.topic_settings import SettingState
-from parallax.errors import ParallaxError
+from parallax.errors import ParallaxError, RefusedError
 from parallax.upkeep.access import AccessKeeper
 from parallax.upkeep.board import UpkeepBoard, UpkeepRow
 from parallax.upkeep.settings import SettingsKeeper
@@ -30,6 +30,18 @@ STATES = {
 _LAST_WITHIN_S = 1.0
 
 Round = Callable[[], Sequence[UpkeepRow]]
+
+
+class PartlyDoneError(RefusedError):
+    """A round that had to leave something as it is.
+
+    Attributes:
+        rows: what it has done, or found, all the same.
+    """
+
+    def __init__(self, message: str, rows: Sequence[UpkeepRow]) -> None:
+        super().__init__(message)
+        self.rows = rows
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,15 @@ def upkeeps(config: Config, targets: Collection[RegionName]) -> list[Upkeep]:
     def opened_access(target: RegionName) -> Callable[[], Round]:
         def open_round() -> Round:
             keeper = AccessKeeper(config, target)
-            return lambda: keeper.carry_out(keeper.plan())
+
+            def go() -> Sequence[UpkeepRow]:
+                plan = keeper.plan()
+                rows = keeper.carry_out(plan)
+                if plan.unreadable:
+                    raise PartlyDoneError(plan.problem(), rows)
+                return rows
+
+            return go
 
         return open_round
 
@@ -104,6 +124,9 @@ def _keep(item: Upkeep, board: UpkeepBoard, stop: threading.Event) -> None:
             round_of_upkeep = round_of_upkeep or item.opened()
             rows = round_of_upkeep()
         except ParallaxError as error:
+            if isinstance(error, PartlyDoneError):
+                board.changed(item.kind, item.cluster, error.rows)
+                told = _tell(item, error.rows, told)
             said = f"[{error.code}] {error}"
             board.failed(item.kind, item.cluster, said)
             if not problem:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
 
-from parallax.config.config import parse
+from parallax.cli import acl
+from parallax.config.config import Config, parse
 from parallax.domain.access_rules import AccessKind, AccessOperation, AccessRule, NameMatch
 from parallax.domain.ids import RegionName, TopicId, TopicName
 from parallax.ports.clusters import TopicInfo
 from parallax.upkeep import access
 from parallax.upkeep.access import AccessKeeper, OwnedRule
+from parallax.upkeep.board import UpkeepBoard
+from parallax.upkeep.keeping import ACCESS, STATES, keeping, upkeeps
+from tests.support import poll_until
 
 TRIPS, RIDES = TopicName("trips"), TopicName("rides")
 
@@ -69,6 +76,21 @@ class Table:
                 self.records[key] = value
 
 
+def configured() -> Config:
+    regions: dict[str, Any] = {
+        name: {"cluster": {"bootstrap_servers": f"127.0.0.1:{port}"}}
+        for port, name in enumerate(("a", "b", "t"), 9092)
+    }
+    return parse(
+        {
+            "regions": regions,
+            "cassandra": {"contact_points": ["127.0.0.1"]},
+            "routes": ["a->t", "b->t"],
+            "topics": {"acl_sync": {"enabled": True}},
+        }
+    )
+
+
 def keeper(
     monkeypatch: pytest.MonkeyPatch, sources: dict[str, Stand], target: Stand, owned: Collection[AccessRule]
 ) -> AccessKeeper:
@@ -77,19 +99,10 @@ def keeper(
     monkeypatch.setattr(access, "KafkaCluster", lambda cluster, *_a, **_s: stands[cluster])
     monkeypatch.setattr(access, "AccessDoor", lambda cluster, *_a, **_s: stands[cluster])
     monkeypatch.setattr(access, "CompactedTable", lambda *_a, **_s: table)
-    regions: dict[str, Any] = {
-        name: {"cluster": {"bootstrap_servers": f"127.0.0.1:{port}"}}
-        for port, name in enumerate(("a", "b", "t"), 9092)
-    }
-    config = parse(
-        {
-            "regions": regions,
-            "cassandra": {"contact_points": ["127.0.0.1"]},
-            "routes": ["a->t", "b->t"],
-        }
-    )
+    config = configured()
     names = {str(config.source_cluster(route)): route.source for route in config.all_routes()}
     stands |= {cluster: sources[region] for cluster, region in names.items()}
+    monkeypatch.setattr(acl, "load", lambda _path: config)
     return AccessKeeper(config, RegionName("t"))
 
 
@@ -108,3 +121,29 @@ def test_a_source_that_shows_no_topic_keeps_its_veto(monkeypatch: pytest.MonkeyP
     assert not plan.merged.add
     assert not plan.merged.remove
     assert list(plan.unreadable) == ["b"]
+
+
+@pytest.mark.parametrize("command", ["promote", "sync"])
+def test_commands_tell_of_a_source_that_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "parallax.yaml"
+    path.touch()
+    keeper(monkeypatch, {"a": Stand([TRIPS], set()), "b": Stand([], set())}, Stand([TRIPS], set()), [])
+    result = CliRunner().invoke(acl.app, [command, "--config", str(path), "--to", "t"])
+    assert "b does not show its rules" in result.output
+    assert result.exit_code == 1
+
+
+def test_what_was_changed_is_told_though_a_source_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Stand([TRIPS], {allows("trips")})
+    second = Stand([RIDES], set(), unseen=frozenset({TopicName("others")}))
+    target = Stand([TRIPS, TopicName("others")], set())
+    keeper(monkeypatch, {"a": first, "b": second}, target, [])
+    board = UpkeepBoard(STATES)
+    (item,) = [of for of in upkeeps(configured(), [RegionName("t")]) if of.kind == ACCESS]
+    with capture_logs() as logs, keeping([item], board):
+        poll_until(lambda: bool(board.troubles()), 10, "a round")
+    assert [entry["event"] for entry in logs] == ["kept_in_step", "upkeep_failed"]
+    (state,) = board.state()[board.name]
+    assert state["changes"] == 1
