@@ -37,3 +37,10 @@ def test_what_everybody_is_forbidden_is_not_allowed_either() -> None:
     forbids = replace(READS, principal="User:*", allow=False)
     wanted = wanted_rules({RegionName("a"): SourceAccess({READS, forbids}, TRIPS)}, AccessPolicy())
     assert not wanted.rules
+
+
+def test_rules_about_groups_that_begin_so_are_left_out_where_none_is_copied() -> None:
+    prefixed = replace(READS, kind=AccessKind.GROUP, match=NameMatch.PREFIXED, name="bill")
+    sources = {RegionName("a"): SourceAccess({prefixed}, TRIPS)}
+    assert wanted_rules(sources, AccessPolicy(groups=True)).rules == {prefixed}
+    assert not wanted_rules(sources, AccessPolicy(groups=True, prefixed=False)).rules
