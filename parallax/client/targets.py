@@ -69,6 +69,9 @@ _TRY_ELSEWHERE = {
     grpc.StatusCode.CANCELLED,
 }
 
+_BEGUN_ONCE = {"ExecuteMove", "RollBackMove"}
+"""Whoever did not answer in time may have begun: asked next, another one would begin beside it."""
+
 Answer = TypeVar("Answer", bound=Message)
 
 
@@ -148,7 +151,8 @@ class Targets:
             try:
                 found = cast("Answer", self._shown(call, request, Deadline.after_ms(budget_ms)))
             except grpc.RpcError as error:
-                if not _worth_another_try(error):
+                begun = method in _BEGUN_ONCE and _may_have_begun(error)
+                if begun or not _worth_another_try(error):
                     raise to_domain(error) from error
                 if self._closed:
                     raise ServiceUnavailableError(f"{method}: the offset client is closed") from error
@@ -234,6 +238,12 @@ class _AllAwayError(Exception):
         if grpc.StatusCode.DEADLINE_EXCEEDED in statuses:
             return DeadlineError(f"{method}: the deadline passed before an offset service answered ({story})")
         return ServiceUnavailableError(f"{method}: no offset service answered ({story})")
+
+
+def _may_have_begun(error: grpc.RpcError) -> bool:
+    """Whether a service may be at work on it that has said nothing."""
+    silent = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+    return cast("grpc.Call", error).code() in silent
 
 
 def _worth_another_try(error: grpc.RpcError) -> bool:

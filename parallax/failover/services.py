@@ -110,11 +110,13 @@ class OffsetServices:
     def fence(self, move: Move, reason: str, expected_number: int) -> Assignment:
         """Record that the group moves: nobody consumes, nobody else publishes. What holds then.
 
+        If it moves already, its number is a new one: of those who carry the move out, the last to fence goes on alone.
+
         Raises:
             FencedError: another number than the expected one holds.
         """
         arrival = _arrival(move, reason, expected_number)
-        return self._decide(replace(arrival, stage=Stage.MOVING, moving_from=move.origin))
+        return self._decide(replace(arrival, stage=Stage.MOVING, moving_from=move.origin, renew=True))
 
     def settle(self, move: Move, reason: str, expected_number: int) -> int:
         """Record that the group has arrived; the fencing number that holds then.

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from parallax.client.answer import ResumeAnswer
 from parallax.domain.commits import Commits, ObservedCommit
 from parallax.domain.formats import apart
 from parallax.domain.ids import UNKNOWN_EPOCH
-from parallax.domain.primary import Assignment
+from parallax.domain.primary import Assignment, Stage
 from parallax.errors import (
     ClusterUnavailableError,
     FencedError,
@@ -65,7 +66,8 @@ class Moving:
         self._fenced_at_s: float | None = None
         self._fenced_as: Assignment | None = None
         self._plan = plan
-        self._reason = f"failover {record.operation_id}"
+        # Its own: what another process has decided for the same move is no repetition of this one's decision.
+        self._reason = f"failover {record.operation_id} {uuid.uuid4().hex[:12]}"
         self._kept_at_s = self._begun_at_s
 
     @property
@@ -244,6 +246,11 @@ class Moving:
         )
         alone = None if facts.members_at_target is None else 0
         plan = make_plan(replace(facts, members_at_target=alone))
+        if plan.fencing_number != self._record.fencing_number:
+            raise AbandonedError(
+                f"group {self._move.group} has fencing number {plan.fencing_number}, this move's is "
+                f"{self._record.fencing_number}: somebody else has decided meanwhile"
+            )
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
         if refusals:
             raise AbandonedError("; ".join(refusals))
@@ -264,10 +271,14 @@ class Moving:
         assignment = self._decided_just_now() or self._outside.services.assignment(self._move.group)
         if assignment is None:
             return {}
-        return self._outside.reported_since(self._move, assignment.decision.decided_at_ms)
+        since_ms, before = assignment.decision.decided_at_ms, self._plan.facts.assignment
+        if before is not None and before.decision.stage is Stage.MOVING:  # they may have reported to the first fence
+            since_ms = min(since_ms, before.decision.decided_at_ms)
+        return self._outside.reported_since(self._move, since_ms)
 
     def _commit(self, final: tuple[ResumeAnswer, ...]) -> Commits:
         wanted = {item.topic_partition: item.commit(self._record.fencing_number) for item in final}
+        self._raise_if_overtaken()
         try:
             self._outside.clusters.writer(self._move.target).commit_for(self._move.group, wanted)
         except FencedError as error:
@@ -291,11 +302,14 @@ class Moving:
                 number = self._outside.services.settle(back, f"{self._reason} abandoned", number)
             except FencedError as error:
                 problem = f"{problem}; {error}"
+                self._raise_if_overtaken()
         self._keep(step=Step.ABANDONED, fencing_number=number, problem=problem)
         return Result(self._move, Ending.ABANDONED, None, number, problem)
 
     def _note(self, error: ParallaxError) -> None:
         problem = f"[{error.code}] {error}"
+        if isinstance(error, FencedError):  # the record may be another's by now
+            return
         try:
             self._keep(problem=problem)
         except ParallaxError as second:  # the cause itself is raised by the caller
@@ -303,10 +317,26 @@ class Moving:
                 "note_lost", group=self._move.group, problem=problem, why=f"[{second.code}] {second}"
             )
 
+    def _raise_if_overtaken(self) -> None:
+        """The record is left as it is then: it tells of the other's steps.
+
+        Raises:
+            FencedError: another process has gone on with this very move.
+        """
+        newest, number = self._outside.journal.newest(self._move.group), self._record.fencing_number
+        if newest is None or newest.operation_id != self._record.operation_id:
+            return
+        if newest.fencing_number > number:
+            raise FencedError(
+                f"group {self._move.group}: another process has gone on with this move, by fencing number "
+                f"{newest.fencing_number}, not {number}; this one leaves it alone"
+            )
+
     def _tell(self, tell: Tell, words: str) -> None:
         tell(words)
         if self._outside.time.clock() - self._kept_at_s >= _SIGN_EVERY_S:
             try:
+                self._raise_if_overtaken()
                 self._keep()
             except UnavailableError as error:  # the next step will say so if it has to
                 _log.info("sign_lost", group=self._move.group, problem=f"[{error.code}] {error}")

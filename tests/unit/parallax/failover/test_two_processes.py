@@ -1,0 +1,61 @@
+"""One move in the hands of two processes: fencing numbers let only one of them end it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parallax.domain.primary import Stage
+from parallax.failover.journal import Step
+from parallax.failover.plan import Ending, Result
+from parallax.failover.timekeeper import Timekeeper
+from tests.worlds.failover_bench import Bench, a_move
+from tests.worlds.offset_world import GROUP
+
+
+def another(bench: Bench) -> Result:
+    """The same move by another process, with a clock of its own."""
+    ours, waiting = bench.outside, bench.while_waiting
+    old, bench.while_waiting = ours.time, lambda _turn: None
+    bench.outside = replace(ours, time=Timekeeper(old.now_ms, old.wait, old.clock))
+    try:
+        return bench.mover(drain_ms=10_000).move(a_move("a", "b"))
+    finally:
+        bench.outside, bench.while_waiting = ours, waiting
+
+
+def test_who_was_overtaken_writes_nothing_and_leaves_the_record_alone(bench: Bench) -> None:
+    others: list[Result] = []
+    bench.writer("a").members[GROUP] = 1
+
+    def finish_and_consume(turn: int) -> None:
+        if turn == 1:
+            bench.writer("a").members.clear()
+            others.append(another(bench))
+            bench.put("b", 9, GROUP)  # its consumers have gone on
+
+    bench.while_waiting = finish_and_consume
+    result = bench.move("a", "b", drain_ms=20_000)
+
+    assert [item.ending for item in others] == [Ending.MOVED]
+    assert result.ending is Ending.INTERRUPTED
+    assert bench.commit("b") == 9
+    (record,) = bench.outside.journal.records(GROUP)
+    assert (record.step, record.fencing_number) == (Step.DONE, others[0].fencing_number)
+    assert bench.assignment().decision.fencing_number == others[0].fencing_number
+
+
+def test_two_who_began_together_have_a_number_and_a_reason_each(bench: Bench) -> None:
+    here, there = bench.mover(drain_ms=1_000), bench.mover(drain_ms=1_000)
+    here.fence_ahead(a_move("a", "b"))
+    first = bench.assignment().decision
+    there.fence_ahead(a_move("a", "b"))
+    second = bench.assignment().decision
+    assert (first.stage, second.stage) == (Stage.MOVING, Stage.MOVING)
+    assert first.fencing_number < second.fencing_number
+    assert first.reason != second.reason
+
+    assert there.move(a_move("a", "b")).ending is Ending.MOVED
+    bench.put("b", 9, GROUP)
+    assert here.move(a_move("a", "b")).ending is Ending.INTERRUPTED
+    assert bench.commit("b") == 9
+    assert [record.step for record in bench.outside.journal.records(GROUP)] == [Step.DONE]
