@@ -143,9 +143,12 @@ class OwnMoves:
             raise InvalidNameError("disaster: it has to be as it was planned")
         return status_to_pb(self._desk.execute(self._opened(client, whose), order, request.digest))
 
-    def cancel(self, request: moves.CancelMoveRequest) -> moves.MoveStatus:
+    def cancel(
+        self, request: moves.CancelMoveRequest, client: MoveClient, whose: Principal
+    ) -> moves.MoveStatus:
         """Stop a move before its next step; raises as `MoveDesk.cancel` does."""
-        return status_to_pb(self._desk.cancel(self._journal, _order(request.group, request.move_id)))
+        order = _order(request.group, request.move_id)
+        return status_to_pb(self._desk.cancel(self._opened(client, whose), order))
 
     def roll_back(
         self, request: moves.RollBackMoveRequest, client: MoveClient, whose: Principal

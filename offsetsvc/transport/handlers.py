@@ -273,9 +273,9 @@ class Handlers:
             error.plan = self._service.own_moves.planned(request.move_id, questions, whose)
             raise
 
-    def CancelMove(self, request: moves_pb2.CancelMoveRequest, _: Call) -> moves_pb2.MoveStatus:
+    def CancelMove(self, request: moves_pb2.CancelMoveRequest, call: Call) -> moves_pb2.MoveStatus:
         """Stop a move before its next step."""
-        return self._service.own_moves.cancel(request)
+        return self._service.own_moves.cancel(request, self._questions(call), call.caller.principal)
 
     def RollBackMove(self, request: moves_pb2.RollBackMoveRequest, call: Call) -> moves_pb2.MoveStatus:
         """Put a group back as it was before its last move."""

@@ -165,13 +165,20 @@ class MoveDesk:
         return self._begin(outside, order, work)
 
     def roll_back(self, outside: Outside, order: MoveOrder, *, disaster: bool = False) -> MoveProgress:
-        """Begin to put the group back as it was before its last move.
+        """Begin to put the group back as it was before this move, if that is its last one.
 
         Raises:
-            RefusedError: something forbids it, or a move of the group is under way here.
+            RefusedError: it is not, something forbids it, or a move of the group is under way here.
             ParallaxError: as `plan_rollback` says.
         """
         plan = plan_rollback(outside, order.move.group, disaster=disaster)
+        own = _record_of(outside.journal, order)
+        if own is None or own.operation_id != plan.record.operation_id:
+            last = plan.record.move
+            raise RefusedError(
+                f"group {last.group}: this is not its last move, which went from {last.origin} to {last.target}: "
+                "roll that back"
+            )
         if plan.obstacles:
             raise RefusedError("; ".join(plan.obstacles))
 
@@ -183,18 +190,27 @@ class MoveDesk:
 
         return self._begin(outside, order, work)
 
-    def cancel(self, journal: MoveJournal, order: MoveOrder) -> MoveProgress:
+    def cancel(self, outside: Outside, order: MoveOrder) -> MoveProgress:
         """Stop it before its next step, if it runs here.
 
         Raises:
             RefusedError: it runs in another process.
+            StoreUnavailableError: who calls it off can't be kept; it goes on.
         """
         with self._lock:
             run = self._runs.get(order.move.group)
         if run is not None and run.order == order:
-            run.stop.set()
+            if not run.ended.is_set():
+                with outside.auditor.act(
+                    outside.operator,
+                    "CancelMove",
+                    order.move.group,
+                    before={},
+                    after={"move": order.operation_id},
+                ):
+                    run.stop.set()
             return run.progress(None)
-        found = self.progress(journal, order)
+        found = self.progress(outside.journal, order)
         if found.state is MoveState.RUNNING:
             raise RefusedError(
                 f"group {order.move.group}: another process carries this move out; stop it there"

@@ -272,7 +272,9 @@ class Moving:
         if assignment is None:
             return {}
         since_ms, before = assignment.decision.decided_at_ms, self._plan.facts.assignment
-        if before is not None and before.decision.stage is Stage.MOVING:  # they may have reported to the first fence
+        if (
+            before is not None and before.decision.stage is Stage.MOVING
+        ):  # they may have reported to the first fence
             since_ms = min(since_ms, before.decision.decided_at_ms)
         return self._outside.reported_since(self._move, since_ms)
 

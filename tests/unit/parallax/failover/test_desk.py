@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from parallax.domain.audit import AuditStage
 from parallax.domain.ids import RegionName
 from parallax.domain.primary import Change, Stage
 from parallax.errors import PlanChangedError, RefusedError, StoreUnavailableError
@@ -105,7 +106,10 @@ def test_a_move_is_called_off_and_gone_on_with(bench: Bench) -> None:
     digest = agreed(desk, bench, other)
     with pytest.raises(RefusedError, match="is being moved already"):
         desk.execute(bench.outside, other, digest)
-    desk.cancel(bench.outside.journal, asked)
+    desk.cancel(bench.outside, asked)
+    kept = [entry for entry in bench.world.audit.entries() if entry.call == "CancelMove"]
+    assert [entry.stage for entry in kept] == [AuditStage.INTENDED, AuditStage.DONE]
+    assert (kept[0].principal, kept[0].after) == (OPERATOR, {"move": asked.operation_id})
     go_on.set()
     found = ended(desk, bench, asked)
     assert found.state is MoveState.INTERRUPTED
@@ -137,7 +141,7 @@ def test_another_process_tells_how_far_it_is(bench: Bench) -> None:
     told = there.progress(bench.outside.journal, asked)
     assert (told.state, told.actor) == (MoveState.RUNNING, OPERATOR.name)
     with pytest.raises(RefusedError, match="another process"):
-        there.cancel(bench.outside.journal, asked)
+        there.cancel(bench.outside, asked)
     bench.world.now_ms += 16_000  # and not a word
     told = there.progress(bench.outside.journal, asked)
     assert told.state is MoveState.INTERRUPTED
@@ -176,3 +180,23 @@ def test_a_service_that_ends_begins_nothing(bench: Bench) -> None:
     desk.close()
     with pytest.raises(RefusedError, match="ask another one"):
         desk.execute(bench.outside, asked, digest)
+
+
+def test_the_page_of_an_older_move_puts_nothing_back(bench: Bench) -> None:
+    desk, there = MoveDesk(BRIEF), order(bench)
+    desk.execute(bench.outside, there, agreed(desk, bench, there))
+    assert ended(desk, bench, there).state is MoveState.MOVED
+    fresh(bench)
+    bench.world.now_ms += 60_000
+    back = order(bench, "b", "a")
+    desk.execute(bench.outside, back, agreed(desk, bench, back))
+    assert ended(desk, bench, back).state is MoveState.MOVED
+    fresh(bench)
+    before = bench.assignment().decision
+    with pytest.raises(
+        RefusedError, match="is not its last move, which went from aggregate-b to aggregate-a"
+    ):
+        desk.roll_back(bench.outside, there)
+    assert bench.assignment().decision == before
+    desk.roll_back(bench.outside, back)
+    assert ended(desk, bench, back).state is MoveState.ROLLED_BACK
