@@ -22,6 +22,7 @@ from parallax.failover.orders import MoveOrder, digest_of
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan
 from parallax.failover.rollback import plan_rollback, roll_back
+from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)
 
@@ -34,7 +35,7 @@ _LOOKED_AT = 20
 """So many of a group's newest moves may be the one that is asked for."""
 _SILENT_MS = 15_000
 """A move whose process lives says so in the journal at least this often, but for a cluster that lets it wait."""
-_STOP_WITHIN_S = 10.0
+_STOP_WITHIN_MS = 10_000.0
 INTERRUPTED = "interrupted: run again"
 
 
@@ -119,8 +120,9 @@ class MoveDesk:
             runs = list(self._runs.values())
         for run in runs:
             run.stop.set()
+        deadline = Deadline.after_ms(_STOP_WITHIN_MS)
         for run in runs:
-            run.ended.wait(_STOP_WITHIN_S)
+            run.ended.wait(deadline.remaining_s)
 
     def plan(self, outside: Outside, order: MoveOrder) -> MovePlan:
         """What it would do.
@@ -263,7 +265,17 @@ class MoveDesk:
         run.thread = threading.Thread(
             target=self._work, args=(run, work), name=f"move-{order.operation_id[:8]}", daemon=True
         )
-        run.thread.start()
+        try:
+            run.thread.start()
+        except RuntimeError as error:
+            run.state, run.problem = (
+                MoveState.INTERRUPTED,
+                f"{INTERRUPTED}: no thread could be started ({error})",
+            )
+            run.ended.set()
+            raise LimitError(
+                f"group {group}: no thread could be started here ({error}): ask another service"
+            ) from error
         return run.progress(None)
 
     def _work(self, run: _Run, work: Callable[[_Run], None]) -> None:

@@ -73,9 +73,10 @@ def order_of(move_id: str) -> MoveOrder:
     """
     try:
         order = _read(move_id) if len(move_id) <= _LONGEST_ID else None
+        same = order is not None and order.move_id == move_id  # a lone surrogate has no id
     except (ValueError, TypeError, RecursionError):
-        order = None
-    if order is None or order.move_id != move_id:
+        order, same = None, False
+    if order is None or not same:
         raise NotFoundError(f"no move has the id {move_id[:80]!r}: plan it, and take the id of that")
     return order
 

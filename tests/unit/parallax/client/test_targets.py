@@ -20,7 +20,7 @@ from parallax.v1 import moves_pb2
 def service(asked: list[str], go_on: threading.Event | None = None) -> Iterator[str]:
     """One that answers every call of a move, but for the first one until it may go on."""
 
-    def answer(_request: object, context: grpc.ServicerContext) -> moves_pb2.MoveStatus:
+    def answer(_request: object, _context: grpc.ServicerContext) -> moves_pb2.MoveStatus:
         asked.append("asked")
         if go_on is not None:
             go_on.wait(20)

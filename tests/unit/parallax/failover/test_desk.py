@@ -11,7 +11,7 @@ import pytest
 from parallax.domain.audit import AuditStage
 from parallax.domain.ids import RegionName
 from parallax.domain.primary import Change, Stage
-from parallax.errors import PlanChangedError, RefusedError, StoreUnavailableError
+from parallax.errors import LimitError, PlanChangedError, RefusedError, StoreUnavailableError
 from parallax.failover.desk import MoveDesk, MoveProgress, MoveState
 from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
@@ -200,3 +200,25 @@ def test_the_page_of_an_older_move_puts_nothing_back(bench: Bench) -> None:
     assert bench.assignment().decision == before
     desk.roll_back(bench.outside, back)
     assert ended(desk, bench, back).state is MoveState.ROLLED_BACK
+
+
+def test_without_a_thread_the_group_is_not_taken_for_one_that_moves(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, asked = MoveDesk(BRIEF), order(bench)
+    digest = agreed(desk, bench, asked)
+
+    start = threading.Thread.start
+
+    def none_left(thread: threading.Thread) -> None:
+        if not thread.name.startswith("move-"):
+            return start(thread)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(LimitError, match="no thread could be started"):
+            desk.execute(bench.outside, asked, digest)
+    assert desk.progress(bench.outside.journal, asked).state is MoveState.INTERRUPTED
+    desk.execute(bench.outside, asked, digest)
+    assert ended(desk, bench, asked).state is MoveState.MOVED

@@ -53,6 +53,7 @@ def written(text: str) -> str:
         written('["g","a","b","b","planned",0,1]'),
         written('["g","a","b","b","planned",false,true]'),
         written('["g", "a","b","b","planned",false,1]'),
+        written('["\\ud800","a","b","b","planned",false,1]'),
         written("[" * 3_000),
         "A" * 5_000,
     ],
