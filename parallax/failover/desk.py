@@ -92,6 +92,8 @@ class _Run:
     problem: str = ""
     fencing_number: int = 0
     thread: threading.Thread | None = None
+    ended_at_ms: int = 0
+    """By the store's clock; 0: it has not. Of what is kept later, another process tells."""
 
     def progress(self, record: MoveRecord | None) -> MoveProgress:
         events = tuple(self.events)
@@ -229,7 +231,8 @@ class MoveDesk:
         record = _record_of(journal, order)
         with self._lock:
             run = self._runs.get(order.move.group)
-        if run is not None and run.order == order:
+        newer = run is not None and record is not None and 0 < run.ended_at_ms < record.version // 1_000
+        if run is not None and run.order == order and not newer:
             return run.progress(record)
         if record is None:
             return MoveProgress(order, MoveState.PLANNED)
@@ -263,7 +266,7 @@ class MoveDesk:
                 if len(self._runs) > _MOST_KEPT:
                     del self._runs[name]
         run.thread = threading.Thread(
-            target=self._work, args=(run, work), name=f"move-{order.operation_id[:8]}", daemon=True
+            target=self._work, args=(outside, run, work), name=f"move-{order.operation_id[:8]}", daemon=True
         )
         try:
             run.thread.start()
@@ -278,7 +281,7 @@ class MoveDesk:
             ) from error
         return run.progress(None)
 
-    def _work(self, run: _Run, work: Callable[[_Run], None]) -> None:
+    def _work(self, outside: Outside, run: _Run, work: Callable[[_Run], None]) -> None:
         try:
             work(run)
         except ParallaxError as error:
@@ -288,6 +291,7 @@ class MoveDesk:
             run.problem = f"{INTERRUPTED}: an error of the service, which its log has"
             _log.error("move_failed", group=run.order.move.group, exc_info=error)
         finally:
+            run.ended_at_ms = outside.time.now_ms()
             run.ended.set()
 
     def _tell(self, outside: Outside, run: _Run, words: str) -> None:

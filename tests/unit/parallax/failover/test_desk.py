@@ -222,3 +222,15 @@ def test_without_a_thread_the_group_is_not_taken_for_one_that_moves(
     assert desk.progress(bench.outside.journal, asked).state is MoveState.INTERRUPTED
     desk.execute(bench.outside, asked, digest)
     assert ended(desk, bench, asked).state is MoveState.MOVED
+
+
+def test_what_another_process_has_done_since_is_told(bench: Bench) -> None:
+    desk, asked = MoveDesk(BRIEF), order(bench)
+    desk.execute(bench.outside, asked, agreed(desk, bench, asked))
+    assert ended(desk, bench, asked).state is MoveState.MOVED
+    fresh(bench)
+    bench.world.now_ms += 60_000
+    other = MoveDesk(BRIEF)
+    other.roll_back(bench.outside, asked)
+    assert ended(other, bench, asked).state is MoveState.ROLLED_BACK
+    assert desk.progress(bench.outside.journal, asked).state is MoveState.ROLLED_BACK
