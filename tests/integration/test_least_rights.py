@@ -417,6 +417,8 @@ def rights(place: Place, need: AclNeed, *, with_it: bool) -> dict[str, list[Acl]
         taken = [Acl(need.resource, pattern, need.operation) for pattern in place.names[need.names]]
         lesser = [Acl(need.resource, acl.pattern, Operation.DESCRIBE) for acl in taken]
         implied = need.operation in {Operation.READ, Operation.WRITE, Operation.ALTER}
+        if need.operation is Operation.DESCRIBE_CONFIGS:  # who may alter settings may see them
+            taken += [Acl(need.resource, acl.pattern, Operation.ALTER_CONFIGS) for acl in taken]
         keep = [acl for acl in found[need.cluster] if acl not in taken]
         if need.operation is Operation.DESCRIBE:
             keep = [

@@ -24,7 +24,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.runs import Run
-from parallax.errors import InvariantError, RefusedError
+from parallax.errors import RefusedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying import rebuild as rules
 from replicator.copying.rebuild import GoingOn
@@ -125,6 +125,22 @@ class Bench:
                     assert isinstance(value, SourceRecord)
                     assert value.offset == row.source_start + number
 
+    def untold(self) -> int:
+        """How many copies lie where the index tells of none."""
+        told: set[tuple[int, int]] = set()
+        for record in self.world.index.lineages(self.life.route, TopicName(TOPIC)):
+            number = record.partition.topic_partition.partition
+            partition = RoutePartition(self.life.route, record.partition.topic_partition)
+            page = self.world.index.rows_from_target(partition, record.lineage, TargetOffset(0), 100_000)
+            told |= {(number, row.target_start + at) for row in page.rows for at in range(row.count)}
+        copies = {
+            (number, slot.offset)
+            for number, log in enumerate(self.target.topics[TOPIC].logs)
+            for slot in log.committed()
+            if isinstance(slot.value, SourceRecord)
+        }
+        return len(copies - told)
+
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
@@ -193,6 +209,7 @@ def test_everything_begins_anew_on_the_operators_word_under_a_generation_of_its_
     bench.go_on()
     assert bench.twice() == held
     assert not bench.lost()
+    assert bench.untold() == 0
     bench.check_answers()
 
 
@@ -501,7 +518,7 @@ def test_without_looking_at_the_target_records_come_twice_that_nobody_told_of(be
     assert bench.twice() == unindexed
 
 
-def test_under_the_old_generation_rows_contradict_each_other(bench: Bench) -> None:
+def test_under_the_old_generation_new_rows_hide_those_of_before(bench: Bench) -> None:
     """The mutant: everything begins anew under the lineage that it had."""
     bench.end_owners()
     bench.lose()
@@ -518,5 +535,4 @@ def test_under_the_old_generation_rows_contradict_each_other(bench: Bench) -> No
     with mock.patch.object(rules, "begin", same_lineage):
         bench.execute(anew=True)
     bench.go_on()
-    with pytest.raises(InvariantError, match=r"contradicts|overlaps|goes back"):
-        bench.check_answers()
+    assert bench.untold() > 0
