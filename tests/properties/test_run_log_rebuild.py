@@ -335,18 +335,24 @@ def rebuild_beside_an_owner(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Ow
     bench.end_owners()
     before = bench.life.layout()
     assert before is not None
-    sound = shard_of(TopicPartition(TopicName(TOPIC), 0), 2)
+    sound_partition = 0
+    sound = shard_of(TopicPartition(TopicName(TOPIC), sound_partition), 2)
     bench.life.run_log_harmed = True
     harmed = bench.target.topics[bench.life.run_log].logs[1 - sound]
     harmed.retain_from(harmed.end)
     right, beside = rebuild_module.snapshots, list[Owner]()
 
     def as_an_owner_begins(*args: Any) -> Any:
-        bench.produce()
+        source = bench.world.regionals[0].cluster.topics[TOPIC].logs[sound_partition]
+        end = source.end
+        while source.end == end:  # without a record of the sound shard there is nothing to copy twice
+            bench.produce()
         bench.life.own(before, sound)
         beside.append(bench.life.owners[-1])
         for _ in range(40):
             bench.world.schedule.sleep(100)
+        # What it writes behind the new layout's snapshot would be refused, and hide what it has copied before.
+        beside[0].actor.asleep_until = bench.world.schedule.now_ms + 60_000
         return right(*args)
 
     monkeypatch.setattr(rebuild_module, "snapshots", as_an_owner_begins)
