@@ -4,7 +4,7 @@ A row never changes once it is written, and a row that is missing makes an answe
 remembered may be used; its age bounds only how much earlier an answer can be. The rules:
 
 - Lineages, newest rows, turns: for ``max_age_ms``. Many calls about one topic at once share these reads. Lost ranges are
-  read with the rows, and after them: a range that is missing would make an answer later.
+  read with the rows, after them and each time: a range that is missing would make an answer later.
 - Which lineages of a topic count: as long as the reads that it follows from are the same. The rows of a lineage, with
   all that was looked up in them, as long as that is so and its route has told nothing new.
 - One caller reads a thing at a time. Meanwhile the others go on with what is at most `OVERDUE` times too old, or share the
@@ -176,8 +176,8 @@ class IndexMemory:
         return self._fresh(("routes", topic, *routes), lambda: self._index.route_topics(routes, topic))
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
-        """Every lost range of the partition and lineage."""
-        return self._fresh(("lost", partition, lineage), lambda: self._index.lost_ranges(partition, lineage))
+        """Every lost range of the partition and lineage, never from memory: see above."""
+        return self._index.lost_ranges(partition, lineage)
 
     def counting_lineages(
         self,
@@ -236,7 +236,7 @@ class IndexMemory:
 
     def _of_source(self, view: LineageView, history: BlockHistory) -> SourceHistory:
         # Read after the rows: rows behind a lost range that is not known yet would tell that its records were consumed.
-        history = history.with_lost(self._index.lost_ranges(view.partition, view.lineage))
+        history = history.with_lost(self.lost_ranges(view.partition, view.lineage))
         if view.cut is not None:
             history = history.cut_at(view.cut)
         return SourceHistory(view.source, history, view.record.closed_at)

@@ -91,7 +91,6 @@ class _Run:
     state: MoveState = MoveState.RUNNING
     problem: str = ""
     fencing_number: int = 0
-    thread: threading.Thread | None = None
     ended_at_ms: int = 0
     """By the store's clock; 0: it has not. Of what is kept later, another process tells."""
 
@@ -265,11 +264,11 @@ class MoveDesk:
             for name in [name for name, item in self._runs.items() if item.ended.is_set()]:
                 if len(self._runs) > _MOST_KEPT:
                     del self._runs[name]
-        run.thread = threading.Thread(
+        thread = threading.Thread(
             target=self._work, args=(outside, run, work), name=f"move-{order.operation_id[:8]}", daemon=True
         )
         try:
-            run.thread.start()
+            thread.start()
         except RuntimeError as error:
             run.state, run.problem = (
                 MoveState.INTERRUPTED,

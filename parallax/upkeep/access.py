@@ -245,17 +245,8 @@ class AccessKeeper:
         kept = self._door.remove(merged.remove)
         gone = [*merged.forget, *(rule for rule in merged.remove if rule not in kept)]
         self._table.write({OwnedRule(rule).key: None for rule in gone})
-        rows = []
-        for row in plan.rows():
-            rule, state = row.finding.rule, row.finding.state
-            if state not in _DONE:
-                rows.append(row)
-            elif (problem := refused.get(rule) or kept.get(rule)) is not None:
-                finding = replace(row.finding, state=AccessState.ACL_REFUSED, problem=problem)
-                rows.append(replace(row, finding=finding))
-            else:
-                rows.append(replace(row, applied=True))
-        return rows
+        problems = {**kept, **refused}
+        return [_tried(row, problems) if row.finding.state in _DONE else row for row in plan.rows()]
 
     def _made(self, rules: Collection[OwnedRule]) -> Mapping[AccessRule, str]:
         """Write rules down as ours, and make them; those that the target does not take, with why."""
@@ -277,16 +268,7 @@ class AccessKeeper:
         """
         refused = self._made([OwnedRule(row.finding.rule, promoted=True) for row in rows])
         return [
-            replace(
-                row,
-                finding=replace(
-                    row.finding,
-                    state=AccessState.ACL_REFUSED if row.finding.rule in refused else AccessState.ADD,
-                    problem=refused.get(row.finding.rule, ""),
-                ),
-                applied=row.finding.rule not in refused,
-            )
-            for row in rows
+            _tried(replace(row, finding=replace(row.finding, state=AccessState.ADD)), refused) for row in rows
         ]
 
     def demotion(self, plan: AccessPlan, topics: Collection[str] | None = None) -> list[AccessRow]:
@@ -308,15 +290,7 @@ class AccessKeeper:
         self._table.write(
             {OwnedRule(row.finding.rule).key: None for row in rows if row.finding.rule not in kept}
         )
-        return [
-            replace(row, applied=True)
-            if row.finding.rule not in kept
-            else replace(
-                row,
-                finding=replace(row.finding, state=AccessState.ACL_REFUSED, problem=kept[row.finding.rule]),
-            )
-            for row in rows
-        ]
+        return [_tried(row, kept) for row in rows]
 
     def others_who_write(self, own: Collection[str]) -> list[tuple[AccessRule, list[str]]]:
         """The rules by which others than these principals may change copies, run logs or other topics of ours."""
@@ -326,6 +300,14 @@ class AccessKeeper:
             if name.startswith("parallax.") or any(_origin(edge, name) is not None for edge in self._edges)
         ]
         return may_write(self._door.read(), names, own)
+
+
+def _tried(row: AccessRow, refused: Mapping[AccessRule, str]) -> AccessRow:
+    """The row after it was to be put in step: with why not, where the target has refused it."""
+    problem = refused.get(row.finding.rule)
+    if problem is None:
+        return replace(row, applied=True)
+    return replace(row, finding=replace(row.finding, state=AccessState.ACL_REFUSED, problem=problem))
 
 
 def _origin(edge: Edge, name: str) -> TopicName | None:

@@ -138,7 +138,9 @@ class UpkeepBoard:
         """Every metric with its samples."""
         labels = ("kind", "cluster")
         changes = CounterMetricFamily(
-            f"{PREFIX}changes_total", "Settings that were changed at the target.", labels=labels
+            f"{PREFIX}changes_total",
+            "Settings, and rules of access, that were changed at the target.",
+            labels=labels,
         )
         age = GaugeMetricFamily(
             f"{PREFIX}last_good_round_age_seconds",
