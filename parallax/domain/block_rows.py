@@ -39,7 +39,7 @@ class BlockKey(NamedTuple):
         lineage: `lineage_number`.
         target_start, source_start: of its first row.
         term: of the owner that wrote it: the layout, and the number of its term (`parallax.domain.index_rows.index_version`);
-            0 instead of that, of rows that an earlier layout has left.
+            of rows that a layout has left to another one, what `parallax.domain.index_rows.left_by` says.
     """
 
     lineage: int

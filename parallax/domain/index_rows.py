@@ -42,6 +42,11 @@ def index_version(*, layout: int, run_log_offset: int) -> int:
     return (layout << _OFFSET_BITS) | run_log_offset
 
 
+def left_by(layout: int) -> int:
+    """What stands for the term of rows that a layout has left to the one that follows: behind all its own, before all later ones."""
+    return index_version(layout=layout, run_log_offset=(1 << _OFFSET_BITS) - 1)
+
+
 def layout_of(version: int) -> int:
     """The layout that an `index_version` names."""
     return version >> _OFFSET_BITS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from parallax.domain.block_history import BlockTable
 from parallax.domain.block_rows import BlockKey, in_order
 from parallax.domain.blocks import Block
-from parallax.domain.index_rows import layout_of
+from parallax.domain.index_rows import left_by
 from parallax.index.tails import Generation, TurnRows
 from parallax.ports.blocks import BlockName, BlockReaderStore, BlocksOf, ToldKey
 
@@ -167,7 +167,7 @@ class StoredTable(BlockTable):
         self, blocks: Blocks, place: BlocksOf, directory: Directory, told: tuple[int, Sequence[TurnRows]]
     ) -> None:
         keys, (layout, pieces) = directory.keys, told
-        if keys and layout_of(max(key.term for key in keys)) > layout:
+        if keys and max(key.term for key in keys) >= left_by(layout):
             pieces = ()  # blocks have them, told by leases of a later layout
         if pieces:
             # A block that begins in the midst of them is told already, and has nothing that they lack.

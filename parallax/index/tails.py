@@ -122,7 +122,7 @@ class Tails:
     def pieces(self, route: Route, number: int) -> tuple[int, Sequence[TurnRows]]:
         """The rows of a lineage in turns, in order: each piece begins and ends behind the one before it.
 
-        What an earlier layout has left is told anew by the leases of the one that follows, which tell more.
+        Of an earlier layout only as long as the one that follows tells of none: what it has left lies in blocks before those.
 
         Args:
             route: the route.

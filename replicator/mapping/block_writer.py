@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from parallax.domain.block_rows import BlockKey, StoredBlock, encode_turn, in_order, lineage_number
 from parallax.domain.blocks import Block, encode
 from parallax.domain.ids import Lineage, Route, RoutePartition
-from parallax.domain.index_rows import RowBatch, index_version, layout_of
+from parallax.domain.index_rows import RowBatch, index_version, layout_of, left_by
 from parallax.domain.lineage_history import EpochRows, epochs_of
 from parallax.domain.runs import Run
 from parallax.ports.blocks import BlockName, BlocksOf
@@ -130,12 +130,14 @@ class BlockWriter:
         written = self.write_all(at_ms) if self._unread and not old else 0
         self._next = run_log_next
         numbers = [lineage_number(batch.partition, batch.lineage) for batch in batches]
-        if old:
-            self._unread = self._unread or bool(batches)
-        else:  # without rows, too: it says how far the run log was read
+        # What an earlier layout has left lies in blocks alone: a turn's rows come behind all of earlier layouts.
+        untold = [old or layout_of(batch.version) != self._layout for batch in batches]
+        self._unread = self._unread or any(untold)
+        if not old:  # without rows, too: it says how far the run log was read
             rows_of: dict[int, list[Run]] = {}
-            for number, batch in zip(numbers, batches, strict=True):
-                rows_of.setdefault(number, []).extend(batch.rows)
+            for number, batch, left_out in zip(numbers, batches, untold, strict=True):
+                if not left_out:
+                    rows_of.setdefault(number, []).extend(batch.rows)
             pieces = {number: encode(rows, at_ms) for number, rows in rows_of.items()}
             body = encode_turn(run_log_first, at_ms, pieces)
             self._store.write_turn(*self._lease, run_log_next, body)
@@ -148,7 +150,7 @@ class BlockWriter:
         if full:
             self._store.write_blocks(full)
             written += 2 * len(full)
-            if old:  # no turn tells of them, and blocks that grow are not written yet
+            if any(untold):  # no turn tells of them, and blocks that grow are not written yet
                 numbers_full = dict.fromkeys(block.key.lineage for block in full)
                 self._store.write_newest([self._newest_of(self._growing[number]) for number in numbers_full])
                 written += 1
@@ -245,9 +247,13 @@ class BlockWriter:
             self._growing[number] = _Growing(batch.partition, batch.lineage, self._term_of(batch), epochs)
 
     def _term_of(self, batch: RowBatch) -> int:
-        """The term that keys name: rows that an earlier layout has left come before all that this one's leases write."""
-        own = layout_of(batch.version) == self._layout
-        return index_version(layout=self._layout, run_log_offset=self._term if own else 0)
+        """The term that keys name: rows that an earlier layout has left come after all that its own leases have written."""
+        layout = layout_of(batch.version)
+        return (
+            index_version(layout=layout, run_log_offset=self._term)
+            if layout == self._layout
+            else left_by(layout)
+        )
 
     def _grow(self, number: int, batch: RowBatch) -> list[StoredBlock]:
         """Take rows of a lineage; the blocks that they fill."""

@@ -377,7 +377,10 @@ class IndexFeed:
         if entry.layout == layout:
             return True
         if entry.layout not in self._indexed_earlier:
-            self._indexed_earlier[entry.layout] = self._index.blocks_to(route, entry.layout, shard)
+            # The layouts between have read on from there, and written what was left, too.
+            self._indexed_earlier[entry.layout] = max(
+                self._index.blocks_to(route, number, shard) for number in range(entry.layout, layout)
+            )
         return offset >= self._indexed_earlier[entry.layout]
 
     def _write(self, entries: Sequence[LoggedEntry], *, replayed: bool = False) -> int:
