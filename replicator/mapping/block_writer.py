@@ -19,6 +19,7 @@ from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.domain.index_rows import RowBatch, index_version, layout_of, left_by
 from parallax.domain.lineage_history import EpochRows, epochs_of
 from parallax.domain.runs import Run
+from parallax.errors import StoreUnavailableError
 from parallax.ports.blocks import BlockName, BlocksOf
 from parallax.ports.index import MappingStore
 
@@ -197,7 +198,11 @@ class BlockWriter:
             block.grown = False
         if self._next > self._since:
             self._store.save_blocks_to(*self._lease, self._term, self._next)
-            if self._former_since is not None and self._store.blocks_to(*self._lease) >= self._next:
+            believed = self._store.blocks_to(*self._lease) >= self._next
+            if self._unread and not believed:
+                # No turn tells of these rows, and readers go by the other owner's word: turns behind them would leave a hole.
+                raise StoreUnavailableError(f"index: another owner of {self._lease} has begun a term")
+            if self._former_since is not None and believed:
                 # Who reads by what was told last may still need those of the time before. If another owner has followed
                 # unseen, it may be writing turns there, and would say that blocks reach less far.
                 self._store.drop_turns(*self._lease, self._former_since)

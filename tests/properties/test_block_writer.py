@@ -4,6 +4,7 @@ lacks nothing once the last of them has caught up."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -27,7 +28,7 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import RowBatch, index_version
 from parallax.domain.place import position_of
 from parallax.domain.runs import Run
-from parallax.errors import UnreadableRowError
+from parallax.errors import StoreUnavailableError, UnreadableRowError
 from parallax.index.reader import BlockIndex
 from replicator.mapping import block_writer as writer_module
 from replicator.mapping.block_writer import BlockWriter
@@ -177,7 +178,8 @@ class Life:
             if former and chance.random() < 0.3:
                 late, at = former.pop()
                 if at < committed:
-                    give(late, self.log[at : min(at + 3, committed)], old=False)
+                    with suppress(StoreUnavailableError):  # it sees that its term is over
+                        give(late, self.log[at : min(at + 3, committed)], old=False)
                     self.late += 1
             if gone:
                 owner = BlockWriter(self.store, *LEASE, **sizes)

@@ -257,3 +257,39 @@ def test_a_block_that_has_not_come_yet_is_asked_for_again() -> None:
     (known,) = blocks.directories([(PLACE, newer)])
     table = StoredTable(blocks, PLACE, known, (0, ()))
     assert len(table.get(table.by_target(105))) == 2
+
+
+def test_an_owner_whose_term_is_over_tells_nothing_behind_what_no_turn_tells_of(
+    store: InterruptedStore,
+) -> None:
+    former = BlockWriter(store, *LEASE)
+    version = index_version(layout=3, run_log_offset=5)
+    rows = (Run(SourceOffset(50), TargetOffset(100), 10, SourceOffset(50), 0),)
+    former.write([RowBatch(ITEM, LINEAGE, rows, (), 1, version)], 5, 6, old=True)
+    BlockWriter(store, *LEASE)
+    with pytest.raises(StoreUnavailableError, match="another owner"):
+        write(former, 6)
+
+
+def test_a_lease_of_a_later_layout_hides_nothing_that_the_one_between_has_written() -> None:
+    store = MemoryMappingIndex()
+    store.write_lineages([record()])
+
+    def told(layout: int, at: int, row: Run) -> RowBatch:
+        return RowBatch(
+            ITEM, LINEAGE, (row,), (), 1_000 + at, index_version(layout=layout, run_log_offset=at)
+        )
+
+    between = BlockWriter(store, ROUTE, 2, 1)
+    row = Run(SourceOffset(0), TargetOffset(0), 30, SourceOffset(0), 0)
+    between.write([told(2, 5, row)], 5, 6)
+    between.write_all()
+    later = BlockWriter(
+        store, ROUTE, 3, 0
+    )  # finds in another partition of the run log what the first layout left
+    watermark = Run(SourceOffset(0), TargetOffset(0), 0, SourceOffset(0), 0)
+    later.write([told(1, 2, watermark)], 2, 3)
+    for _ in range(2):
+        history = BlockIndex(store).history(ITEM, LINEAGE)
+        assert history.floor_by_target(TargetOffset(20)) == row
+        later.write_all()
