@@ -27,6 +27,7 @@ from replicator.copying import reconcile
 from replicator.copying.reconcile import Beginning
 from replicator.copying.state import PartitionChange, PartitionState
 from tests.golden import test_lost_tail_examples as examples
+from tests.worlds.deadly import deadly_first
 from tests.worlds.model import Copier, Group, ViolationError, World, options_of, run_world
 
 WORLDS = 6_000
@@ -252,12 +253,13 @@ NEEDS: dict[str, dict[str, bool]] = {
 """What must be able to happen for the mutant to do harm: finds the violation in fewer worlds."""
 
 
-def first_violation(needs: dict[str, bool]) -> ViolationError | None:
-    for seed in range(WORLDS):
+def first_violation(name: str) -> tuple[int, ViolationError] | None:
+    needs = NEEDS.get(name, {})
+    for seed in deadly_first(name, range(WORLDS)):
         try:
             run_world(seed, replace(options_of(seed), **needs))
         except ViolationError as violation:
-            return violation
+            return seed, violation
     return None
 
 
@@ -266,9 +268,10 @@ def test_mutant_dies(
     name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
     MUTANTS[name](monkeypatch)
-    violation = first_violation(NEEDS.get(name, {}))
-    record_property("violation", str(violation))
-    assert violation is not None, f"mutant {name} survived {WORLDS} worlds"
+    died = first_violation(name)
+    assert died is not None, f"mutant {name} survived {WORLDS} worlds"
+    record_property("seed", died[0])
+    record_property("violation", str(died[1]))
 
 
 # --- what random worlds meet too rarely: a drawn example is the violation ----------------------------------------

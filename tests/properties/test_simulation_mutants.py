@@ -19,6 +19,7 @@ from replicator.copying.state import fold
 from replicator.kafka import layout as layout_module
 from replicator.mapping.feed import IndexFeed
 from syncjob import active, rewinds
+from tests.worlds.deadly import deadly_first
 from tests.worlds.sim.doors import SimConnector, SimTarget
 from tests.worlds.sim.kafka import OPEN, Cluster
 from tests.worlds.sim.run import play, problem_of
@@ -225,7 +226,8 @@ def test_a_topic_made_anew_that_is_taken_for_the_one_before_dies(
 ) -> None:
     assert not [seed for seed in RECREATION_SEEDS[:20] if problem_beside(seed, "target_recreation")]
     topic_ids_of_the_target_not_confirmed(monkeypatch)
-    dies = ((seed, problem_beside(seed, "target_recreation")) for seed in RECREATION_SEEDS)
+    seeds = deadly_first("topic_made_anew_taken_for_the_one_before", RECREATION_SEEDS)
+    dies = ((seed, problem_beside(seed, "target_recreation")) for seed in seeds)
     seed, problem = next((found for found in dies if found[1]), (None, ""))
     record_property("seed", seed)
     record_property("problem", problem)
@@ -236,7 +238,9 @@ def test_a_layout_that_is_settled_before_its_snapshots_dies(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
     settled_record_outside_of_the_transaction(monkeypatch)
-    problem = next((found for seed in DRIVER_SEEDS if (found := driver_problem(seed))), "")
+    seeds = deadly_first("settled_record_outside_of_the_transaction", DRIVER_SEEDS)
+    seed, problem = next(((seed, found) for seed in seeds if (found := driver_problem(seed))), (None, ""))
+    record_property("seed", seed)
     record_property("problem", problem)
     assert problem.startswith("AssertionError"), f"the mutant survived {len(DRIVER_SEEDS)} lives"
 
@@ -280,7 +284,9 @@ def test_mutant_of_groups_dies(
     name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
     GROUP_MUTANTS[name](monkeypatch)
-    problem = next((found for seed in range(GROUP_SEEDS) if (found := group_problem(seed))), "")
+    seeds = deadly_first(name, range(GROUP_SEEDS))
+    seed, problem = next(((seed, found) for seed in seeds if (found := group_problem(seed))), (None, ""))
+    record_property("seed", seed)
     record_property("problem", problem)
     assert problem.startswith("AssertionError"), f"mutant {name} survived {GROUP_SEEDS} lives"
 
@@ -290,7 +296,9 @@ def test_mutant_dies(
     name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
     MUTANTS[name](monkeypatch)
-    dead = next((outcome for seed in range(SEEDS) if (outcome := play(seed)).problem), None)
-    record_property("problem", str(dead))
+    seeds = deadly_first(name, range(SEEDS))
+    dead = next((outcome for seed in seeds if (outcome := play(seed)).problem), None)
     assert dead is not None, f"mutant {name} survived {SEEDS} lives"
+    record_property("seed", dead.seed)
+    record_property("problem", dead.problem)
     assert dead.problem.startswith(("AssertionError", "InvariantError")), "the mutant itself is broken"
