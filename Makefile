@@ -6,8 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CODE := parallax replicator offsetsvc syncjob console lab
 # Who works where is told by tests/conftest.py. A third worker with a stack would need a third set of brokers.
-# Tests with a stack wait more than they work: what needs none takes the processor time that they leave.
+# Tests with a stack wait more than they work: what needs none takes the processor time that they leave, and may have to
+# wait for it longer than a test may take that has the machine.
 TWO_WORKERS := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+IN_THE_TIME_LEFT := --timeout 1200 --override-ini faulthandler_timeout=1180
 STOPPED_BY_HAND := env --default-signal=INT # a shell lets what it runs beside ignore Ctrl-C
 
 .DEFAULT_GOAL := help
@@ -61,7 +63,7 @@ sbom: setup ## Bill of materials of what the services install (build/sbom.json, 
 	@$(BIN)/python -m requirements.sbom
 
 test: setup ## Every test, on the real stack
-	@mkdir -p build; $(STOPPED_BY_HAND) nice $(BIN)/pytest $(TWO_WORKERS) -m "not stack" >build/test-fast.log 2>&1 & fast=$$!; \
+	@mkdir -p build; $(STOPPED_BY_HAND) nice $(BIN)/pytest $(TWO_WORKERS) $(IN_THE_TIME_LEFT) -m "not stack" >build/test-fast.log 2>&1 & fast=$$!; \
 	$(STOPPED_BY_HAND) $(BIN)/pytest $(TWO_WORKERS) -m stack tests/contract tests/integration tests/e2e & stack=$$!; \
 	trap 'wait; exit 130' INT; trap 'kill -INT $$fast $$stack; wait; exit 143' TERM; \
 	wait $$stack; failed=$$?; wait $$fast || failed=$$?; cat build/test-fast.log; exit $$failed
