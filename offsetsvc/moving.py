@@ -234,7 +234,7 @@ def planned_to_pb(order: MoveOrder, plan: MovePlan) -> moves.PlannedMove:
             )
             for item in plan.partitions
         ],
-        gaps=plan.gaps,
+        gaps=[gap.words for gap in plan.gaps],
         unknown=plan.unknown,
         obstacles=() if plan.arrived else plan.obstacles,
         waits_for=() if plan.arrived else plan.waits_for,

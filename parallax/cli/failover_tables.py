@@ -35,7 +35,7 @@ def plan_values(plan: MovePlan, *, accept_gaps: bool) -> dict[str, Any]:
         "redelivery_records": plan.redelivery_records,
         "freshness_ms": plan.freshness_ms,
         "refusals": list(plan.refusals(accept_gaps=accept_gaps)),
-        "gaps": list(plan.gaps),
+        "gaps": [gap.words for gap in plan.gaps],
         "unknown": list(plan.unknown),
         "waits_for": list(plan.waits_for),
         "partitions": [_partition_values(item) for item in plan.partitions],

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from parallax.domain.ids import ClusterName, GroupName, RegionName
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.errors import NotFoundError
 from parallax.failover.facts import Move, MoveKind
@@ -94,11 +94,14 @@ def _read(move_id: str) -> MoveOrder | None:
 
 
 def digest_of(plan: MovePlan, *, accept_gaps: bool) -> str:
-    """A digest of what is agreed to: which way, after which decision, which partitions, what forbids it and what would be lost.
+    """A digest of what is agreed to: which way, after which decision, which partitions, what forbids it, what is lost and why.
 
     Where the group is, and how much is pending, changes all the time and is no part of it.
     """
     move = plan.move
+    kinds: dict[TopicPartition, list[str]] = {}
+    for gap in plan.gaps:
+        kinds.setdefault(gap.topic_partition, []).append(gap.kind.value)
     agreed: list[Any] = [
         [move.group, move.origin, move.target, move.region, move.kind.value],
         plan.fencing_number,
@@ -111,7 +114,8 @@ def digest_of(plan: MovePlan, *, accept_gaps: bool) -> str:
                 *item.topic_partition,
                 item.target_topic_id,
                 sorted(found.name for found in _AGREED.intersection({item.outcome, *item.notes})),
-                [[gap.region, gap.start, gap.end] for gap in item.lost],
+                [[lost.region, lost.start, lost.end] for lost in item.lost],
+                kinds.get(item.topic_partition, []),
             ]
             for item in plan.partitions
         ],

@@ -11,9 +11,34 @@ from dataclasses import dataclass
 from enum import Enum
 
 from parallax.client.answer import ResumeAnswer
+from parallax.domain.ids import TopicPartition
 from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.failover.facts import Move, MoveFacts, MoveKind
+
+
+class GapKind(Enum):
+    """Why records would never be delivered."""
+
+    UNREADABLE = "unreadable"
+    """The target has no such partition, or no leader of it."""
+    TRIMMED = "trimmed"
+    """Retention at the target has taken them."""
+    LOST = "lost"
+    """Retention at the source has taken them before they were copied."""
+    NEVER_DELIVERED = "never_delivered"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveGap:
+    """Records of a partition that would never be delivered; ``words`` says which and why, in a sentence."""
+
+    topic_partition: TopicPartition
+    kind: GapKind
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +48,7 @@ class MovePlan:
     Attributes:
         facts: what it was made of.
         partitions: where each goes on, and what FailoverConsumers skip and plain clients read again.
-        gaps: what would never be delivered, one sentence each.
+        gaps: what would never be delivered.
         unknown: what can't be known, one sentence each.
         obstacles: what forbids to carry it out, one sentence each with what to do; gaps come on top.
         waits_for: what carrying it out will wait for.
@@ -36,7 +61,7 @@ class MovePlan:
     facts: MoveFacts
     obstacles: tuple[str, ...]
     partitions: tuple[ResumeAnswer, ...] = ()
-    gaps: tuple[str, ...] = ()
+    gaps: tuple[MoveGap, ...] = ()
     unknown: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     remnants: int = 0
@@ -173,23 +198,23 @@ def _dual(move: Move) -> str:
     return f"group {move.group} is DUAL_ACTIVE: settle where it is primary first (parallax primary --set)"
 
 
-def _gaps(facts: MoveFacts, item: ResumeAnswer) -> Iterable[str]:
+def _gaps(facts: MoveFacts, item: ResumeAnswer) -> Iterable[MoveGap]:
     name, target = item.topic_partition, facts.move.target
     untold = item.high_watermark is None and not _out_of_reach(facts)
     if not item.target_topic_id or untold:
-        yield f"{name}: {target} has no such partition, or no leader of it, so that its records can't be read there"
+        words = f"{name}: {target} has no such partition, or no leader of it, so that its records can't be read there"
+        yield MoveGap(name, GapKind.UNREADABLE, words)
     if Outcome.TRIMMED in item.notes:
-        yield (
-            f"{name}: retention at {target} has taken unconsumed records below its log start "
-            f"{item.low_watermark}"
-        )
+        words = f"{name}: retention at {target} has taken unconsumed records below its log start {item.low_watermark}"
+        yield MoveGap(name, GapKind.TRIMMED, words)
     for gap in item.lost:
-        yield (
+        words = (
             f"{name}: records [{gap.start}, {gap.end}) of region {gap.region} were lost to retention before "
             f"they were copied to {target}"
         )
+        yield MoveGap(name, GapKind.LOST, words)
     if Outcome.NEVER_DELIVERED in item.notes and not item.lost:
-        yield f"{name}: {item.explanation}"
+        yield MoveGap(name, GapKind.NEVER_DELIVERED, f"{name}: {item.explanation}")
 
 
 def _out_of_reach(facts: MoveFacts) -> bool:

@@ -15,7 +15,8 @@ from parallax.domain.primary import Change
 from parallax.errors import NotFoundError
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.orders import MoveOrder, digest_of, order_of
-from tests.worlds.failover_bench import Bench, a_move, failover_bench, two_sources
+from parallax.failover.plan import GapKind, MoveGap
+from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
@@ -94,6 +95,25 @@ def test_another_way_is_another_digest() -> None:
         other = replace(plan, facts=replace(plan.facts, move=replace(move, kind=MoveKind.DISASTER)))
         found = {digest_of(item, accept_gaps=gaps) for item in (plan, other) for gaps in (True, False)}
         assert len(found) == 4
+
+
+def test_why_records_would_be_left_out_is_agreed_to_and_how_it_is_said_is_not() -> None:
+    with failover_bench() as bench:
+        two_sources(bench.world)
+        bench.put("a", 15, GROUP)
+        plan = bench.mover().plan(a_move("a", "b"))
+        gaps = [
+            (),
+            *((MoveGap(P0, kind, "gone"),) for kind in GapKind),
+            tuple(MoveGap(P0, kind, "gone") for kind in GapKind),
+        ]
+        found = {digest_of(replace(plan, gaps=item), accept_gaps=True) for item in gaps}
+        assert len(found) == len(gaps)
+        again = {
+            digest_of(replace(plan, gaps=(MoveGap(P0, kind, "gone by now"),)), accept_gaps=True)
+            for kind in GapKind
+        }
+        assert again < found
 
 
 def _members(bench: Bench, count: int) -> None:

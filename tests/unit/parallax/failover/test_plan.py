@@ -12,7 +12,7 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change, Stage
 from parallax.failover.facts import MoveKind
-from parallax.failover.plan import make_plan
+from parallax.failover.plan import GapKind, make_plan
 from tests.worlds.failover_bench import Bench, a_move, failover_bench
 from tests.worlds.offset_world import GROUP, TOPIC
 
@@ -45,7 +45,8 @@ class TestPlan:
         plan = make_plan(bench.outside.facts(a_move("a", "b")))
 
         assert len(plan.gaps) == 1
-        assert "retention at aggregate-b" in plan.gaps[0]
+        assert "retention at aggregate-b" in plan.gaps[0].words
+        assert plan.gaps[0].kind is GapKind.TRIMMED
         assert "--accept-gaps" in plan.refusals(accept_gaps=False)[0]
         assert plan.refusals(accept_gaps=True) == ()
 
@@ -57,14 +58,14 @@ class TestPlan:
 
         plan = make_plan(bench.outside.facts(a_move("a", "b")))
 
-        assert any("[10, 13) of region a were lost to retention" in gap for gap in plan.gaps)
+        assert any("[10, 13) of region a were lost to retention" in gap.words for gap in plan.gaps)
 
     def test_a_partition_that_the_target_lacks_is_a_gap(self, bench: Bench) -> None:
         del bench.writer("b").infos[TOPIC]
 
         plan = make_plan(bench.outside.facts(a_move("a", "b")))
 
-        assert any("aggregate-b has no such partition" in gap for gap in plan.gaps)
+        assert any("aggregate-b has no such partition" in gap.words for gap in plan.gaps)
 
     def test_a_dead_origin_is_for_disasters_alone(self, bench: Bench) -> None:
         bench.world.groups.save_observed(bench.observed())
