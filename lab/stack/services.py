@@ -51,6 +51,7 @@ def build_config(layout: StackLayout) -> dict[str, Any]:
             "local_datacenter": next(iter(spec.cassandra_nodes.values())),
             "replication": dict.fromkeys(datacenters, 1),
         },
+        "console": {"role": "admin"},  # it is a stack to play with
         "replicator": {
             "status_address": f"{HOST}:{layout.ports[f'{SPARK}/status']}",
             "checkpoint_directory": str(layout.directory / "data" / "spark-checkpoint"),

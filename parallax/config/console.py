@@ -62,7 +62,7 @@ class ConsoleSettings(Section):
     """The web console."""
 
     auth: ConsoleAuth = ConsoleAuth()
-    role: RoleName = "admin"
+    role: RoleName = "viewer"
     """Where nobody is asked who looks: what everybody on this machine may do, as far as the console's own credentials let it."""
     hosts: tuple[str, ...] = ()
     """Names by which browsers ask for it, without a port, besides those of this machine and its own address."""
