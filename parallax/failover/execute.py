@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 import structlog
 
 from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, TopicName
-from parallax.errors import ParallaxError, UnavailableError, UnreadableRowError
+from parallax.errors import FencedError, ParallaxError, UnavailableError, UnreadableRowError
 from parallax.failover.facts import Move
 from parallax.failover.journal import MoveRecord, Snapshot, Step
 from parallax.failover.outside import Outside
@@ -160,8 +161,13 @@ class Mover:
             actor=self._outside.operator.name,
             operation_id=self._operation_id,
         )
-        reason = f"failover {record.operation_id}"
-        number = self._outside.services.publish_from(plan.move, reason, plan.fencing_number)
+        # Its own, as every move's: another process may carry out the same order.
+        reason = f"failover {record.operation_id} {uuid.uuid4().hex[:12]}"
+        try:
+            number = self._outside.services.publish_from(plan.move, reason, plan.fencing_number)
+        except FencedError as error:
+            journal.keep(replace(record, step=Step.ABANDONED, problem=f"[{error.code}] {error}"))
+            raise
         journal.keep(replace(record, step=Step.DONE, fencing_number=number))
         return number
 

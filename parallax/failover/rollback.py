@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -150,7 +151,7 @@ def _obstacles(
         )
         return
     number = 0 if assignment is None else assignment.decision.fencing_number
-    going_back = assignment is not None and assignment.decision.reason == reason_of(record)
+    going_back = assignment is not None and assignment.decision.reason.startswith(reason_of(record))
     if record.step is Step.DONE and number != record.fencing_number and not going_back:
         yield (
             f"group {group} has fencing number {number}, its last move left {record.fencing_number}: somebody has "
@@ -198,7 +199,8 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
 def _put_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     record, move = plan.record, plan.move
     back = move.reversed(record.snapshot.primary)
-    reason = reason_of(record)
+    # Its own: what another process has decided to go back as well is no repetition of this one's decision.
+    reason = f"{reason_of(record)} {uuid.uuid4().hex[:12]}"
     fence = plan.fencing_number
     if record.step is Step.DONE:
         fence = outside.services.fence(back, reason, fence).decision.fencing_number
@@ -266,7 +268,7 @@ def _topics(record: MoveRecord) -> list[TopicName]:
 
 
 def reason_of(record: MoveRecord) -> str:
-    """The reason kept with the decisions of a rollback, by which an interrupted one is known again."""
+    """How the reason of a rollback's decisions begins, by which an interrupted one is known again."""
     return f"rollback {record.operation_id}"
 
 

@@ -189,6 +189,29 @@ class TestRollback:
 
         assert bench.assignment().consumed_cluster == ON_B
 
+    def test_one_of_two_who_roll_back_together_does_it(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        here, there = (plan_rollback(bench.outside, GROUP) for _ in range(2))
+        assert roll_back(bench.outside, there).step is Step.ROLLED_BACK
+        bench.world.commit("a", 18)  # its consumers have gone on
+
+        with pytest.raises(FencedError):
+            roll_back(bench.outside, here)
+
+        assert bench.commit("a") == 18
+        assert [record.step for record in bench.outside.journal.records(GROUP)] == [Step.ROLLED_BACK]
+
+    def test_of_two_who_roll_back_one_after_the_others_fence_alone_goes_on(self, bench: Bench) -> None:
+        bench.move("a", "b", drain_ms=1_000)
+        here = plan_rollback(bench.outside, GROUP)
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        with pytest.raises(StoreUnavailableError):
+            roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+        bench.client.failing.clear()
+
+        with pytest.raises(FencedError):
+            roll_back(bench.outside, here)
+
     def test_an_unfinished_move_can_be_rolled_back(self, bench: Bench) -> None:
         bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
         bench.move("a", "b", drain_ms=1_000)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from parallax.domain.primary import Stage
+import pytest
+
+from parallax.domain.ids import RegionName
+from parallax.domain.primary import Change, Mode, Stage
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending, Result
 from parallax.failover.timekeeper import Timekeeper
@@ -42,6 +46,28 @@ def test_who_was_overtaken_writes_nothing_and_leaves_the_record_alone(bench: Ben
     (record,) = bench.outside.journal.records(GROUP)
     assert (record.step, record.fencing_number) == (Step.DONE, others[0].fencing_number)
     assert bench.assignment().decision.fencing_number == others[0].fencing_number
+
+
+def test_one_of_two_who_change_the_publisher_together_does_it(bench: Bench) -> None:
+    bench.decide(Change(GROUP, RegionName("a"), mode=Mode.ACTIVE_ACTIVE))
+    others: list[Result] = []
+    publish_from = bench.outside.services.publish_from
+
+    def late(*arguments: Any) -> int:
+        monkeypatched.undo()
+        others.append(another(bench))
+        return publish_from(*arguments)
+
+    with pytest.MonkeyPatch.context() as monkeypatched:
+        monkeypatched.setattr(bench.outside.services, "publish_from", late)
+        result = bench.move("a", "b")
+
+    assert [item.ending for item in others] == [Ending.MOVED]
+    assert result.ending is Ending.REFUSED
+    assert sorted(record.step.value for record in bench.outside.journal.records(GROUP)) == [
+        "abandoned",
+        "done",
+    ]
 
 
 def test_two_who_began_together_have_a_number_and_a_reason_each(bench: Bench) -> None:
