@@ -105,7 +105,10 @@ def add_moves(
 
     @app.post("/move/cancel", response_model=None)
     def cancel(request: Request, form: Sealed) -> Response:
-        return pages.act(request, form, Role.OPERATOR, acts.cancel_move)
+        actor = _person(request).name
+        return pages.act(
+            request, form, Role.OPERATOR, lambda group, move: acts.cancel_move(group, move, actor=actor)
+        )
 
     @app.post("/move/rollback", response_model=None)
     def roll_back(request: Request, form: Sealed) -> Response:

@@ -51,7 +51,7 @@ class Acts(Protocol):
         """Carry out what was planned."""
         ...
 
-    def cancel_move(self, group: str, move_id: str) -> pb.MoveStatus:
+    def cancel_move(self, group: str, move_id: str, *, actor: str = "") -> pb.MoveStatus:
         """Stop a move before its next step."""
         ...
 

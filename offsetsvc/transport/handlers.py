@@ -275,7 +275,8 @@ class Handlers:
 
     def CancelMove(self, request: moves_pb2.CancelMoveRequest, call: Call) -> moves_pb2.MoveStatus:
         """Stop a move before its next step."""
-        return self._service.own_moves.cancel(request, self._questions(call), call.caller.principal)
+        whose = in_whose_name(call.caller.principal, request.actor)
+        return self._service.own_moves.cancel(request, self._questions(call), whose)
 
     def RollBackMove(self, request: moves_pb2.RollBackMoveRequest, call: Call) -> moves_pb2.MoveStatus:
         """Put a group back as it was before its last move."""

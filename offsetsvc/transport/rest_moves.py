@@ -57,6 +57,17 @@ class ExecuteBody(BaseModel):
     actor: Text = ""
 
 
+class CancelBody(BaseModel):
+    """Who calls a move off."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    actor: Text = ""
+
+
+_NOBODY = CancelBody()
+
+
 class RollBackBody(BaseModel):
     """How a group is put back."""
 
@@ -90,10 +101,11 @@ def move_routes(shell: Shell) -> APIRouter:  # noqa: C901 - a function for each 
         return shell.answer(shell.handlers.ExecuteMove, request)
 
     @router.post("/moves/{move_id}/cancel", **described(pb.MoveStatus, 400, 404, 409, 503, 504))
-    def cancel(move_id: MoveId) -> Response:
+    def cancel(move_id: MoveId, body: CancelBody = _NOBODY) -> Response:
         """Stop a move before its next step."""
         group = order_of(move_id).move.group
-        return shell.answer(shell.handlers.CancelMove, pb.CancelMoveRequest(group=group, move_id=move_id))
+        request = pb.CancelMoveRequest(group=group, move_id=move_id, actor=body.actor)
+        return shell.answer(shell.handlers.CancelMove, request)
 
     @router.post("/moves/{move_id}/rollback", **described(pb.MoveStatus, 400, 404, 409, 429, 503, 504))
     def roll_back(move_id: MoveId, body: RollBackBody) -> Response:

@@ -575,14 +575,20 @@ class OffsetClient:
         return self._call("ExecuteMove", request, moves_pb2.MoveStatus, timeout_ms)
 
     def cancel_move(
-        self, group: str, move_id: str, *, timeout_ms: float | None = None
+        self, group: str, move_id: str, *, actor: str = "", timeout_ms: float | None = None
     ) -> moves_pb2.MoveStatus:
         """Stop a move before its next step; a group that is fenced by then stays so.
+
+        Args:
+            group: whose move it is.
+            move_id: of its plan.
+            actor: who calls it off, for services that ask nobody who calls; empty: anybody.
+            timeout_ms: budget of the call with its retries.
 
         Raises:
             RefusedError: another process carries it out.
         """
-        request = moves_pb2.CancelMoveRequest(group=group, move_id=move_id)
+        request = moves_pb2.CancelMoveRequest(group=group, move_id=move_id, actor=actor)
         return self._call("CancelMove", request, moves_pb2.MoveStatus, timeout_ms)
 
     def roll_back_move(

@@ -100,12 +100,14 @@ class ExecuteMoveRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ..., digest: _Optional[str] = ..., disaster: _Optional[bool] = ..., actor: _Optional[str] = ...) -> None: ...
 
 class CancelMoveRequest(_message.Message):
-    __slots__ = ("group", "move_id")
+    __slots__ = ("group", "move_id", "actor")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MOVE_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
     group: str
     move_id: str
-    def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ...) -> None: ...
+    actor: str
+    def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
 
 class RollBackMoveRequest(_message.Message):
     __slots__ = ("group", "move_id", "disaster", "actor")

@@ -103,8 +103,8 @@ class FakeReads:
     def execute_move(self, planned: moves_pb2.PlannedMove, **options: Any) -> moves_pb2.MoveStatus:
         return self._tell("execute_move", planned=planned, **options)
 
-    def cancel_move(self, group: str, move_id: str) -> moves_pb2.MoveStatus:
-        return self._tell("cancel_move", group=group, move_id=move_id)
+    def cancel_move(self, group: str, move_id: str, **options: Any) -> moves_pb2.MoveStatus:
+        return self._tell("cancel_move", group=group, move_id=move_id, **options)
 
     def roll_back_move(self, group: str, move_id: str, **options: Any) -> moves_pb2.MoveStatus:
         return self._tell("roll_back_move", group=group, move_id=move_id, **options)

@@ -258,6 +258,18 @@ def test_a_move_is_stopped_and_put_back() -> None:
     assert called == ["cancel_move", "roll_back_move"]
 
 
+@pytest.mark.parametrize(("act", "call"), [("cancel", "cancel_move"), ("rollback", "roll_back_move")])
+def test_whoever_stops_a_move_or_puts_it_back_is_named_to_the_service(act: str, call: str) -> None:
+    reads = asks()
+    browser = behind_proxy(reads, "ada")
+    if act == "rollback":
+        reads.told["get_move"] = status(state="moved", step="done")
+    place = {"group": "billing", "move_id": order().move_id}
+    fields = browser.form("/moving", f"/move/{act}", **place)
+    assert browser.send(f"/move/{act}", fields).status_code == 303
+    assert [item["actor"] for name, item in reads.asked if name == call] == ["ada"]
+
+
 def test_the_log_names_who_sent_what() -> None:
     browser = Browser(asks())
     place = {"group": "billing", "move_id": order().move_id}
