@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +37,9 @@ from parallax.cli.options import (
     GroupOrRegionArgument,
     JsonOption,
     MarginOption,
+    MaxRedeliveredOption,
     TimestampOption,
+    WithinOption,
     timestamp_policy,
 )
 from parallax.cli.output import console, print_json, progress_bar
@@ -48,7 +51,7 @@ from parallax.failover.execute import Mover
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.opening import lost_regions, open_outside, without
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
+from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, redelivered_beyond
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.selection import in_order, one_move, region_moves, side_by_side, way_back, ways_back
 from parallax.ports.audit import operator_of
@@ -96,6 +99,8 @@ def move(
     at_once: AtOnceOption = AT_ONCE,
     drain_timeout_s: DrainOption = WAIT_S,
     catch_up_timeout_s: CatchUpOption = WAIT_S,
+    max_redelivered: MaxRedeliveredOption = None,
+    within_s: WithinOption = None,
     by_timestamp: ByTimestampOption = False,
     margin_ms: MarginOption = None,
     timestamp_ms: TimestampOption = None,
@@ -122,11 +127,11 @@ def move(
         config,
         execute,
         dry_run,
-        accept_gaps,
+        _limits(
+            kind, drain_timeout_s, catch_up_timeout_s, max_redelivered, within_s, accept_gaps=accept_gaps
+        ),
         first or [],
         at_once,
-        drain_timeout_s,
-        catch_up_timeout_s,
         as_json,
         region is not None,
         operator_of(actor),
@@ -151,6 +156,8 @@ def failback(
     at_once: AtOnceOption = AT_ONCE,
     drain_timeout_s: DrainOption = WAIT_S,
     catch_up_timeout_s: CatchUpOption = WAIT_S,
+    max_redelivered: MaxRedeliveredOption = None,
+    within_s: WithinOption = None,
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -168,11 +175,11 @@ def failback(
         config,
         execute,
         dry_run,
-        accept_gaps,
+        _limits(
+            kind, drain_timeout_s, catch_up_timeout_s, max_redelivered, within_s, accept_gaps=accept_gaps
+        ),
         first or [],
         at_once,
-        drain_timeout_s,
-        catch_up_timeout_s,
         as_json,
         region is not None,
         operator_of(actor),
@@ -219,6 +226,28 @@ def region_of_name(cluster: str | None) -> str | None:
     return None if cluster is None else cluster.partition("-")[2]
 
 
+def _limits(
+    kind: MoveKind,
+    drain_s: float,
+    catch_up_s: float,
+    max_redelivered: int | None,
+    within_s: float | None,
+    *,
+    accept_gaps: bool,
+) -> MoveLimits:
+    if max_redelivered is not None and kind is MoveKind.DISASTER:
+        raise InvalidNameError("--max-redelivered goes with planned moves: a disaster waits for nothing")
+    if within_s is not None and max_redelivered is None:
+        raise InvalidNameError("--within-s goes with --max-redelivered")
+    return MoveLimits(
+        drain_ms=drain_s * 1_000,
+        catch_up_ms=catch_up_s * 1_000,
+        accept_gaps=accept_gaps,
+        max_redelivered=max_redelivered,
+        redelivered_ms=(WAIT_S if within_s is None else within_s) * 1_000,
+    )
+
+
 def _require_one(group: str | None, region: str | None) -> None:
     if (group is None) == (region is None):
         raise InvalidNameError("name one group, or a region's groups with --region")
@@ -232,11 +261,9 @@ class _Command:
         config: Path,
         execute: bool,
         dry_run: bool,
-        accept_gaps: bool,
+        limits: MoveLimits,
         first: list[str],
         at_once: int,
-        drain_s: float,
-        catch_up_s: float,
         as_json: bool,
         many: bool,
         operator: Principal,
@@ -247,9 +274,7 @@ class _Command:
         configure_logging(json=as_json)
         self._config = load(config)
         self._execute = execute
-        self._limits = MoveLimits(
-            drain_ms=drain_s * 1_000, catch_up_ms=catch_up_s * 1_000, accept_gaps=accept_gaps
-        )
+        self._limits = limits
         self._first = [GroupName(name) for name in first]
         self._at_once = at_once
         self._as_json = as_json
@@ -302,13 +327,22 @@ class _Command:
         made = side_by_side(
             list(moves), lambda group: make_plan(outside.facts(moves[group])), at_once=self._at_once
         )
-        plans = list(made.values())
+        plans = [self._with_limits(plan) for plan in made.values()]
         accept = self._limits.accept_gaps
         if self._as_json:
             self._print_json([plan_values(plan, accept_gaps=accept) for plan in plans])
         else:
             self._show_plans(plans)
         return not any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans)
+
+    def _with_limits(self, plan: MovePlan) -> MovePlan:
+        """The plan that says, too, if it would wait until fewer records are read again."""
+        too_many = redelivered_beyond(plan, self._limits)
+        return (
+            replace(plan, waits_for=(f"until fewer are read again: {too_many}", *plan.waits_for))
+            if too_many
+            else plan
+        )
 
     def _show_plans(self, plans: list[MovePlan]) -> None:
         out = console()

@@ -165,6 +165,22 @@ GapsOption = Annotated[
 FirstOption = Annotated[
     list[str] | None, typer.Option("--first", help="With --region: this group first; may be repeated.")
 ]
+MaxRedeliveredOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-redelivered",
+        min=0,
+        help="Planned: let the group read on until plain consumers would read at most so many records again, then move it.",
+    ),
+]
+WithinOption = Annotated[
+    float | None,
+    typer.Option(
+        "--within-s",
+        min=0,
+        help=f"With --max-redelivered: how long that may take; nothing is changed if it takes longer. Default: {WAIT_S:g}.",
+    ),
+]
 AtOnceOption = Annotated[int, typer.Option("--at-once", min=1, max=64, help="Groups that move side by side.")]
 DrainOption = Annotated[
     float, typer.Option("--drain-timeout-s", min=0, help="Planned: how long a group may take to leave.")

@@ -13,13 +13,24 @@ from parallax.errors import FencedError, ParallaxError, UnavailableError, Unread
 from parallax.failover.facts import Move
 from parallax.failover.journal import MoveRecord, Snapshot, Step
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, outdated
+from parallax.failover.plan import (
+    Ending,
+    MoveLimits,
+    MovePlan,
+    Result,
+    make_plan,
+    outdated,
+    redelivered_beyond,
+)
 from parallax.failover.steps import Moving
 from parallax.failover.timekeeper import StoppedError
 from parallax.failover.waiting import AbandonedError, Tell, Waiting
 from parallax.ports.audit import AuditedAct
 
 _log = structlog.get_logger(__name__)
+
+_LOOK_AGAIN_S = 1.0
+"""A plan costs services more than a look at a cluster."""
 
 _STAGES = {
     Ending.MOVED: AuditStage.DONE,
@@ -104,7 +115,7 @@ class Mover:
             else:
                 moving = None
                 tell("planning")
-                plan, newest = self._plan(move)
+                plan, newest = self._plan_within_limits(move, tell)
                 ended = self._without_moving(plan, newest)
                 if ended is not None:
                     return ended
@@ -180,6 +191,30 @@ class Mover:
         begun = _interrupted(move, newest)
         topics = frozenset[TopicName]() if begun is None else begun.assigned
         return make_plan(self._outside.facts(move, topics=topics)), newest
+
+    def _plan_within_limits(self, move: Move, tell: Tell) -> tuple[MovePlan, MoveRecord | None]:
+        """The plan once plain clients would read few enough records again; the group reads on until then.
+
+        If it is fenced by an earlier attempt it reads nothing, so that waiting would change nothing.
+
+        Raises:
+            AbandonedError: it took longer.
+        """
+        deadline = self._outside.time.deadline(self._limits.redelivered_ms)
+        while True:
+            plan, newest = self._plan(move)
+            too_many = redelivered_beyond(plan, self._limits)
+            refused = plan.refusals(accept_gaps=self._limits.accept_gaps)
+            begun = _interrupted(move, newest)
+            if not too_many or refused or (begun is not None and begun.fenced):
+                return plan, newest
+            if deadline.passed:
+                raise AbandonedError(
+                    f"{too_many}, and that has not changed within {self._limits.redelivered_ms / 1_000:g} s: let the "
+                    f"group read on in {move.origin}, wait longer (--within-s), or allow more (--max-redelivered)"
+                )
+            tell(f"letting the group read on: {too_many}")
+            self._outside.time.pause(_LOOK_AGAIN_S)
 
     def _moving(self, plan: MovePlan, newest: MoveRecord | None) -> Moving:
         """The move, taken up again if it was interrupted: its snapshot is that of the beginning."""

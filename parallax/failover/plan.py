@@ -149,12 +149,16 @@ class MoveLimits:
         handover_ms: disaster: for FailoverConsumers to hear of the fence and report what they have delivered, so
             that whoever gets their partitions goes on from there.
         accept_gaps: go on although records will never be delivered; the plan names them.
+        max_redelivered: planned: move only once plain clients read at most so many records again; None: however many.
+        redelivered_ms: how long to wait for that, while the group reads on where it is.
     """
 
     drain_ms: float = 60_000
     catch_up_ms: float = 60_000
     handover_ms: float = 1_000
     accept_gaps: bool = False
+    max_redelivered: int | None = None
+    redelivered_ms: float = 60_000
 
 
 def make_plan(facts: MoveFacts) -> MovePlan:
@@ -184,6 +188,17 @@ def _publisher_plan(facts: MoveFacts, assignment: Assignment) -> MovePlan:
         arrived=assignment.decision.primary == move.region and not dual,
         publisher_only=True,
     )
+
+
+def redelivered_beyond(plan: MovePlan, limits: MoveLimits) -> str:
+    """Why plain clients would read more again than they may, as a clause; empty if they would not."""
+    most, count = limits.max_redelivered, plan.redelivery_records
+    planned = plan.move.kind is MoveKind.PLANNED
+    if most is None or not planned or plan.arrived or plan.publisher_only:
+        return ""
+    if count is None:
+        return f"how many records plain clients would read again can't be known, and {most} are allowed"
+    return f"plain clients would read {count} record(s) again, and {most} are allowed" if count > most else ""
 
 
 def outdated(move: Move, number: int, decided: int) -> str:

@@ -32,7 +32,7 @@ from parallax.errors import (
 from parallax.failover.facts import MoveKind, origin_positions
 from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of
 from parallax.failover.outside import Outside
-from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan
+from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, redelivered_beyond
 from parallax.failover.services import Positions
 from parallax.failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 
@@ -254,6 +254,11 @@ class Moving:
         refusals = plan.refusals(accept_gaps=self._limits.accept_gaps)
         if refusals:
             raise AbandonedError("; ".join(refusals))
+        if too_many := redelivered_beyond(plan, self._limits):
+            raise AbandonedError(
+                f"{too_many}, from where the group has stopped: start its consumers in {self._move.origin} again and "
+                "run the command again"
+            )
         if self._move.kind is MoveKind.PLANNED and facts.members:
             raise AbandonedError(self._waiting.still_there(facts.members))
         return plan

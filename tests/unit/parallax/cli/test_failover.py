@@ -119,6 +119,29 @@ def test_failover_refuses_a_silent_gap(run: Run, bench: Bench) -> None:
     assert bench.commit("b") == 8
 
 
+def test_a_move_waits_until_few_records_come_again(run: Run, bench: Bench) -> None:
+    few = ("--max-redelivered", "9")
+    told = " ".join(run("failover", GROUP, "--to", "b", *few).stdout.split())
+    assert (
+        "until fewer are read again: plain clients would read 10 record(s) again, and 9 are allowed" in told
+    )
+    assert run("failover", GROUP, "--to", "b", *few, "--within-s", "0", "--execute").exit_code == 1
+    assert bench.commit("b") is None
+    bench.while_waiting = lambda _turn: bench.world.commit("a", 20)
+    assert run("failover", GROUP, "--to", "b", *few, "--execute").exit_code == 0
+    assert bench.commit("b") == 20
+    bench.while_waiting = lambda _turn: None
+    assert run("failback", GROUP, *few, "--execute").exit_code == 0
+    assert bench.assignment().consumed_cluster == ON_A
+
+
+@pytest.mark.parametrize("options", [("--max-redelivered", "9", "--disaster"), ("--within-s", "9")])
+def test_few_records_again_is_for_planned_moves(run: Run, options: tuple[str, ...]) -> None:
+    for command in (("failover", GROUP, "--to", "b"), ("failback", GROUP)):
+        with pytest.raises(InvalidNameError, match="--max-redelivered"):
+            run(*command, *options)
+
+
 def test_failover_failback_and_rollback_of_a_group(run: Run, bench: Bench) -> None:
     moved = json.loads(run("failover", GROUP, "--to", "b", "--execute", "--json").stdout)
     assert (moved["ending"], bench.commit("b")) == ("moved", 5)
