@@ -150,7 +150,7 @@ class GroupPositions:
             UnknownGroupError: no cluster and no table knows the group, and every cluster was asked.
         """
         clusters = [self._on(group, cluster) for cluster in self._config.aggregate_clusters()]
-        known = any(item.positions for item in clusters) or group in set(self._groups.groups())
+        known = any(item.positions for item in clusters) or self._groups.knows(group)
         if not known and not any(item.HasField("failure") for item in clusters):
             raise UnknownGroupError(f"group {group!r} has never committed, and no table knows it")
         return pb.GetGroupPositionsResponse(group=group, clusters=clusters)

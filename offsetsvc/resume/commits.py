@@ -158,7 +158,7 @@ class Commits:
         return self._seen
 
     def _require_known(self) -> None:
-        if self._group in set(self._store.groups()):
+        if self._store.knows(self._group):
             return
         if not self._origin.reachable:
             raise ClusterUnavailableError(

@@ -47,6 +47,9 @@ class GroupStore(Protocol):
     def group_page(self, page: NamePage) -> Sequence[GroupName]:
         """The next of them."""
 
+    def knows(self, group: GroupName) -> bool:
+        """Whether it is one of them."""
+
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
         """What the group's last move left, by partition, with the moment of the move."""
 

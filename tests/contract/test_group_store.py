@@ -195,6 +195,8 @@ def test_every_group_that_was_saved_anywhere_is_known(groups: GroupStore) -> Non
     groups.save_observed([observed(seen, 0, 40, 1)])
     groups.save_published([published(sent, 0, 10, 1)])
     assert {moved, seen, sent} <= set(groups.groups())
+    assert all(groups.knows(name) for name in (moved, seen, sent))
+    assert not groups.knows(GroupName(moved[:-1]))
 
 
 def test_nothing_to_save_is_no_error(groups: GroupStore, group: GroupName) -> None:
@@ -232,6 +234,7 @@ def test_a_forgotten_group_is_known_no_more_until_something_later_is_saved(
     groups.forget(group, at_ms=20)
 
     assert group not in groups.groups()
+    assert not groups.knows(group)
     assert group not in groups.empty_since()
     assert groups.progress(group, TRIPS) == {}
     assert (groups.observed(group, HERE), groups.published(group, THERE)) == ([], [])

@@ -46,6 +46,11 @@ class MemoryGroupStore:
         """The next of them."""
         return on_page(self.groups(), page)
 
+    def knows(self, group: GroupName) -> bool:
+        """Whether it is one of them."""
+        with self._lock:
+            return group in self._groups
+
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress]:
         """What the group's last move left, by partition."""
         with self._lock:

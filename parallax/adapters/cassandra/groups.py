@@ -190,12 +190,17 @@ class GroupList:
         self._insert_cql = f"INSERT INTO {table} (bucket, group_id) VALUES (?, ?)"
         self._delete_cql = f"DELETE FROM {table} WHERE bucket = ? AND group_id = ?"
         self._select_cql = f"SELECT group_id FROM {table} WHERE bucket = ?"
+        self._one_cql = f"{self._select_cql} AND group_id = ?"
 
     def all(self) -> list[GroupName]:
         """Every group, sorted."""
         select = self._connection.prepare(self._select_cql)
         answers = self._connection.run_all([(select, (bucket,)) for bucket in range(BUCKETS)])
         return sorted(GroupName(row[0]) for answer in answers for row in answer)
+
+    def has(self, group: GroupName) -> bool:
+        """Whether it is listed."""
+        return bool(list(self._connection.run(self._one_cql, bucket_of(group), group)))
 
     def page(self, page: NamePage) -> list[GroupName]:
         """The next groups."""
@@ -312,6 +317,10 @@ class CassandraGroupStore:
     def group_page(self, page: NamePage) -> Sequence[GroupName]:
         """The next of them."""
         return self._groups.page(page)
+
+    def knows(self, group: GroupName) -> bool:
+        """Whether it is one of them."""
+        return self._groups.has(group)
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
         """What the group's last move left, by partition, with the moment of the move."""
