@@ -4,7 +4,7 @@
     python -m tests.worlds.watched HOST:PORT HOST:PORT ...  those of a running stack, such as the addresses of its /metrics
 
 It needs Prometheus, and for the first of both no broker, no store and no Spark. What a query compares with (`> 10`) is left
-out: that it has an answer at all is what is asked. A running stack has no answer where nothing is wrong and nothing was decided
+out: that it has an answer at all is what is asked. A running stack has no answer where nothing is wrong, decided or kept in step
 (`NOT_ALWAYS`).
 """
 
@@ -39,7 +39,7 @@ from parallax.adapters.spark.status_server import StatusServer
 from parallax.config.config import MetricsSettings
 from parallax.errors import StoreUnavailableError
 from tests.worlds.replication import free_port
-from tests.worlds.scrapes import leases, service, syncs
+from tests.worlds.scrapes import kept_in_step, leases, service, syncs
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
 SETTINGS = MetricsSettings(old_names=False)
@@ -48,6 +48,7 @@ WITHIN_S = 90.0
 
 NOT_ALWAYS = (
     "parallax_replicator_stop_reason",
+    "parallax_upkeep_",
     "parallax_offsetsvc_dual_active",
     "parallax_offsetsvc_newest_drill_start_timestamp_seconds",
     "parallax_offsetsvc_oldest_move_start_timestamp_seconds",
@@ -81,7 +82,7 @@ def pages() -> Iterator[tuple[list[str], ServiceMetrics]]:
 
     app = compressed(Starlette(routes=[Page("/metrics", page)]))
     with ExitStack() as stack:
-        status = StatusServer("127.0.0.1:0", [leases(SETTINGS), syncs(SETTINGS)], token="")
+        status = StatusServer("127.0.0.1:0", [leases(SETTINGS), kept_in_step(), syncs(SETTINGS)], token="")
         rest = HttpServer(app, address="127.0.0.1:0")
         for server, stop in ((status, status.close), (rest, rest.stop)):
             server.start()
