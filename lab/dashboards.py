@@ -363,6 +363,12 @@ GROUPS = Dashboard(
             "cps",
         ),
         Panel(
+            "Checkpoints for MirrorMaker 2's clients",
+            [Query("sum(rate(parallax_sync_checkpoints_total[5m]))", "written")],
+            "cps",
+            meaning="Nothing where mm2_export.checkpoints is off.",
+        ),
+        Panel(
             "Last good cycle",
             [Query("min(parallax_sync_last_good_cycle_age_seconds)", "age")],
             "s",

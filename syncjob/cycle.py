@@ -59,6 +59,7 @@ class CycleReport:
         away: clusters that did not answer.
         empty: groups without a commit, a member or a report in any cluster, all of which answered.
         unconfirmed: commits that have gone back, or are gone, and are not believed yet to be.
+        export_problem: why checkpoints for MirrorMaker 2's clients could not be written; empty: they could.
     """
 
     decisions: tuple[Decision, ...]
@@ -68,6 +69,7 @@ class CycleReport:
     rewinds: int = 0
     empty: tuple[GroupName, ...] = ()
     unconfirmed: int = 0
+    export_problem: str = ""
 
     @property
     def counts(self) -> dict[str, int]:

@@ -95,6 +95,7 @@ class Decision:
         outcome: the answer's, or the reason's own word among outcomes.
         commit, published: what to write; None: nothing.
         problem: with UNREADABLE_ROW, which row it is, why, and what to do; empty otherwise.
+        origin_next_offset: the commit at the origin that the offset was computed from, if one of ours stands there or shall.
     """
 
     group: GroupName
@@ -107,6 +108,7 @@ class Decision:
     commit: GroupCommit | None = None
     published: PublishedOffset | None = None
     problem: str = ""
+    origin_next_offset: TargetOffset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +287,12 @@ class _Deciding:
         """Leave what is there, or write it again if it is old."""
         seen, told = self.side.commits[self.item], self.side.published.get(self.item)
         due = told is not None and self.now_ms - told.published_at_ms >= self.rules.republish_after_ms
-        if told is None or not due or self.item in self.side.own:
+        if told is None or self.item in self.side.own:
             return self._nothing(reason, answer.outcome)
+        if not due:
+            standing = self._nothing(reason, answer.outcome)
+            from_here = told.origin_cluster == self.origin
+            return replace(standing, origin_next_offset=told.origin_next_offset if from_here else None)
         return self._write(Reason.REFRESHED, answer, seen.commit, told.progress, rewound=False)
 
     def _write(
@@ -314,6 +320,7 @@ class _Deciding:
             outcome,
             commit,
             published,
+            origin_next_offset=answer.origin_next_offset,
         )
 
     def _nothing(self, reason: Reason, outcome: Outcome = Outcome.OK) -> Decision:
@@ -331,6 +338,7 @@ def held(facts: GroupFacts, decisions: Sequence[Decision], unconfirmed: Collecti
             offset=facts.sides[decision.target].offset(decision.topic_partition),
             commit=None,
             published=None,
+            origin_next_offset=None,
         )
         if decision.commit is not None and decision.topic_partition in items
         else decision

@@ -79,7 +79,8 @@ def publish(
     except ParallaxError as error:
         _log.warning("publishing_failed", group=group, cluster=writer.cluster, problem=str(error))
         failed = (
-            replace(item, reason=Reason.WRITE_FAILED, published=None, commit=None) for item in decisions
+            replace(item, reason=Reason.WRITE_FAILED, published=None, commit=None, origin_next_offset=None)
+            for item in decisions
         )
         return Published(tuple(failed), None)
     written = [] if lost else free
@@ -110,4 +111,5 @@ def _active(decision: Decision) -> Decision:
         outcome=Outcome.ACTIVE_AT_TARGET,
         commit=None,
         published=None,
+        origin_next_offset=None,
     )

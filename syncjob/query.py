@@ -65,8 +65,11 @@ class SyncHolder:
             unreadable = [] if cycle is None else cycle.unreadable
             unpublished = {} if cycle is None else cycle.unpublished
             rows = tuple(unreadable[:UNREADABLE_TOLD])
+            exported = "" if cycle is None else cycle.export_problem
             reporter.put(
-                SyncReport(reporter.attempt, dict(counts), problem, rows, len(unreadable), unpublished)
+                SyncReport(
+                    reporter.attempt, dict(counts), problem, rows, len(unreadable), unpublished, exported
+                )
             )
 
         try:

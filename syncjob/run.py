@@ -7,26 +7,46 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import structlog
 
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.kafka.compacted import CompactedTable
 from parallax.client.answer import ask
 from parallax.config.config import Config
+from parallax.domain.ids import ClusterName, TopicName
 from parallax.errors import UnavailableError
 from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.process import process_name
 from parallax.wiring import aggregate_clusters, open_client
+from syncjob.checkpoints import CheckpointExport
 from syncjob.clusters import refuse_same_cluster
 from syncjob.cycle import CycleReport, Syncer
-from syncjob.status import CYCLES, FAILED_CYCLES
+from syncjob.status import CHECKPOINTS, CYCLES, FAILED_CYCLES
 from syncjob.telling import SyncTeller
 
 _log = structlog.get_logger(__name__)
 
 _SAY_EVERY_S = 10.0
+_WRITE_WITHIN_MS = 10_000
+
+
+@contextmanager
+def exporting(config: Config) -> Iterator[CheckpointExport]:
+    """What writes checkpoints for MirrorMaker 2's clients; nothing, unless the configuration says so."""
+
+    def topic(cluster: ClusterName, name: TopicName) -> CompactedTable:
+        return CompactedTable(cluster, config.cluster(cluster), name, timeout_ms=_WRITE_WITHIN_MS)
+
+    wanted = config.aggregate_clusters() if config.mm2_export.checkpoints else ()
+    export = CheckpointExport(config.mm2_export, wanted, topic)
+    try:
+        yield export
+    finally:
+        export.close()
 
 
 @contextmanager
@@ -82,7 +102,7 @@ def run_until(
         ConfigError: something that no waiting mends.
     """
     totals: Counter[str] = Counter()
-    with open_syncer(config) as syncer:
+    with exporting(config) as export, open_syncer(config) as syncer:
         say = Deadline.after_ms(0)
         while not deadline.passed and not stop.is_set():
             next_at = deadline.at_most_ms(config.sync.interval_ms)
@@ -96,7 +116,9 @@ def run_until(
             else:
                 totals[CYCLES] += 1
                 totals.update(report.counts)
-                tell(totals, "", report)
+                export.take(report.decisions)
+                totals[CHECKPOINTS] = export.written
+                tell(totals, "", replace(report, export_problem=export.problem))
                 if say.passed:
                     _log.info("synced", away=list(report.away), **report.counts)
                     say = Deadline.after_ms(_SAY_EVERY_S * 1_000)
@@ -116,13 +138,15 @@ def run_once(config: Config, *, dry_run: bool) -> CycleReport:
     Raises:
         StoreUnavailableError: the store did not answer in time.
     """
-    with open_syncer(config, dry_run=dry_run) as syncer:
+    with exporting(config) as export, open_syncer(config, dry_run=dry_run) as syncer:
         known = Deadline.after_ms(config.sync.rewind_confirm_ms + 2 * config.sync.interval_ms)
         report, last = syncer.cycle(), False
         while not last:
             last = not report.unconfirmed or known.passed
             time.sleep(config.sync.interval_ms / 1_000)
             report = _merged(report, syncer.cycle())
+        if not dry_run:
+            export.take(report.decisions)
         return report
 
 

@@ -21,10 +21,12 @@ UNREADABLE_TOLD = 20
 CYCLES = "cycles"
 FAILED_CYCLES = "failed_cycles"
 FAILED_GROUPS = "failed_groups"
+CHECKPOINTS = "checkpoints"
 _COUNTERS = {
     CYCLES: "Cycles that came to their end.",
     FAILED_CYCLES: "Cycles that did not, as the store did not answer or the like.",
     FAILED_GROUPS: "Groups about which nothing could be decided, one for each cycle.",
+    CHECKPOINTS: "Checkpoints written for clients of MirrorMaker 2 (mm2_export.checkpoints).",
 }
 """The counts that are metrics of their own."""
 
@@ -48,6 +50,7 @@ class SyncReport:
         unreadable_rows: the first `UNREADABLE_TOLD` of what is stored and can't be read, as the last cycle saw it.
         unreadable: how many there are.
         unpublished: in the last cycle, how many groups had something that can't be published, by reason.
+        export_problem: why checkpoints for MirrorMaker 2's clients could not be written; empty: they could.
     """
 
     attempt: str
@@ -56,6 +59,7 @@ class SyncReport:
     unreadable_rows: tuple[str, ...] = ()
     unreadable: int = 0
     unpublished: Mapping[str, int] = field(default_factory=dict)
+    export_problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON types."""
@@ -75,7 +79,8 @@ class SyncReport:
             )
             rows = tuple(map(str, values["unreadable_rows"]))
             problem, unreadable = str(values["problem"]), int(values["unreadable"])
-            return cls(str(values["attempt"]), counts, problem, rows, unreadable, unpublished)
+            exported = str(values["export_problem"])
+            return cls(str(values["attempt"]), counts, problem, rows, unreadable, unpublished, exported)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a report of the syncjob: {error!r}") from error
 
@@ -145,8 +150,9 @@ class SyncBoard:
         return (f"{lateness}; its last cycle failed: {problem}" if problem else lateness,)
 
     def troubles(self) -> Sequence[str]:
-        """None: groups about which nothing can be decided are counted (`failed_groups`)."""
-        return ()
+        """Checkpoints that can't be written; groups about which nothing can be decided are counted (`failed_groups`)."""
+        with self._lock:
+            return (self._report.export_problem,) if self._report.export_problem else ()
 
     def active_leases(self) -> Sequence[str]:
         """None: a stop may end the sync job at any moment."""
@@ -164,6 +170,7 @@ class SyncBoard:
             **{name: counts[name] for name in _COUNTERS},
             "last_good_cycle_age_ms": None if good_ms is None else round(good_ms),
             "problem": report.problem,
+            "export_problem": report.export_problem,
             "unreadable_rows": list(report.unreadable_rows),
             "decisions": {reason.value: counts[reason.value] for reason in Reason if counts[reason.value]},
         }

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from parallax.config.auth import Auth, ClientSettings
 from parallax.config.console import ConsoleSettings
 from parallax.config.environment import override
+from parallax.config.mirror_maker_export import MirrorMakerExport
 from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
 from parallax.config.security import Security, StoreTls
@@ -306,6 +307,7 @@ class Config(Section):
     service: Service = Service()
     client: ClientSettings = ClientSettings()
     sync: Sync = Sync()
+    mm2_export: MirrorMakerExport = MirrorMakerExport()
     drill: DrillSettings = DrillSettings()
     audit: AuditSettings = AuditSettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -346,6 +348,24 @@ class Config(Section):
         for item in () if regions is None else topics.config_sync.overrides:
             _regions_exist(regions or {}, item.regions, f"config_sync.overrides of {item.match!r}")
         return topics
+
+    @field_validator("mm2_export")
+    @classmethod
+    def _aliases_fit(cls, export: MirrorMakerExport, info: ValidationInfo) -> MirrorMakerExport:
+        regions: Mapping[str, Region] | None = info.data.get("regions")
+        if regions is None:
+            return export
+        _regions_exist(regions, list(export.alias), "alias")
+        called: dict[str, str] = {}
+        for region in regions:
+            alias = export.alias_of(RegionName(region))
+            if called.setdefault(alias, region) != region:
+                raise ValueError(f"alias: {alias!r} stands for {called[alias]!r} and {region!r}")
+            if "." in alias and (export.checkpoints or export.heartbeats):
+                raise ValueError(
+                    f"alias: region {region!r} needs one, for {alias!r} has a dot, at which MirrorMaker 2's clients divide names"
+                )
+        return export
 
     @model_validator(mode="after")
     def _nothing_is_undone_both_ways(self) -> Config:

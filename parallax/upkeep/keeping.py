@@ -16,15 +16,18 @@ from parallax.domain.topic_settings import SettingState
 from parallax.errors import ParallaxError, RefusedError
 from parallax.upkeep.access import AccessKeeper
 from parallax.upkeep.board import UpkeepBoard, UpkeepRow
+from parallax.upkeep.heartbeats import HeartbeatKeeper
 from parallax.upkeep.settings import SettingsKeeper
 
 _log = structlog.get_logger(__name__)
 
 SETTINGS = "settings"
 ACCESS = "access"
+HEARTBEATS = "heartbeats"
 STATES = {
     SETTINGS: [state.value for state in SettingState if state is not SettingState.CHANGE],
     ACCESS: [state.value for state in AccessState if state not in (AccessState.ADD, AccessState.REMOVE)],
+    HEARTBEATS: [],
 }
 """By kind of upkeep, the words of what may not be in step."""
 _LAST_WITHIN_S = 1.0
@@ -60,7 +63,7 @@ class Upkeep:
 
 def upkeeps(config: Config, targets: Collection[RegionName]) -> list[Upkeep]:
     """What the configuration wants to be kept in step at these targets."""
-    settings, access = config.topics.config_sync, config.topics.acl_sync
+    settings, access, export = config.topics.config_sync, config.topics.acl_sync, config.mm2_export
 
     def opened(target: RegionName) -> Callable[[], Round]:
         def open_round() -> Round:
@@ -84,15 +87,32 @@ def upkeeps(config: Config, targets: Collection[RegionName]) -> list[Upkeep]:
 
         return open_round
 
+    def opened_heartbeats(target: RegionName) -> Callable[[], Round]:
+        def open_round() -> Round:
+            keeper = HeartbeatKeeper(config, target)
+
+            def go() -> Sequence[UpkeepRow]:
+                keeper.round()
+                return ()
+
+            return go
+
+        return open_round
+
     kept = [
         Upkeep(SETTINGS, aggregate_cluster(target), settings.interval_s, opened(target))
         for target in targets
         if settings.enabled
     ]
-    return kept + [
+    kept += [
         Upkeep(ACCESS, aggregate_cluster(target), access.interval_s, opened_access(target))
         for target in targets
         if access.enabled
+    ]
+    return kept + [
+        Upkeep(HEARTBEATS, aggregate_cluster(target), export.interval_s, opened_heartbeats(target))
+        for target in targets
+        if export.heartbeats
     ]
 
 

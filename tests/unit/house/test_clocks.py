@@ -14,6 +14,7 @@ REASONS_TO_LOOK_AT_IT = {
     "parallax.cli.audit_log": "how long ago somebody means, who asks a service; nothing is stored",
     "parallax.cli.doctor": "compares it with the store's",
     "parallax.identity.certificates": "certificates hold until a date",
+    "parallax.upkeep.heartbeats": "a beat tells when it was written, to readers on other machines",
     "parallax.upkeep.settings": "which records a shorter retention takes, which goes by the brokers' time; nothing is stored",
     "parallax.producer.delivery": "a record bears its producer's time",
     "parallax.runtime.deadline": "tells it",
