@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from parallax.config.mirror_maker_keys import (
-    ACLS_BY_DEFAULT,
     KeyVerdict,
     Ruling,
     known_keys,
@@ -207,8 +206,7 @@ class _Import:
     def result(self) -> ImportedFile:
         for alias in self._of_cluster:
             self._region(alias)
-        flows = [flow for flow in self._flows.values() if self._is_enabled(flow)]
-        enabled = [flow for flow in flows if not self._is_left_out(flow, flows)]
+        enabled = [flow for flow in self._flows.values() if self._is_enabled(flow)]
         routes = [self._route(flow, enabled) for flow in enabled]
         if not enabled:
             self._default(
@@ -217,13 +215,22 @@ class _Import:
                 Ruling(KeyVerdict.UNSUPPORTED, "no flow has 'enabled = true': nothing would be copied"),
             )
         groups = self._groups(enabled)
+        upkeep = {
+            name: section
+            for name, section in (
+                ("config_sync", self._config_sync(enabled)),
+                ("acl_sync", self._acl_sync(enabled, routes)),
+            )
+            if section
+        }
         self._rest()
-        self._by_default(enabled)
         values: dict[str, Any] = {
             "regions": self._regions,
             "cassandra": {"contact_points": [_PLACEHOLDER_STORE]},
             "routes": routes,
         }
+        if upkeep:
+            values["topics"] = upkeep
         if groups:
             values["groups"] = groups
         rows = [self._rows[line] for line in sorted(self._rows)]
@@ -269,14 +276,22 @@ class _Import:
 
     def _route(self, flow: _Flow, enabled: Sequence[_Flow]) -> dict[str, Any]:
         route: dict[str, Any] = {"route": str(flow)}
-        if _goes_round(flow, enabled):
-            self._tell_round(flow)
+        naming = self._naming(flow)
+        round_about = _goes_round(flow, enabled)
+        if round_about and naming is None:
+            why = f"what was produced at {flow.source} is copied, and copies are not: records do not go round"
+            ruling = Ruling(KeyVerdict.CHANGED, why, "routes.copies")
+            self._tell(self._item(flow, "enabled"), ruling, again=True)
         elif any(other.target == flow.source for other in enabled):
             route["copies"] = "all"
         topics = self._names("topics", _DEFAULT_TOPIC_EXCLUDES, flow, f"routes of {flow}: topics")
+        if round_about and naming is not None:  # as MirrorMaker 2 knows by the name where a topic has been
+            before, _, after = naming.partition("${source}")
+            separator = after.removesuffix("${topic}")
+            passed = re.escape(f"{before}{flow.target}{separator}")
+            topics["exclude"] = [*topics.get("exclude", ()), f"(.*{re.escape(separator)})?{passed}.*"]
         if topics:
             route["topics"] = topics
-        naming = self._naming(flow)
         if naming is not None:
             route["naming"] = naming
         self._start(flow, route)
@@ -294,20 +309,6 @@ class _Import:
                 to = "regions.<region>.cluster.replication_factor"
                 self._tell(replicas, Ruling(KeyVerdict.MAPPED, "of the topics that are created there", to))
         return route
-
-    def _is_left_out(self, flow: _Flow, flows: Sequence[_Flow]) -> bool:
-        item = self._item(flow, "enabled")
-        if item is None or item.key not in self._accepted or not _goes_round(flow, flows):
-            return False
-        self._tell_round(flow)
-        return True
-
-    def _tell_round(self, flow: _Flow) -> None:
-        why = (
-            f"records come back to {flow.source} by other flows, and the import does not write routes that leave them out "
-            "(copies: own); accepted, the route is left out"
-        )
-        self._tell(self._item(flow, "enabled"), Ruling(KeyVerdict.UNSUPPORTED, why, "routes"), again=True)
 
     def _naming(self, flow: _Flow) -> str | None:
         policy, separator = self._item(flow, _POLICY), self._item(flow, "replication.policy.separator")
@@ -328,21 +329,11 @@ class _Import:
             )
             return None
         template = f"${{source}}{'.' if separator is None else separator.value}${{topic}}"
-        accepted = _POLICY in self._accepted
-        why = f"copies would be called {template}, and the import does not write routes that rename (naming)"
-        ruling = Ruling(
-            KeyVerdict.CHANGED if accepted else KeyVerdict.UNSUPPORTED,
-            "accepted: copies are called as their sources are"
-            if accepted
-            else f"{why}; --accept {_POLICY} keeps the names",
-            "routes.naming",
-        )
+        ruling = Ruling(KeyVerdict.MAPPED, f"copies are called {template}", "routes.naming")
         if policy is not None:
             self._tell(policy, ruling)
         elif not any(row.key == _POLICY for row in self._defaults):
             self._default(_POLICY, "DefaultReplicationPolicy", ruling)
-        if accepted:
-            return None
         try:
             return TopicNaming(template).template
         except InvalidNameError as error:
@@ -355,13 +346,95 @@ class _Import:
         item = next((place for place in places if place is not None), None)
         if item is None:
             return
-        if item.value == "earliest":
-            self._tell(item, Ruling(KeyVerdict.MAPPED, "", "routes.start"))
+        if item.value not in {"earliest", "latest"}:
+            why = f"{item.value!r}: a route begins at the earliest record or at the latest"
+            self._tell(item, Ruling(KeyVerdict.UNSUPPORTED, why, "routes.start"))
             return
-        if item.key not in self._accepted:
+        why = ""
+        if item.value == "latest":
             route["start"] = "latest"
-        why = "what was written before the replicator first sees a topic would be left out for good; accepted, all is copied"
-        self._tell(item, Ruling(KeyVerdict.UNSUPPORTED, why, "routes.start"))
+            why = "what was written before the replicator first sees a topic is left out for good"
+        self._tell(item, Ruling(KeyVerdict.MAPPED, why, "routes.start"))
+
+    def _config_sync(self, enabled: Sequence[_Flow]) -> dict[str, Any]:
+        """The section `topics.config_sync`, where it is not the default."""
+        section: dict[str, Any] = {}
+        of = "topics.config_sync"
+        on = self._switched("sync.topic.configs.enabled", enabled, f"{of}.enabled")
+        if on is False:
+            section["enabled"] = False
+        seconds = self._seconds("sync.topic.configs.interval.seconds", enabled, f"{of}.interval_s")
+        if seconds is not None:
+            section["interval_s"] = seconds
+        item = self._same(("config.properties.exclude", "config.properties.blacklist"), enabled, of)
+        if item is not None:
+            section["exclude"] = self._patterns(item, f"{of}.exclude")
+        return section
+
+    def _acl_sync(self, enabled: Sequence[_Flow], routes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The section `topics.acl_sync`: with MirrorMaker 2's very set, where it can be."""
+        key, of = "sync.topic.acls.enabled", "topics.acl_sync"
+        given = any(self._item(flow, key) for flow in enabled)
+        on = self._switched(key, enabled, f"{of}.enabled")
+        if not enabled or on is False or (given and on is None):
+            return {}
+        secure = all(
+            "security" in self._regions[name]["cluster"]
+            for flow in enabled
+            for name in (flow.source, flow.target)
+        )
+        pairs = {(flow.source, flow.target) for flow in enabled}
+        kept = any("naming" not in route for route in routes)
+        why = ""
+        if kept and any((target, source) in pairs for source, target in pairs):
+            why = "routes with kept names lead both ways, and each would bring back a rule that the other has taken away"
+        elif not given and not secure:
+            why = "MirrorMaker 2 does it unless told otherwise; here clusters that ask nobody who is there have no rules to copy"
+        if why:
+            ruling = Ruling(KeyVerdict.CHANGED, why, f"{of}.enabled")
+            for flow in enabled:
+                self._tell(self._item(flow, key), ruling, again=True)
+            if not given:
+                self._default(key, "true", ruling)
+            return {}
+        if not given:
+            self._default(
+                key,
+                "true",
+                Ruling(KeyVerdict.MAPPED, "MirrorMaker 2 does it unless told otherwise", f"{of}.enabled"),
+            )
+        section: dict[str, Any] = {"enabled": True, "mode": "mm2"}
+        seconds = self._seconds("sync.topic.acls.interval.seconds", enabled, f"{of}.interval_s")
+        return section if seconds is None else section | {"interval_s": seconds}
+
+    def _same(self, keys: Sequence[str], flows: Sequence[_Flow], of: str) -> Property | None:
+        """What all flows say under one of the keys; where they differ it is told of each, and the first counts."""
+        found = [next(filter(None, (self._item(flow, key) for key in keys)), None) for flow in flows]
+        values = {None if item is None else item.value for item in found}
+        if len(values) > 1:
+            ruling = Ruling(
+                KeyVerdict.CHANGED, f"flows differ, and {of} holds for all: the first one counts", of
+            )
+            for item in found:
+                self._tell(item, ruling)
+        return next(filter(None, found), None)
+
+    def _switched(self, key: str, flows: Sequence[_Flow], to: str) -> bool | None:
+        item = self._same((key,), flows, to)
+        if item is None or item.value.lower() not in {"true", "false"}:
+            return None  # the latter is told by the rule of the key
+        self._tell(item, Ruling(KeyVerdict.MAPPED, "", to))
+        return item.value.lower() == "true"
+
+    def _seconds(self, key: str, flows: Sequence[_Flow], to: str) -> int | None:
+        item = self._same((key,), flows, to)
+        if item is None:
+            return None
+        if not item.value.isdecimal() or int(item.value) < 1:
+            self._tell(item, Ruling(KeyVerdict.UNSUPPORTED, f"{item.value!r} is no number of seconds", to))
+            return None
+        self._tell(item, Ruling(KeyVerdict.MAPPED, "", to))
+        return int(item.value)
 
     def _groups(self, enabled: Sequence[_Flow]) -> dict[str, list[str]]:
         found = [self._names("groups", _DEFAULT_GROUP_EXCLUDES, flow, "groups") for flow in enabled]
@@ -451,10 +524,6 @@ class _Import:
                 hint = "; a blank ends a key: write a->b.enabled without one"
             ruling = Ruling(KeyVerdict.UNKNOWN, f"no such key is known{hint}")
         self._tell(item, ruling)
-
-    def _by_default(self, enabled: Sequence[_Flow]) -> None:
-        if enabled and not any(self._item(flow, "sync.topic.acls.enabled") for flow in enabled):
-            self._default("sync.topic.acls.enabled", "true", ACLS_BY_DEFAULT)
 
     def _item(self, flow: _Flow, key: str) -> Property | None:
         return flow.keys.get(key) or self._bare.get(key)

@@ -82,14 +82,10 @@ _GROUPS = "groups move between aggregate clusters that have a source in common; 
 _DISCOVERY = "new topics and groups are found within seconds (replicator.discovery_interval_ms)"
 _WORKER = "there is no Connect worker"
 _OWN_CLIENTS = "Parallax tunes its own clients"
-_HEARTBEATS = "no topic of heartbeats is written or copied: lag and freshness are metrics, and watermarks say them in the run log"
+_HEARTBEATS = "beats are written where mm2_export.heartbeats says so, which you set yourself: lag and freshness are metrics without them"
+_CHECKPOINTS = "checkpoints are written where mm2_export.checkpoints says so, which you set yourself"
 _TOPIC_CONFIG = "settings of topics are kept in step by rules of their own (topics.config_sync)"
 _NO_ACLS = "ACLs are not copied unless topics.acl_sync says so, which you set yourself"
-
-ACLS_BY_DEFAULT = Ruling(
-    KeyVerdict.CHANGED,
-    f"MirrorMaker 2 does it unless told otherwise, and here {_NO_ACLS}",
-)
 
 RULES: dict[str, Callable[[str], Ruling]] = {
     **dict.fromkeys(
@@ -116,7 +112,8 @@ RULES: dict[str, Callable[[str], Ruling]] = {
     "sync.group.offsets.enabled": _switch(Ruling(KeyVerdict.UNSUPPORTED, _GROUPS), _NOTHING),
     "sync.group.offsets.interval.seconds": _implied(_GROUPS),
     **dict.fromkeys(
-        ("emit.checkpoints.enabled", "emit.checkpoints.interval.seconds"), _changed(f"{_MAPPING}; {_GROUPS}")
+        ("emit.checkpoints.enabled", "emit.checkpoints.interval.seconds"),
+        _changed(f"{_CHECKPOINTS}; {_GROUPS}", "mm2_export.checkpoints"),
     ),
     **dict.fromkeys(
         (
@@ -127,7 +124,7 @@ RULES: dict[str, Callable[[str], Ruling]] = {
     ),
     **dict.fromkeys(
         ("emit.heartbeats.enabled", "heartbeats.replication.enabled"),
-        _switch(Ruling(KeyVerdict.CHANGED, _HEARTBEATS), _NOTHING),
+        _switch(Ruling(KeyVerdict.CHANGED, _HEARTBEATS, "mm2_export.heartbeats"), _NOTHING),
     ),
     "sync.topic.configs.enabled": _switch(
         Ruling(KeyVerdict.CHANGED, _TOPIC_CONFIG), Ruling(KeyVerdict.CHANGED, _TOPIC_CONFIG)
@@ -137,7 +134,7 @@ RULES: dict[str, Callable[[str], Ruling]] = {
         ("config.properties.exclude", "config.properties.blacklist", "use.defaults.from"),
         _changed(f"{_TOPIC_CONFIG}; throttles, timestamp bounds and the like are left out"),
     ),
-    "sync.topic.acls.enabled": _switch(Ruling(KeyVerdict.UNSUPPORTED, _NO_ACLS), _NOTHING),
+    "sync.topic.acls.enabled": _switch(Ruling(KeyVerdict.CHANGED, _NO_ACLS), _NOTHING),
     "sync.topic.acls.interval.seconds": _implied(_NO_ACLS),
     "tasks.max": _changed(
         "a route has one lease, which copies all its partitions; more share them if you raise it",

@@ -12,8 +12,10 @@ from typer.testing import CliRunner, Result
 
 from parallax.cli.main import app
 from parallax.config.config import load
-from parallax.domain.ids import ClusterName
+from parallax.domain.ids import ClusterName, TopicName
 from parallax.errors import ConfigError, RefusedError
+from replicator.findings import Problem
+from replicator.graph_check import check_graph
 
 FILE = """\
 clusters = a, b
@@ -114,22 +116,74 @@ def test_a_key_that_is_not_obeyed_ends_with_1_until_it_is_accepted(
     load(out, {})
 
 
-def test_the_names_of_copies_are_kept_only_if_that_is_accepted(tmp_path: Path) -> None:
-    text = FILE.replace("Identity", "Default")
-    refused = run(tmp_path, text, "--report", "json")
-    assert refused.exit_code == 1
-    assert "copies would be called ${source}.${topic}" in keys(refused)["replication.policy.class"]["why"]
+@pytest.mark.parametrize("policy", ["Default", "Identity"])
+@pytest.mark.parametrize("flows", ["b->a", "b->c", "b->a c->a a->c b->c", "b->c c->a"])
+def test_flows_become_routes_that_copy_what_they_did_and_nothing_goes_round(
+    tmp_path: Path, policy: str, flows: str
+) -> None:
+    text = FILE.replace("Identity", policy).replace("clusters = a, b", "clusters = a, b, c")
+    text += "c.bootstrap.servers = c:9092\n" + "".join(f"{flow}.enabled = true\n" for flow in flows.split())
     out = tmp_path / "parallax.yaml"
-    assert run(tmp_path, text, "--out", str(out), "--accept", "replication.policy.class").exit_code == 0
-    assert [edge.naming.keeps for edge in load(out, {}).edges()] == [True]
+    result = run(tmp_path, text, "--out", str(out))
+    assert result.exit_code == 0, result.output
+    config = load(out, {})
+    assert [str(route) for route in config.all_routes()] == ["a->b", *flows.split()]
+    names = [TopicName(name) for name in ("trips", "a.trips", "b.trips", "b.a.trips", "c.b.a.trips")]
+    topics = dict.fromkeys(config.producing_clusters(), names)
+    blocking = {item.problem for item in check_graph(config, config.all_routes(), topics) if item.blocks}
+    first = config.route_topics(config.all_routes()[0])
+    copies = {name: first.copy_of(name) for name in names}
+    if policy == "Default":  # where topics have been is told by their names, as MirrorMaker 2 does
+        assert copies["trips"] == "a.trips"
+        assert (copies["b.trips"] is None, copies["c.b.a.trips"] is None) == (flows != "b->c",) * 2
+        assert blocking == set()
+    else:
+        assert set(copies.values()) == set(names)
+        assert Problem.CYCLE not in blocking
 
 
-def test_one_of_two_directions_may_be_left_out(tmp_path: Path) -> None:
-    both = FILE + "b->a.enabled = true\n"
-    assert run(tmp_path, both).exit_code == 1
+def test_what_is_kept_in_step_is_taken_over(tmp_path: Path) -> None:
+    text = FILE + (
+        "sync.topic.configs.interval.seconds = 60\nconfig.properties.exclude = follower\\\\..*, retention\\\\.ms\n"
+        "sync.topic.acls.enabled = true\na->b.sync.topic.acls.interval.seconds = 90\n"
+        "consumer.auto.offset.reset = latest\n"
+    )
     out = tmp_path / "parallax.yaml"
-    assert run(tmp_path, both, "--out", str(out), "--accept", "b->a.enabled").exit_code == 0
-    assert [str(route) for route in load(out, {}).all_routes()] == ["a->b"]
+    told = keys(run(tmp_path, text, "--out", str(out), "--report", "json"))
+    assert {of["verdict"] for key, of in told.items() if "sync." in key or "config." in key} == {"MAPPED"}
+    config = load(out, {})
+    settings, access = config.topics.config_sync, config.topics.acl_sync
+    assert (settings.enabled, settings.interval_s) == (True, 60)
+    assert settings.exclude == ("follower\\..*", "retention\\.ms")
+    assert (access.enabled, access.mode, access.interval_s) == (True, "mm2", 90)
+    assert [route.start for route in config.route_settings()] == ["latest"]
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict", "enabled"),
+    [
+        ("", "CHANGED", False),  # clusters that ask nobody
+        ("sync.topic.acls.enabled = false", "MAPPED", False),
+        ("b->a.enabled = true\nsync.topic.acls.enabled = true", "CHANGED", False),
+        (LOGIN + LOGIN.replace("a.s", "b.s"), "MAPPED", True),
+    ],
+)
+def test_rules_of_access_are_copied_as_it_copies_them_where_that_can_be(
+    tmp_path: Path, line: str, verdict: str, enabled: bool
+) -> None:
+    out = tmp_path / "parallax.yaml"
+    told = keys(run(tmp_path, f"{FILE}{line}\n", "--out", str(out), "--report", "json"))
+    assert told["sync.topic.acls.enabled"]["verdict"] == verdict
+    assert load(out, {}).topics.acl_sync.enabled == enabled
+
+
+def test_flows_that_differ_in_what_holds_for_all_are_told(tmp_path: Path) -> None:
+    text = FILE + "b->a.enabled = true\na->b.sync.topic.configs.enabled = false\n"
+    text += "b->a.sync.topic.configs.enabled = true\n"
+    told = keys(run(tmp_path, text, "--report", "json"))
+    for flow in ("a->b", "b->a"):
+        of = told[f"{flow}.sync.topic.configs.enabled"]
+        assert (of["verdict"], "the first one counts" in of["why"]) == ("CHANGED", True)
 
 
 @pytest.mark.parametrize(
