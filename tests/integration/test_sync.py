@@ -26,15 +26,18 @@ from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.spark.reporting import StatusTarget
+from parallax.client.answer import ask
 from parallax.config.config import Cassandra, Config, load
 from parallax.domain import ids
 from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.metadata import decode
 from parallax.domain.runs import Run
 from parallax.runtime.deadline import Deadline
+from parallax.wiring import open_client
 from syncjob.query import SyncHolder
-from syncjob.run import run_until
+from syncjob.run import run_once, run_until
 from tests.support import Stack, poll_until, unique_name
+from tests.worlds.mirror_client import POLICIES, mirror_client
 from tests.worlds.row_owner import RowOwner
 
 RECORDS = 20
@@ -335,3 +338,27 @@ def test_a_lease_ends_at_its_deadline_and_tells_what_it_did(synced: Synced) -> N
     assert begun == [("sync", os.getpid())]
     assert counts["published"] == 2
     assert counts["cycles"] >= 1
+
+
+def test_mirror_makers_own_client_translates_as_the_offset_service_answers(synced: Synced) -> None:
+    values = yaml.safe_load(synced.config_path.read_text(encoding="utf-8"))
+    # Names of its own: another test's checkpoints lie at the same cluster.
+    aliases = {"a": unique_name("a"), "b": unique_name("b")}
+    values["mm2_export"] = {"checkpoints": True, "alias": aliases}
+    synced.config_path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    config = load(synced.config_path, {})
+    pair = (ids.aggregate_cluster(ids.RegionName("a")), ids.aggregate_cluster(ids.RegionName("b")))
+    target = synced.stack.bootstrap("aggregate-b")
+    with mirror_client() as client, open_client(config) as service:
+        for consumed in (15, 18, 15):  # on, and back
+            synced.commit("aggregate-a", consumed)
+            run_once(config, dry_run=False)
+            answers = ask(service, ids.GroupName(synced.group), pair, [ids.TopicName(synced.topic)])
+            expected = {
+                (item.topic, item.partition): (answer.resume_offset, "")
+                for item, answer in answers.items()
+                if answer.origin_next_offset is not None
+            }
+            assert set(expected) == {(synced.topic, 0)}
+            for policy in POLICIES:
+                assert client.translated(target, policy, aliases["a"], synced.group) == expected

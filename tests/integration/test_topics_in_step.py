@@ -21,17 +21,21 @@ from typer.testing import CliRunner
 from lab.bench.sides.mirrormaker import Flow, mirrormaker_spec, settings_of
 from lab.stack.java import find_java
 from lab.stack.process import Launcher, ManagedProcess
+from parallax.adapters.kafka.compacted import CompactedTable
 from parallax.adapters.kafka.topic_settings import SettingsDoor
 from parallax.cli.topics import app
 from parallax.config.config import Cluster, Config
 from parallax.domain.ids import ClusterName, RegionName, TopicName
+from parallax.domain.mirror_maker import Heartbeat
 from parallax.domain.topic_settings import Settings
 from parallax.runtime.deadline import wall_clock_ms
 from parallax.upkeep.board import UpkeepBoard
-from parallax.upkeep.keeping import SETTINGS, STATES, keeping, upkeeps
+from parallax.upkeep.heartbeats import HeartbeatKeeper
+from parallax.upkeep.keeping import HEARTBEATS, SETTINGS, STATES, keeping, upkeeps
 from parallax.upkeep.settings import SettingsKeeper, SettingsRow
 from replicator.kafka.topics import TargetTopics
 from tests.support import Stack, poll_until, unique_name
+from tests.worlds.mirror_client import POLICIES, mirror_client
 
 PATIENCE_S = 60.0
 HOUR_MS = 3_600_000
@@ -244,6 +248,45 @@ def test_rounds_go_on_by_themselves_and_commands_show_and_do_the_same(
         poll_until(lambda: step.own("segment_ms") == [str(HOUR_MS)], PATIENCE_S, "the change has come")
     (state,) = board.state()["upkeep"]
     assert (state["kind"], state["problem"], state["not_in_step"]) == (SETTINGS, "", [])
+
+
+def test_mirror_makers_own_client_sees_who_is_upstream_and_how_far(infrastructure: Stack) -> None:
+    names = [RegionName(unique_name(letter)) for letter in "xyz"]
+    near, middle, far = names
+    brokers = ("regional-a", "aggregate-a", "aggregate-b")
+    addresses = {name: infrastructure.bootstrap(broker) for name, broker in zip(names, brokers, strict=True)}
+    config = Config.model_validate(
+        {
+            "regions": {
+                name: {"cluster": {"bootstrap_servers": address}} for name, address in addresses.items()
+            },
+            "routes": [f"{near}->{middle}", {"route": f"{middle}->{far}", "copies": "all"}],
+            "cassandra": {"contact_points": ["127.0.0.1"]},
+            "mm2_export": {"heartbeats": True, "interval_s": 1},
+        }
+    )
+    times = iter(range(1_000, 2_000))
+    keepers = [HeartbeatKeeper(config, target, now_ms=lambda: next(times)) for target in (middle, far)]
+    for _ in range(2):  # a beat on two routes needs two rounds
+        for keeper in keepers:
+            keeper.round()
+    at = ClusterName(f"aggregate-{far}")
+    copied = CompactedTable(
+        at, config.cluster(at), TopicName(f"{middle}.{near}.heartbeats"), timeout_ms=CALL_MS
+    )
+    beat = Heartbeat(near, middle, 1_002)
+    assert copied.read_since(0)[0] == {beat.key(): beat.value()}
+    with mirror_client() as client:
+        for policy in POLICIES:
+            found = client.upstream_clusters(addresses[far], policy)
+            assert found.intersection(names) == {near, middle}
+            assert [client.hops(addresses[far], policy, name) for name in names] == [2, 1, -1]
+
+    board = UpkeepBoard(STATES)
+    with keeping([item for item in upkeeps(config, [middle]) if item.kind == HEARTBEATS], board):
+        poll_until(
+            lambda: board.state()["upkeep"][0]["last_good_round_age_ms"] is not None, PATIENCE_S, "a round"
+        )
 
 
 # --- beside MirrorMaker 2 -------------------------------------------------------------------------------------------
