@@ -57,11 +57,15 @@ class DemoOptions:
         """Region a's rate on average."""
         return self.per_s / (1 + _RATIO)
 
+    def backlog_of(self, region: str) -> int:
+        """Records of the backlog that one region's producer writes before its share of the flow."""
+        share = self.backlog_records // (1 + _RATIO)
+        return share if region == "a" else self.backlog_records - share
+
     def plan_of(self, region: str) -> Plan:
         """The work of one region's producer."""
-        share = self.backlog_records // (1 + _RATIO)
+        backlog = Phase(self.backlog_of(region), history_s=1_800)
         if region == "a":
-            backlog = Phase(share, history_s=1_800)
             stretches = int(_FLOW_AT_MOST_S / (2 * self.busy_s))
             flow = on_and_off(
                 2 * self.per_s_of_a,
@@ -71,6 +75,5 @@ class DemoOptions:
                 idle_first=True,
             )
         else:
-            backlog = Phase(self.backlog_records - share, history_s=1_800)
             flow = (Phase(round(self.per_s_of_a * _RATIO * _FLOW_AT_MOST_S), _FLOW_AT_MOST_S),)
         return Plan((backlog, *flow), at_most_s=2 * _FLOW_AT_MOST_S)
