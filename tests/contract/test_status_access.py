@@ -26,7 +26,7 @@ from parallax.identity.identity import Identity
 from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import Claims
 from replicator.leases.status import ReplicationStatus
-from syncjob.status import SyncBoard
+from syncjob.status import SyncBoard, SyncReport
 from tests.worlds.authority import Authority, Issuer, Pair
 
 TOKEN = "the run's"  # noqa: S105 - a test's own
@@ -122,17 +122,7 @@ def test_probes_need_nothing_and_what_is_missing_is_told_to_readers_alone(caller
 def test_leases_show_the_token_of_the_run_and_nothing_else(callers: Callers) -> None:
     target = StatusTarget(*callers.server.address, TOKEN, callers.ca)
     assert target.request("/ending") == {"end": False}
-    assert target.request(
-        "/sync-reports",
-        {
-            "attempt": "x",
-            "counts": {},
-            "problem": "",
-            "unreadable_rows": [],
-            "unreadable": 0,
-            "unpublished": {},
-        },
-    ) == {"end": False}
+    assert target.request("/sync-reports", SyncReport("x", {}).to_json()) == {"end": False}
     with pytest.raises(ValueError, match="403"):
         StatusTarget(*callers.server.address, "another run's", callers.ca).request("/ending")
     with callers.open(READER) as http:
