@@ -77,15 +77,21 @@ def replicate(
     application = _application(
         settings, regions, with_sync=with_sync, available_now=available_now, json_logs=as_json
     )
-    findings = _preflight(settings, regions, application)
     if dry_run:
+        findings = _preflight(settings, regions, application)
         _print(findings, as_json=as_json)
         raise typer.Exit(1 if any(finding.blocks for finding in findings) else 0)
+    application.run(meanwhile=partial(_refuse_what_does_not_fit, settings, regions, application))
+
+
+def _refuse_what_does_not_fit(
+    config: Config, regions: Sequence[RegionName], application: Application
+) -> None:
+    findings = _preflight(config, regions, application)
     for finding in findings:
         say = {Severity.ERROR: _log.error, Severity.WARNING: _log.warning, Severity.NOTE: _log.info}
         say[finding.severity]("preflight", **finding.to_json())
     refuse_if_blocked(findings)
-    application.run()
 
 
 def _every_target(config: Config) -> list[RegionName]:

@@ -21,10 +21,9 @@ from parallax.adapters.spark.leases import LeaseQuery, start_lease_query
 from parallax.adapters.spark.reporting import StatusTarget
 from parallax.adapters.spark.session import (
     SessionSettings,
+    StartingSession,
     check_slots,
     is_local,
-    start_session,
-    stop_session,
     task_slots,
 )
 from parallax.adapters.spark.status_server import StatusPart, StatusServer
@@ -104,8 +103,11 @@ class Application:
             insecure=self.insecure,
         )
 
-    def run(self) -> None:
+    def run(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Run until SIGTERM or SIGINT, or until every query has ended by itself. Leases then commit and leave.
+
+        Args:
+            meanwhile: called while Spark starts, before any query does; what it raises ends the application.
 
         Raises:
             ConfigError: the status can't be served as the configuration says, or not safely.
@@ -120,9 +122,11 @@ class Application:
             server = self._status_server(token)
             stack.callback(server.close)
             server.start()
-            session = start_session(settings)
-            stack.callback(_stop, partial(stop_session, session), "spark_did_not_stop")
-            stop_on_signals(stop)  # Spark has set handlers of its own
+            starting = StartingSession(settings)
+            stack.callback(_stop, starting.close, "spark_did_not_stop")
+            meanwhile()
+            session = starting.session()
+            stop_on_signals(stop)  # Spark may have set handlers of its own
             check_slots(lambda: task_slots(session), settings.leases, Deadline.after_ms(SLOTS_WITHIN_MS))
             folder = stack.enter_context(_checkpoints(self.checkpoint_directory, self.name))
             target = _status_target(server, session, token, self.status_tls)

@@ -12,12 +12,14 @@ put into Spark's options, so that nothing of a configuration shows in plans, log
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -80,6 +82,32 @@ class LeaseQuery:
     available_now: bool = False
 
 
+_Part = TypeVar("_Part", LeasePlanner, LeaseHolder)
+
+
+class Sealed(Generic[_Part]):
+    """A planner or a holder on its way to another process, where it is opened when it is first used.
+
+    Spark unpickles a data source in some processes that use neither; opening them imports all that they need.
+    """
+
+    def __init__(self, part: _Part) -> None:
+        self._part: _Part | None = part
+        self._pickled = b""
+
+    def open(self) -> _Part:
+        """The part itself."""
+        if self._part is None:
+            self._part = pickle.loads(self._pickled)  # noqa: S301 - from Spark, as whatever runs here is
+        return self._part
+
+    def __getstate__(self) -> bytes:
+        return self._pickled or cloudpickle.dumps(self._part)
+
+    def __setstate__(self, pickled: bytes) -> None:
+        self._part, self._pickled = None, pickled
+
+
 @dataclass(frozen=True)
 class LeaseRow(InputPartition):  # type: ignore[misc] # pyspark ships no types that mypy follows here
     """One lease on its way to an executor."""
@@ -97,7 +125,7 @@ class LeaseMessage(WriterCommitMessage):  # type: ignore[misc] # as above
 class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc] # as above
     """Plans one epoch after another, or a single one if the query shall stop by itself."""
 
-    def __init__(self, planner: LeasePlanner) -> None:
+    def __init__(self, planner: Sealed[LeasePlanner]) -> None:
         self._planner = planner
         self._only_one = False
         self._last_epoch: int | None = None
@@ -119,7 +147,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:  # noqa: ARG002 - Spark's
         """The leases of the epoch that begins now."""
-        return [LeaseRow(json.dumps(lease)) for lease in self._planner.plan(end["epoch"])]
+        return [LeaseRow(json.dumps(lease)) for lease in self._planner.open().plan(end["epoch"])]
 
     def read(self, partition: LeaseRow) -> Iterator[tuple[str]]:
         """The lease as the only row of its task."""
@@ -129,7 +157,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 class LeaseWriter(DataSourceStreamWriter):  # type: ignore[misc] # as above
     """Holds leases on executors, and hears on the driver how an epoch ended. Both log from processes of their own."""
 
-    def __init__(self, name: str, holder: LeaseHolder, *, json_logs: bool) -> None:
+    def __init__(self, name: str, holder: Sealed[LeaseHolder], *, json_logs: bool) -> None:
         self._name = name
         self._holder = holder
         self._json_logs = json_logs
@@ -137,7 +165,8 @@ class LeaseWriter(DataSourceStreamWriter):  # type: ignore[misc] # as above
     def write(self, iterator: Iterator[Any]) -> LeaseMessage:
         """Hold the lease of this task until its end."""
         configure_logging(json=self._json_logs)
-        return LeaseMessage(tuple(self._holder.hold(json.loads(row[0])) for row in iterator))
+        holder = self._holder.open()
+        return LeaseMessage(tuple(holder.hold(json.loads(row[0])) for row in iterator))
 
     def commit(self, messages: list[LeaseMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Every lease of the epoch ended well."""
@@ -150,7 +179,7 @@ class LeaseWriter(DataSourceStreamWriter):  # type: ignore[misc] # as above
         _log.warning("epoch_failed", query=self._name, **_sums(messages, batchId))
 
 
-def lease_format(name: str, planner: LeasePlanner, writer: LeaseWriter) -> type[DataSource]:
+def lease_format(name: str, planner: Sealed[LeasePlanner], writer: LeaseWriter) -> type[DataSource]:
     """A data source class whose rows are the planner's leases, and whose writer holds those that arrive."""
 
     class LeaseFormat(DataSource):  # type: ignore[misc] # as above
@@ -190,8 +219,8 @@ def start_lease_query(
     """
     planner, holder = query.parts(target)
     name = f"parallax-leases-{query.name}"
-    writer = LeaseWriter(query.name, holder, json_logs=json_logs)
-    session.dataSource.register(lease_format(name, planner, writer))
+    writer = LeaseWriter(query.name, Sealed(holder), json_logs=json_logs)
+    session.dataSource.register(lease_format(name, Sealed(planner), writer))
     stream = (
         session.readStream.format(name)
         .load()

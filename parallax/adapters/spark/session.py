@@ -13,9 +13,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -49,11 +51,16 @@ _SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of an option
 _MAKE_THEIR_OWN = ("yarn", "k8s://")
 """Masters under which Spark draws a secret for each application."""
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
+_NO_PYTHON = "parallax-looks-for-no-data-sources"
+"""No command. Nothing else that runs here goes by PYSPARK_DRIVER_PYTHON."""
+_SET_BY_SPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"}
+"""Variables that PySpark sets in this process, to what the JVM says; here, what it says if nobody chose otherwise."""
 _POLL_EVERY_S = 0.2
 _JVM_ENDS_WITHIN_S = 10.0
 
 _NEEDED_OF_HOME = ("bin", "jars")
 _VECTOR_MODULE = "jdk.incubator.vector"
+_MODULES = re.compile(r'^MODULES="([^"]*)"', re.MULTILINE)
 _VERSION_TIMEOUT_S = 30
 _WITHOUT_MODULE = """#!/bin/sh
 for argument do
@@ -169,61 +176,111 @@ def is_local(master: str) -> bool:
     return _LOCAL_MASTER.fullmatch(master) is not None
 
 
-def start_session(settings: SessionSettings) -> SparkSession:
-    """Start Spark. Sets the environment's variables that Spark's own launcher reads, where they are missing.
+class StartingSession:
+    """Spark on its way up, in a thread of its own, so that other things can be done meanwhile.
+
+    Sets the environment's variables that Spark's own launcher reads, where they are missing. To be closed in any case.
 
     Raises:
         ConfigError: there is no Java, or the master is a cluster's and has no secret.
     """
-    options, hidden = session_options(settings), hidden_options(settings)
-    if settings.insecure and not is_local(settings.master):
-        _log.warning("spark_insecure", master=settings.master)
-    java_home = find_java_home()
-    # The same interpreter on both sides; another one would lack this package.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.update(_preloads(settings))
-    if is_local(settings.master):
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        if "SPARK_HOME" not in os.environ:
-            os.environ["SPARK_HOME"] = str(unpacked_spark_home())
-    builder = SparkSession.builder
-    for name, value in (options | hidden).items():
-        builder = builder.config(name, value)
-    with java_home_for_spark(java_home) as launched:
-        os.environ["JAVA_HOME"] = str(launched)
+
+    def __init__(self, settings: SessionSettings) -> None:
+        options, hidden = session_options(settings), hidden_options(settings)
+        if settings.insecure and not is_local(settings.master):
+            _log.warning("spark_insecure", master=settings.master)
+        self._java_home = find_java_home()
+        self._resources = ExitStack()
+        launched = self._resources.enter_context(java_home_for_spark(self._java_home))
+        self._set_environment(settings, launched)
+        self._context: Future[SparkContext] = Future()
+        self._session: SparkSession | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._start, args=(options, hidden), name="spark", daemon=True)
+        self._thread.start()
+
+    def session(self) -> SparkSession:
+        """The session, as soon as it is there. Called by the thread that has made this object.
+
+        Raises:
+            Exception: Spark did not start, and says why.
+        """
         try:
-            if hidden:
-                # All options that are there when the JVM starts are its arguments; those that come later are told to it.
-                arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
-                SparkContext._ensure_initialized(conf=arguments)  # noqa: SLF001 - there is no public door
-            session = builder.getOrCreate()
+            self._context.result()
         finally:
-            os.environ["JAVA_HOME"] = str(java_home)
-    session.sparkContext.setLogLevel("WARN")
-    return session
+            self._settle()
+        # Spark finds a session's data sources in the thread alone that has made the session.
+        self._session = SparkSession.builder.getOrCreate()
+        return self._session
 
+    def close(self) -> None:
+        """Stop Spark and its JVM, as far as they have come, and with it every Python process that it started.
 
-def stop_session(session: SparkSession) -> None:
-    """Stop Spark and its JVM, and with it every Python process that it started.
+        Without this the JVM ends by itself some time after this process, which whoever looks for leftovers would find.
 
-    Without this the JVM ends by itself some time after this process, which whoever looks for leftovers would find.
-
-    Raises:
-        Py4JError, ConnectionError: the JVM has gone before; nothing is left of it either way.
-    """
-    gateway = session.sparkContext._gateway  # noqa: SLF001 - there is no public door to the JVM's process
-    jvm = getattr(gateway, "proc", None)  # absent where another program started the JVM
-    try:
-        session.stop()
-    finally:
-        if jvm is not None:
-            jvm.stdin.close()  # the JVM ends when its input does
+        Raises:
+            Py4JError, ConnectionError: the JVM has gone before; nothing is left of it either way.
+        """
+        self._closed.set()
+        self._settle()
+        if self._context.exception() is None:
+            context = self._context.result()
+            gateway = context._gateway  # noqa: SLF001 - there is no public door to the JVM's process
             try:
-                jvm.wait(_JVM_ENDS_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                jvm.kill()
-                jvm.wait()
+                (self._session or context).stop()
+            finally:
+                _end_jvm(gateway)
+        elif SparkContext._gateway is not None:  # noqa: SLF001 - as above
+            _end_jvm(SparkContext._gateway)  # noqa: SLF001 - as above
+
+    @staticmethod
+    def _set_environment(settings: SessionSettings, java_home: Path) -> None:
+        """All that is set while Spark starts is there before: the C library forbids to add variables beside other threads."""
+        # The same interpreter on both sides; another one would lack this package.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Spark asks this one alone, and only if it finds it, which data sources are installed: two processes that import PySpark.
+        os.environ["PYSPARK_DRIVER_PYTHON"] = _NO_PYTHON
+        os.environ.update(_preloads(settings))
+        for name, value in _SET_BY_SPARK.items():
+            os.environ.setdefault(name, value)
+        if is_local(settings.master):
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+            if "SPARK_HOME" not in os.environ:
+                os.environ["SPARK_HOME"] = str(unpacked_spark_home())
+        os.environ["JAVA_HOME"] = str(java_home)
+
+    def _start(self, options: Mapping[str, str], hidden: Mapping[str, str]) -> None:
+        try:
+            self._context.set_result(self._started(options, hidden))
+        except BaseException as error:  # noqa: BLE001 - raised again by who asks for the session
+            self._context.set_exception(error)
+
+    def _started(self, options: Mapping[str, str], hidden: Mapping[str, str]) -> SparkContext:
+        # All options that are there when the JVM starts are its arguments; those that come later are told to it.
+        arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
+        SparkContext._ensure_initialized(conf=arguments)  # noqa: SLF001 - there is no public door
+        if self._closed.is_set():
+            raise CancelledError
+        context = SparkContext.getOrCreate(SparkConf().setAll([*options.items(), *hidden.items()]))
+        context.setLogLevel("WARN")
+        return context
+
+    def _settle(self) -> None:
+        """The launcher's Java has done its work."""
+        self._thread.join()
+        os.environ["JAVA_HOME"] = str(self._java_home)
+        self._resources.close()
+
+
+def _end_jvm(gateway: object) -> None:
+    jvm = getattr(gateway, "proc", None)  # absent where another program started the JVM
+    if jvm is not None:
+        jvm.stdin.close()  # the JVM ends when its input does
+        try:
+            jvm.wait(_JVM_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
+            jvm.wait()
 
 
 def check_slots(
@@ -345,6 +402,10 @@ def java_home_for_spark(home: Path) -> Iterator[Path]:
 
 
 def _has_vector_module(java: Path) -> bool:
+    with suppress(OSError, UnicodeDecodeError):  # every Java keeps this file; starting it to ask takes longer
+        release = (java.parent.parent / "release").read_text(encoding="utf-8")
+        if modules := _MODULES.search(release):
+            return _VECTOR_MODULE in modules[1].split()
     listed = subprocess.run(  # noqa: S603 - the Java that Spark is about to run
         [java, "--list-modules"], capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT_S
     )

@@ -15,6 +15,7 @@ from parallax.adapters.spark import application as module
 from parallax.adapters.spark.application import Application
 from parallax.adapters.spark.leases import LeaseQuery
 from parallax.adapters.spark.status_server import StatusServer, Taker
+from parallax.errors import PreflightError
 
 
 def query(name: str, leases: int, *task_preload: str) -> LeaseQuery:
@@ -105,3 +106,24 @@ def test_bookkeeping_begins_empty_and_two_applications_share_a_directory(tmp_pat
     with module._checkpoints(None, "x") as temporary:
         assert temporary.is_dir()
     assert not temporary.exists()
+
+
+def test_what_is_done_while_spark_starts_may_refuse_and_ends_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Starting:
+        def __init__(self, _settings: object) -> None:
+            seen.append("starts")
+
+        def close(self) -> None:
+            seen.append("closed")
+
+    def refuse() -> None:
+        seen.append("looks")
+        raise PreflightError("it does not fit")
+
+    monkeypatch.setattr(module, "StartingSession", Starting)
+    monkeypatch.setattr(module, "stop_on_signals", lambda _stop: None)
+    with pytest.raises(PreflightError, match="it does not fit"):
+        application(query("a", 1)).run(meanwhile=refuse)
+    assert seen == ["starts", "looks", "closed"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from structlog.testing import capture_logs
 
 from parallax.adapters.spark import leases
-from parallax.adapters.spark.leases import LeaseMessage, LeaseReader, LeaseWriter
+from parallax.adapters.spark.leases import LeaseMessage, LeaseReader, LeaseWriter, Sealed
+from parallax.domain.ids import RegionName, Route
+from replicator.leases.query import LeasePlan
 
 
 class Planner:
@@ -26,18 +31,18 @@ class Holder:
 def writer(monkeypatch: pytest.MonkeyPatch) -> LeaseWriter:
     # It would change the logs of other tests.
     monkeypatch.setattr(leases, "configure_logging", lambda **_: None)
-    return LeaseWriter("replicate-b", Holder(), json_logs=False)
+    return LeaseWriter("replicate-b", Sealed(Holder()), json_logs=False)
 
 
 def test_there_is_always_a_next_epoch() -> None:
-    reader, offset = LeaseReader(Planner()), LeaseReader(Planner()).initialOffset()
+    reader, offset = LeaseReader(Sealed(Planner())), LeaseReader(Sealed(Planner())).initialOffset()
     for epoch in (1, 2, 3):
         offset = reader.latestOffset(offset, ReadAllAvailable())
         assert offset == {"epoch": epoch}
 
 
 def test_available_now_is_one_epoch_and_no_more() -> None:
-    reader = LeaseReader(Planner())
+    reader = LeaseReader(Sealed(Planner()))
     reader.prepareForTriggerAvailableNow()
     first = reader.latestOffset({"epoch": 4}, ReadAllAvailable())
     assert first == {"epoch": 5}
@@ -45,7 +50,7 @@ def test_available_now_is_one_epoch_and_no_more() -> None:
 
 
 def test_a_task_reads_its_lease_as_one_row_and_says_what_it_counted(writer: LeaseWriter) -> None:
-    reader = LeaseReader(Planner())
+    reader = LeaseReader(Sealed(Planner()))
     partitions = reader.partitions({"epoch": 1}, {"epoch": 2})
     assert len(partitions) == 2
     for partition, records in zip(partitions, (2, 3), strict=True):
@@ -73,3 +78,18 @@ def test_the_driver_logs_the_sums_of_the_epoch_that_spark_calls_a_batch(writer: 
         1,
         1,
     )
+
+
+def test_a_part_is_opened_by_who_uses_it_and_not_by_who_passes_it_on() -> None:
+    # LeasePlan's module needs the whole configuration; Spark's processes hand a data source on, pickled, to one another.
+    code = """
+import pickle, sys
+from pyspark import cloudpickle
+sealed = pickle.loads(cloudpickle.dumps(pickle.loads(sys.stdin.buffer.read())))
+assert "replicator.leases.query" not in sys.modules
+print(len(sealed.open().plan(3)), "replicator.leases.query" in sys.modules)
+"""
+    route = Route(RegionName("a"), RegionName("b"))
+    part = cloudpickle.dumps(Sealed(LeasePlan({route: 1}, 2, 1_000)))
+    done = subprocess.run([sys.executable, "-c", code], input=part, capture_output=True, check=True)
+    assert done.stdout.split() == [b"2", b"True"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from parallax.adapters.spark.session import (
     INSTALLED,
     SPARE_SLOTS,
     SessionSettings,
+    StartingSession,
     check_slots,
     find_java_home,
     hidden_options,
@@ -21,7 +24,6 @@ from parallax.adapters.spark.session import (
     java_home_for_spark,
     local_slots,
     session_options,
-    start_session,
     unpacked_spark_home,
 )
 from parallax.errors import ConfigError, PreflightError
@@ -65,7 +67,7 @@ class TestSession:
 
     def test_a_cluster_without_a_secret_is_refused_unless_told(self) -> None:
         with pytest.raises(ConfigError, match=r"spark_master spark://h:1: .*replicator\.spark_secret_file"):
-            start_session(SessionSettings(1, "spark://h:1"))
+            StartingSession(SessionSettings(1, "spark://h:1"))
         insecure = SessionSettings(1, "spark://h:1", insecure=True)
         assert hidden_options(insecure) == {}
         assert "spark.authenticate" not in session_options(insecure)
@@ -89,9 +91,50 @@ class TestSession:
             monkeypatch.setenv(name, os.environ.get(name, sys.executable))
         monkeypatch.setattr(os, "environ", {**os.environ, "JAVA_HOME": str(find_java_home())})
         with pytest.raises(RuntimeError, match="launched"):
-            start_session(SessionSettings(1, "spark://h:1", secret=SECRET))
+            StartingSession(SessionSettings(1, "spark://h:1", secret=SECRET)).session()
         assert ("spark.authenticate", "true") in told
         assert SECRET not in str(told)
+
+    def test_a_start_adds_no_variable_beside_other_threads_and_leaves_java_s_own_home(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "environ", {**os.environ, "JAVA_HOME": str(find_java_home())})
+        before: set[str] = set()
+        ended: list[object] = []
+
+        def launch(conf: SparkConf) -> None:  # noqa: ARG001 - Spark's signature
+            before.update(os.environ)
+            os.environ |= {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"}
+            raise RuntimeError("launched")
+
+        monkeypatch.setattr("parallax.adapters.spark.session.SparkContext._ensure_initialized", launch)
+        monkeypatch.setattr("parallax.adapters.spark.session.SparkContext._gateway", "the gateway")
+        monkeypatch.setattr("parallax.adapters.spark.session._end_jvm", ended.append)
+        starting = StartingSession(SessionSettings(1))
+        with pytest.raises(RuntimeError, match="launched"):
+            starting.session()
+        starting.close()
+        assert ended == ["the gateway"]
+        assert set(os.environ) == before
+        assert os.environ["JAVA_HOME"] == str(find_java_home())
+
+    def test_a_start_that_is_closed_meanwhile_goes_no_further(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "environ", {**os.environ, "JAVA_HOME": str(find_java_home())})
+        goes_on, ended = threading.Event(), list[object]()
+        launching = "parallax.adapters.spark.session.SparkContext._ensure_initialized"
+        monkeypatch.setattr(launching, lambda conf: goes_on.wait(30))  # noqa: ARG005 - as above
+        monkeypatch.setattr("parallax.adapters.spark.session.SparkContext._gateway", "the gateway")
+        monkeypatch.setattr("parallax.adapters.spark.session._end_jvm", ended.append)
+        starting = StartingSession(SessionSettings(1))
+        closing = threading.Thread(target=starting.close)
+        closing.start()
+        while not starting._closed.is_set():
+            closing.join(0.01)
+        goes_on.set()
+        closing.join(30)
+        assert ended == ["the gateway"]
+        with pytest.raises(CancelledError):
+            starting.session()
 
     def test_slots_are_waited_for(self) -> None:
         seen = iter([0, 2, 4])
@@ -135,6 +178,17 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
 
 def test_without_any_other_the_wheel_s_java_is_taken() -> None:
     assert (find_java_home({"PATH": ""}) / "bin" / "java").is_file()
+
+
+def test_a_java_that_says_what_it_was_built_with_is_not_started_to_ask(tmp_path: Path) -> None:
+    home = java_that_lists(tmp_path, "would be asked")
+    modules = "java.base jdk.incubator.vector"
+    (home / "release").write_text(f'JAVA_VERSION="17"\nMODULES="{modules}"\n', encoding="utf-8")
+    with java_home_for_spark(home) as launched:
+        assert launched == home
+    (home / "release").write_text('MODULES="java.base jdk.incubator.vector.more"\n', encoding="utf-8")
+    with java_home_for_spark(home) as launched:
+        assert launched != home
 
 
 def java_that_lists(folder: Path, modules: str) -> Path:
