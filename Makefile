@@ -13,7 +13,7 @@ IN_THE_TIME_LEFT := --timeout 1200 --override-ini faulthandler_timeout=1180
 STOPPED_BY_HAND := env --default-signal=INT # a shell lets what it runs beside ignore Ctrl-C
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms pictures test test-fast test-one test-rules test-console screenshots lint types format formats proto check licences sbom lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms pictures test test-fast test-one test-rules test-console screenshots docs lint types format formats proto check licences sbom lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ check: lint types sbom ## Lint, types, drift of what is generated, and the bill 
 
 pictures: setup ## Draw the pictures of the pages anew (docs/pictures)
 	@$(BIN)/python -m tests.worlds.pictured
+
+docs: setup ## The documentation as a site to read offline (build/site), with the reference of both APIs
+	@$(BIN)/python -m mkdocs build --strict --quiet && echo build/site/index.html
 
 licences: setup ## Write the table of dependencies and their licences into docs/licences.md
 	@$(BIN)/python -m requirements.licences
