@@ -284,6 +284,7 @@ def test_openapi_tells_the_errors_that_there_are(http: httpx.Client) -> None:
     assert set(described["components"]["schemas"]) == {
         "PrimaryBody",
         "PlanBody",
+        "CancelBody",
         "ExecuteBody",
         "RollBackBody",
     }
