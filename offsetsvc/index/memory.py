@@ -5,8 +5,9 @@ remembered may be used; its age bounds only how much earlier an answer can be. T
 
 - Lineages, newest rows, turns: for ``max_age_ms``. Many calls about one topic at once share these reads. Lost ranges are
   read with the rows, after them and each time: a range that is missing would make an answer later.
-- Which lineages of a topic count: as long as the reads that it follows from are the same. The rows of a lineage, with
-  all that was looked up in them, as long as that is so and its route has told nothing new.
+- Which lineages of a topic count: as long as the reads that it follows from say the same. The rows of a lineage, with
+  its lost ranges and all that was looked up in them, as long as that is so and its route has told nothing new: what was lost since
+  then lies behind those rows.
 - One caller reads a thing at a time. Meanwhile the others go on with what is at most `OVERDUE` times too old, or share the
   failure of that one: a slow store fails all of them together, not one after the other.
 - Each memory is bounded; one that is full is emptied. Blocks are remembered where they are read
@@ -172,8 +173,18 @@ class IndexMemory:
         return self._fresh(("newest", route, topic), lambda: self._index.newest(route, topic))
 
     def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
-        """What the index holds of the topic on each of the routes."""
-        return self._fresh(("routes", topic, *routes), lambda: self._index.route_topics(routes, topic))
+        """What the index holds of the topic on each of the routes; of a route that has told nothing new, the very same."""
+        key = ("routes", topic, *routes)
+
+        def read() -> Mapping[Route, RouteTopic]:
+            known = self._known.get(key)
+            before = {} if known is None else cast("Mapping[Route, RouteTopic]", known[1])
+            found = self._index.route_topics(routes, topic)
+            return {
+                route: before[route] if before.get(route) == item else item for route, item in found.items()
+            }
+
+        return self._fresh(key, read)
 
     def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
         """Every lost range of the partition and lineage, never from memory: see above."""
@@ -263,5 +274,5 @@ def _keep(memory: dict[K, T], key: K, value: T, most: int) -> None:
 
 
 def _same(ours: Mapping[Route, RouteTopic], theirs: Mapping[Route, RouteTopic]) -> bool:
-    """Whether both came from the same reads, which are remembered for a moment."""
+    """Whether both say the same: what does is the same object (`IndexMemory.route_topics`)."""
     return ours.keys() == theirs.keys() and all(ours[route] is item for route, item in theirs.items())

@@ -161,7 +161,7 @@ class StoredTable(BlockTable):
         told: its rows in turns, and the layout whose leases told them.
     """
 
-    __slots__ = ("_blocks", "_keys", "_learning", "_pieces", "_place", "_read")
+    __slots__ = ("_blocks", "_keys", "_last", "_learning", "_pieces", "_place")
 
     def __init__(
         self, blocks: Blocks, place: BlocksOf, directory: Directory, told: tuple[int, Sequence[TurnRows]]
@@ -177,7 +177,8 @@ class StoredTable(BlockTable):
         self._pieces = pieces
         self._keys = 0, keys, directory
         """As `_known`: the number of the first key, the keys, and the directory that they are from."""
-        self._read: dict[int, Block] = {}
+        self._last: Block | None = None
+        """The last block, once it was read. It may grow, and what was found in it has to stay; all others are remembered by `Blocks`."""
         self._learning = threading.Lock()
         super().__init__(
             [*(key.source_start for key in keys), *(piece.block.source_base for piece in pieces)],
@@ -227,14 +228,21 @@ class StoredTable(BlockTable):
     def missing(self, number: int) -> tuple[BlockName, Directory] | None:
         """What has to be read to `get` a block; None: nothing."""
         low, _, directory = self._keys
-        if not low <= number < self.alone_from or number in self._read:
+        if not low <= number < self.alone_from or self._kept(number) is not None:
             return None
         name = self._name(number)
         known = self._blocks.known(name, directory.generation)
         if known is not None:
-            self._read[number] = known
+            self._keep(number, known)
             return None
         return name, directory
+
+    def _kept(self, number: int) -> Block | None:
+        return self._last if number == self.alone_from - 1 else None
+
+    def _keep(self, number: int, block: Block) -> None:
+        if number == self.alone_from - 1:
+            self._last = block
 
     def _name(self, number: int) -> BlockName:
         low, keys, _ = self._keys
@@ -243,7 +251,7 @@ class StoredTable(BlockTable):
     def _block(self, number: int) -> Block:
         if number >= self.alone_from:
             return self._pieces[number - self.alone_from].block
-        found = self._read.get(number)
+        found = self._kept(number)
         if found is None:
             name, directory = self._name(number), self._keys[2]
             found = self._blocks.known(name, directory.generation)
@@ -252,5 +260,5 @@ class StoredTable(BlockTable):
                 found = self._blocks.known(name, directory.generation)
             if found is None:  # it went at once, for others: rows are at hand all the same
                 found = Block(directory.first_rows[name.key])
-            self._read[number] = found
+            self._keep(number, found)
         return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offsetsvc.index.memory import IndexMemory
+from offsetsvc.index.memory import IndexMemory, LineageRows
 from parallax.domain.block_rows import BlockKey
 from parallax.domain.blocks import encode
 from parallax.domain.ids import (
@@ -176,6 +176,29 @@ def test_a_lost_range_is_never_older_than_the_rows_behind_it(store: InterruptedS
     views = lineages_that_count(memory.route_topics([ROUTE], TOPIC), TARGET_ID)
     (rows,) = memory.rows_of(views.of(0))
     assert list(rows.history().history.lost) == [gap]
+
+
+def test_rows_are_the_same_until_their_route_tells_something_new(store: InterruptedStore) -> None:
+    now_s = [0.0]
+    memory = IndexMemory(store, max_age_ms=100, clock=lambda: now_s[0])
+
+    def rows() -> LineageRows:
+        now_s[0] += 1
+        views = memory.counting_lineages(
+            ClusterName("aggregate-b"), TOPIC, memory.route_topics([ROUTE], TOPIC), TARGET_ID
+        )
+        (found,) = memory.rows_of(views.of(0))
+        return found
+
+    first = rows()
+    assert rows() is first
+    gap = LostRange(SourceOffset(480), SourceOffset(490), TargetOffset(970))
+    version = index_version(layout=3, run_log_offset=60)
+    store.write_lost([RowBatch(ITEM, LINEAGE, (), (gap,), 2_000, version)])
+    assert rows() is first
+    write(BlockWriter(store, *LEASE), 60)
+    assert rows() is not first
+    assert list(rows().history().history.lost) == [gap]
 
 
 class OldKeys:
