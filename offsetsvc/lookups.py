@@ -118,6 +118,7 @@ class MappingLookups:
             and start < page.complete_to < last.row.target_end
         ]
         continue_at = min(cut_off, default=None)
+        lost = self._index.lost_ranges([(item, record.lineage) for record in records])
         return pb.ListRunsResponse(
             lineages=[
                 pb.ListRunsResponse.LineageRuns(
@@ -127,7 +128,7 @@ class MappingLookups:
                         for row in page.rows
                         if continue_at is None or row.target_start < continue_at
                     ],
-                    lost=[lost_to_pb(gap) for gap in self._index.lost_ranges(item, record.lineage)],
+                    lost=[lost_to_pb(gap) for gap in lost[item, record.lineage]],
                     closed_at=record.closed_at,
                 )
                 for record, page in zip(records, pages, strict=True)

@@ -186,9 +186,11 @@ class IndexMemory:
 
         return self._fresh(key, read)
 
-    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
-        """Every lost range of the partition and lineage, never from memory: see above."""
-        return self._index.lost_ranges(partition, lineage)
+    def lost_ranges(
+        self, wanted: Collection[tuple[RoutePartition, Lineage]]
+    ) -> Mapping[tuple[RoutePartition, Lineage], Sequence[LostRange]]:
+        """Every lost range of each of these lineages, never from memory: see above."""
+        return self._index.lost_ranges(wanted)
 
     def counting_lineages(
         self,
@@ -239,18 +241,13 @@ class IndexMemory:
                 missing[key] = view
         if missing:
             histories = self._index.histories({key: view.newest for key, view in missing.items()})
+            # Read after the rows: rows behind a lost range that is not known yet would tell that its records were consumed.
+            lost = self.lost_ranges(missing)
             for key, view in missing.items():
-                rows = LineageRows(view, self._of_source(view, histories[key]))
+                rows = LineageRows(view, _of_source(view, histories[key].with_lost(lost[key])))
                 _keep(self._rows, key, (view, told[view.partition.route], rows), _MOST_ENTRIES)
                 found[key] = rows
         return [found[view.partition, view.lineage] for view in views]
-
-    def _of_source(self, view: LineageView, history: BlockHistory) -> SourceHistory:
-        # Read after the rows: rows behind a lost range that is not known yet would tell that its records were consumed.
-        history = history.with_lost(self.lost_ranges(view.partition, view.lineage))
-        if view.cut is not None:
-            history = history.cut_at(view.cut)
-        return SourceHistory(view.source, history, view.record.closed_at)
 
     def rows_from_target(
         self,
@@ -262,6 +259,12 @@ class IndexMemory:
     ) -> RowPage:
         """Up to about ``limit`` rows with ``target_end > start``, in order."""
         return self._index.rows_from_target(partition, lineage, start, limit, end)
+
+
+def _of_source(view: LineageView, history: BlockHistory) -> SourceHistory:
+    if view.cut is not None:
+        history = history.cut_at(view.cut)
+    return SourceHistory(view.source, history, view.record.closed_at)
 
 
 K = TypeVar("K")

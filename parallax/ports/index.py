@@ -73,8 +73,10 @@ class MappingRecordsReader(Protocol):
     def told_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
         """The lineages, and the newest row of each as it was recorded, of the topic on each of the routes."""
 
-    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
-        """Every lost range of the partition and lineage, in source order."""
+    def lost_ranges(
+        self, wanted: Collection[tuple[RoutePartition, Lineage]]
+    ) -> Mapping[tuple[RoutePartition, Lineage], Sequence[LostRange]]:
+        """Every lost range of each of these lineages, in source order, all read side by side."""
 
 
 class MappingStore(MappingRecordsWriter, MappingRecordsReader, BlockWriterStore, Protocol):
@@ -134,8 +136,10 @@ class MappingIndexReader(Protocol):
             end: rows that begin here or above may be left out; None: all are of interest.
         """
 
-    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
-        """Every lost range of the partition and lineage."""
+    def lost_ranges(
+        self, wanted: Collection[tuple[RoutePartition, Lineage]]
+    ) -> Mapping[tuple[RoutePartition, Lineage], Sequence[LostRange]]:
+        """Every lost range of each of these lineages, in source order, all read side by side."""
 
     def told(self, route: Route) -> int:
         """A number that changes whenever something new was read of the route."""

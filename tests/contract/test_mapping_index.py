@@ -147,7 +147,7 @@ def test_an_empty_index_answers_with_nothing(
     assert not by_source(index, partition, lineage, 0)
     assert not index.newest(partition.route, topic)
     assert not index.lineages(partition.route, topic)
-    assert not index.lost_ranges(partition, lineage)
+    assert not index.lost_ranges([(partition, lineage)])[partition, lineage]
     page = index.rows_from_target(partition, lineage, TargetOffset(5), 10)
     assert (page.rows, page.complete_to) == ((), 5)
 
@@ -235,7 +235,12 @@ def test_lost_ranges_are_kept_in_order_and_once(
     batches = [RowBatch(partition, lineage, (), (later, earlier), START_MS, 3)]
     owner.write_rows(batches)
     owner.write_rows(batches)
-    assert index.lost_ranges(partition, lineage) == [earlier, later]
+    other = (partition, Lineage(TopicId("another"), lineage.target_topic_id))
+    assert index.lost_ranges([(partition, lineage), other]) == {
+        (partition, lineage): [earlier, later],
+        other: [],
+    }
+    assert index.lost_ranges([]) == {}
 
 
 def test_indexed_is_what_turns_tell_and_what_blocks_have(index: MappingIndex) -> None:

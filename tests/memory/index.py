@@ -170,8 +170,12 @@ class MemoryMappingIndex(BlockIndex, MemoryBlockStore):
                 if partition.route == route and partition.topic_partition.topic == topic
             }
 
-    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
-        """Every lost range of the partition and lineage, in source order."""
+    def lost_ranges(
+        self, wanted: Collection[tuple[RoutePartition, Lineage]]
+    ) -> Mapping[tuple[RoutePartition, Lineage], Sequence[LostRange]]:
+        """Every lost range of each of these lineages, in source order."""
         with self._guard:
-            lost = self._lost.get((partition, lineage), set())
-            return sorted(lost, key=lambda gap: (gap.source_start, gap.source_end))
+            return {
+                key: sorted(self._lost.get(key, set()), key=lambda gap: (gap.source_start, gap.source_end))
+                for key in wanted
+            }

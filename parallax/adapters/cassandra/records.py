@@ -161,9 +161,13 @@ class CassandraRecords:
             for route, ours, theirs in zip(routes, records, rows, strict=True)
         }
 
-    def lost_ranges(self, partition: RoutePartition, lineage: Lineage) -> Sequence[LostRange]:
-        """Every lost range of the partition and lineage, in source order."""
-        return _lost_ranges(self._connection.run(self._lost_cql, *lineage_key(partition, lineage)))
+    def lost_ranges(
+        self, wanted: Collection[tuple[RoutePartition, Lineage]]
+    ) -> Mapping[tuple[RoutePartition, Lineage], Sequence[LostRange]]:
+        """Every lost range of each of these lineages, in source order, all read side by side."""
+        select, keys = self._connection.prepare(self._lost_cql), list(wanted)
+        answers = self._connection.run_all([(select, lineage_key(*key)) for key in keys])
+        return {key: _lost_ranges(rows) for key, rows in zip(keys, answers, strict=True)}
 
 
 def _lost_ranges(rows: Sequence[Row]) -> list[LostRange]:

@@ -78,7 +78,8 @@ def _verify_source(index: MappingIndexReader, stays: Sequence[Stay], source: Sou
         visit, (view,) = stay.visit, stay.views(source)
         # All before the first visit's end counts as consumed.
         rows, cut = _rows(index, view, visit.start if place else visit.end, visit.end)
-        history = History(view.lineage, rows, index.lost_ranges(view.partition, view.lineage))
+        key = (view.partition, view.lineage)
+        history = History(view.lineage, rows, index.lost_ranges([key])[key])
         newest = history.newest
         if newest is None or newest.target_end < visit.end:
             behind = True

@@ -94,7 +94,7 @@ def _of_index(
             record.sequence,
             record.target_first,
             list(page.rows),
-            list(index.lost_ranges(partition, record.lineage)),
+            list(index.lost_ranges([(partition, record.lineage)])[partition, record.lineage]),
         )
     return _with_cuts(found)
 

@@ -212,7 +212,8 @@ def _histories(world: World, target: str) -> list[SourceHistory]:
         for record in world.index.lineages(item.route, TOPIC):
             rows = world.index.rows_from_target(item, record.lineage, TargetOffset(0), 1_000_000).rows
             rows = (*world.index.rows_at_target(item, record.lineage, TargetOffset(0)), *rows)
-            lost = world.index.lost_ranges(item, record.lineage)
+            key = (item, record.lineage)
+            lost = world.index.lost_ranges([key])[key]
             history = History(record.lineage, rows, lost)
             items.append(SourceHistory(_source_of(world, source, target), history, record.closed_at))
     return items

@@ -169,7 +169,7 @@ def test_a_lineage_that_ended_in_peace_has_lost_nothing() -> None:
 
 def test_a_lost_range_is_never_older_than_the_rows_behind_it(store: InterruptedStore) -> None:
     memory = IndexMemory(store, max_age_ms=60_000)
-    assert not memory.lost_ranges(ITEM, LINEAGE)
+    assert not memory.lost_ranges([(ITEM, LINEAGE)])[ITEM, LINEAGE]
     gap = LostRange(SourceOffset(480), SourceOffset(490), TargetOffset(970))
     version = index_version(layout=3, run_log_offset=60)
     store.write_lost([RowBatch(ITEM, LINEAGE, (), (gap,), 2_000, version)])
