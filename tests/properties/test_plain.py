@@ -160,8 +160,8 @@ def play(seeds: range, long_seeds: range, monkeypatch: pytest.MonkeyPatch) -> _B
 
 def test_in_worlds_the_short_cut_says_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> None:
     both = play(range(200), range(10), monkeypatch)
-    assert both.plain > 1_000
-    assert both.others > 1_000
+    assert both.plain > 500
+    assert both.others > 500
 
 
 # --- mutants -------------------------------------------------------------------------------------------------------
